@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The demo: bring up the simulated fleet, converge it with playbooks/site.yml, print a table of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RECAP = re.compile(r"^(?P<host>\S+)\s*:\s*ok=(?P<ok>\d+)\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)\s+failed=(?P<failed>\d+)")
+COLUMNS = ("host", "os", "gpus", "driver", "state", "engine", "changed")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def play(*arguments: str) -> tuple[int, dict[str, dict[str, int]]]:
+    """Run a playbook, show its output as it comes, and return its exit status and the recap by host."""
+    recap: dict[str, dict[str, int]] = {}
+    with subprocess.Popen(
+        ["ansible-playbook", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            match = RECAP.match(ANSI.sub("", line))
+            if match:
+                counts = match.groupdict()
+                recap[counts.pop("host")] = {key: int(value) for key, value in counts.items()}
+    return process.returncode, recap
+
+
+def facts(inventory: str, module: str) -> dict[str, dict]:
+    """Ask every host for a module's facts, in one ad-hoc call."""
+    with tempfile.TemporaryDirectory() as tree:
+        subprocess.run(
+            ["ansible", "gpu_hosts", "-i", inventory, "-m", module, "--tree", tree],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        return {path.name: json.loads(path.read_text()).get("ansible_facts", {}) for path in Path(tree).iterdir()}
+
+
+def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, str]:
+    """Say of one host what a fleet's owner wants to see first."""
+    gpus = gpu.get("nvidia_gpus") or []
+    names = sorted({item.get("name") or "?" for item in gpus})
+    listed = gpus or [item for item in gpu.get("nvidia_pci_devices") or [] if item.get("kind") == "gpu"]
+    platform = observed.get("platform") or {}
+    engine = next(
+        (f"{name} {item['version']}" for name, item in (observed.get("engines") or {}).items() if (item or {}).get("version")),
+        "none",
+    )
+    return {
+        "host": host,
+        "os": " ".join(str(platform.get(key)) for key in ("distribution", "version") if platform.get(key)) or "?",
+        "gpus": f"{len(listed)} x {', '.join(names)}" if names else str(len(listed)),
+        "driver": (gpu.get("nvidia_driver") or {}).get("version") or "none",
+        "state": gpu.get("nvidia_gpu_state") or "unreachable",
+        "engine": engine,
+        "changed": "?" if changed is None else str(changed),
+    }
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Lay rows out in columns."""
+    widths = {column: max(len(column), *(len(item[column]) for item in rows)) for column in COLUMNS}
+    lines = ["  ".join(column.upper().ljust(widths[column]) for column in COLUMNS)]
+    lines += ["  ".join(item[column].ljust(widths[column]) for column in COLUMNS) for item in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inventory", default="tests/sandbox/inventory.yml")
+    inventory = parser.parse_args().inventory
+    started = time.monotonic()
+
+    status, _recap = play("-i", inventory, "tests/sandbox/up.yml")
+    if status:
+        print("demo: the simulated hosts did not come up; mend what is said above and run `make demo` again", file=sys.stderr)
+        return status
+    status, recap = play("-i", inventory, "playbooks/site.yml")
+
+    gpu = facts(inventory, "gpufleet.hosts.nvidia_gpu_facts")
+    observed = facts(inventory, "gpufleet.hosts.gpu_host_facts")
+    rows = [
+        row(host, gpu[host], observed.get(host, {}).get("gpufleet_host", {}), recap.get(host, {}).get("changed"))
+        for host in sorted(gpu)
+    ]
+    if rows:
+        print(f"\nThe fleet after {time.monotonic() - started:.0f} s:\n\n{table(rows)}\n")
+        example = next((item["host"] for item in rows if item["state"] == "ready"), rows[0]["host"])
+        print(f"Look into a host:      docker exec -it {example} bash")
+        print(f"Ask it for its GPUs:   .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.nvidia_gpu_facts")
+        print("Run it again:          make demo   (every host then reports changed=0)")
+        print("Remove the hosts:      make sandbox-down   (make clean removes their images as well)")
+    if status:
+        print("demo: playbooks/site.yml failed, see above; `make demo` again goes on where it stopped", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Build the image of a simulated host from the distribution's own archive, as this machine's package sources name it.
+#   build.sh debian12|debian13 IMAGE [--force]
+# Built once: the image carries a digest of all that goes into it, and an equal digest is left as it is.
+set -euo pipefail
+
+fail() { printf 'sandbox image %s: %s\n' "${distribution:-?}" "$1" >&2; exit 1; }
+
+here=$(cd "$(dirname "$0")" && pwd)
+simulator=$here/../simulator
+cache=$(cd "$here/../../.." && pwd)/.cache/sandbox
+distribution=${1:?usage: build.sh debian12|debian13 IMAGE}
+image=${2:?usage: build.sh debian12|debian13 IMAGE}
+
+case $distribution in
+debian12) suite=bookworm ;;
+debian13) suite=trixie ;;
+*) fail "unknown distribution; known: debian12, debian13" ;;
+esac
+packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less
+
+mkdir -p "$cache"
+"$simulator/build.sh" "$cache/simulator"
+
+# The archive and its security suite, from the sources that this machine itself uses.
+uris() { apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null | sort -u; }
+archive=$(uris | awk '$2 ~ /^(bookworm|trixie)$/ {print $1; exit}')
+security=$(uris | awk '$2 ~ /^(bookworm|trixie)-security$/ {print $1; exit}')
+if [ -z "$archive" ]; then
+    apt-get update >/dev/null 2>&1 || fail "apt-get update failed: is the network there?"
+    archive=$(uris | awk '$2 ~ /^(bookworm|trixie)$/ {print $1; exit}')
+    security=$(uris | awk '$2 ~ /^(bookworm|trixie)-security$/ {print $1; exit}')
+fi
+[ -n "$archive" ] || fail "this machine's apt sources name no Debian archive (bookworm or trixie)"
+
+digest=$(cat "$0" "$cache/simulator.digest" "$simulator/install.sh" 2>/dev/null |
+    { cat; printf '%s %s %s' "$suite" "$archive" "$packages"; find "$cache/simulator" -type f -exec sha256sum {} + | sort; } |
+    sha256sum | cut -c1-16)
+if [ "${3:-}" != --force ] && [ "$(docker image inspect --format '{{index .Config.Labels "gpufleet.digest"}}' "$image" 2>/dev/null)" = "$digest" ]; then
+    exit 0
+fi
+
+work=$(mktemp -d "$cache/image.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+sources=("deb [signed-by=$keyring] $archive $suite main" "deb [signed-by=$keyring] $archive $suite-updates main")
+[ -z "$security" ] || sources+=("deb [signed-by=$keyring] $security $suite-security main")
+
+cat >"$work/customize" <<'HOOK'
+#!/bin/sh
+# Runs in mmdebstrap's hook, while the package lists are still there. $1 is the root.
+set -e
+root=$1
+# The kernel that this host "runs": the one that the archive has headers for.
+release=$(chroot "$root" apt-cache depends linux-headers-amd64 | sed -n 's/.*Depends: linux-headers-\([0-9].*\)$/\1/p' | head -n 1)
+[ -n "$release" ] || { echo "the archive has no linux-headers-amd64" >&2; exit 1; }
+mkdir -p "$root/usr/lib/gpusim" "$root/lib/modules/$release" "$root/boot"
+echo "$release" >"$root/usr/lib/gpusim/kernel-release"
+: >"$root/boot/vmlinuz-$release"
+: >"$root/lib/modules/$release/modules.builtin"
+: >"$root/lib/modules/$release/modules.order"
+"$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
+# mmdebstrap wrote the sources for this machine's eyes: give them the form that the distribution's installer uses.
+rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
+cp "$SOURCES" "$root/etc/apt/$SOURCES_AT"
+: >"$root/etc/machine-id"
+# No console in a container, and nothing to log in to.
+ln -sf /dev/null "$root/etc/systemd/system/getty.target"
+ln -sf /dev/null "$root/etc/systemd/system/systemd-remount-fs.service"
+HOOK
+chmod 755 "$work/customize"
+
+case $distribution in
+debian12) # one line an entry, as Debian 12's installer writes them
+    at=sources.list
+    { echo "deb $archive $suite main"
+      echo "deb $archive $suite-updates main"
+      [ -z "$security" ] || echo "deb $security $suite-security main"; } >"$work/sources" ;;
+debian13) # deb822
+    at=sources.list.d/debian.sources
+    { printf 'Types: deb\nURIs: %s\nSuites: %s %s-updates\nComponents: main\nSigned-By: %s\n' "$archive" "$suite" "$suite" "$keyring"
+      [ -z "$security" ] || printf '\nTypes: deb\nURIs: %s\nSuites: %s-security\nComponents: main\nSigned-By: %s\n' "$security" "$suite" "$keyring"; } >"$work/sources" ;;
+esac
+
+echo "sandbox: building the image of a $distribution host"
+proxy=$(apt-config dump | grep -E '^Acquire::(http|https)::Proxy ' || true)
+aptopts=()
+while read -r line; do [ -z "$line" ] || aptopts+=("--aptopt=$line"); done <<<"$proxy"
+SIMULATOR=$simulator SIMULATOR_BUILD=$cache/simulator SOURCES=$work/sources SOURCES_AT=$at \
+    mmdebstrap --quiet --variant=minbase --include="$packages" "${aptopts[@]}" \
+    --customize-hook="$work/customize" "$suite" "$work/root.tar" "${sources[@]}" >"$work/log" 2>&1 ||
+    { cp "$work/log" "$cache/image-$distribution.log"; fail "mmdebstrap failed: $(grep -m1 -E '^(E:|Err:)' "$work/log" || tail -n 1 "$work/log") (see $cache/image-$distribution.log)"; }
+docker import -c "LABEL gpufleet.digest=$digest" -c 'ENV container=docker' -c 'STOPSIGNAL SIGRTMIN+3' \
+    -c 'ENTRYPOINT ["/usr/lib/gpusim/init"]' "$work/root.tar" "$image" >/dev/null || fail "docker import failed: is the disk full?"

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Refuse in one line, before anything is made, what would only fail half-way: no root, too little disk or memory, no
+# package source that answers. Installs the few tools that images are built with.
+set -euo pipefail
+
+fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
+
+need_disk_mib=${GPUFLEET_SANDBOX_DISK_MIB:-12000}
+need_memory_mib=${GPUFLEET_SANDBOX_MEMORY_MIB:-2500}
+
+[ "$(uname -s)" = Linux ] || fail "simulated hosts need Linux, this is $(uname -s)"
+[ "$(id -u)" = 0 ] || fail "simulated hosts need root (systemd containers, device nodes): run make as root"
+command -v apt-get >/dev/null 2>&1 || fail "images are built with apt and mmdebstrap: use a Debian-like machine"
+
+disk_at=/var/lib/docker
+[ -d "$disk_at" ] || disk_at=/var/lib
+free_mib=$(df --output=avail -BM "$disk_at" | tail -n 1 | tr -dc 0-9)
+[ "$free_mib" -ge "$need_disk_mib" ] ||
+    fail "$disk_at has $free_mib MiB free, simulated hosts need $need_disk_mib MiB: free some, or move Docker's data-root"
+memory_mib=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
+[ "$memory_mib" -ge "$need_memory_mib" ] ||
+    fail "$memory_mib MiB of memory available, simulated hosts need $need_memory_mib MiB"
+
+missing=()
+command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
+command -v gcc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
+[ -x /bin/busybox ] || missing+=(busybox-static)
+command -v gpg >/dev/null 2>&1 || missing+=(gpg)
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "sandbox: installing ${missing[*]}"
+    log=$(mktemp)
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 ||
+        fail "could not install ${missing[*]} from this machine's package sources: $(grep -m1 -E '^(E:|Err:)' "$log" || tail -n 1 "$log")"
+    rm -f "$log"
+fi

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Remove what make made: simulated hosts, their images and volumes, caches, the Python environment. The Docker Engine
+# stays, it may serve others.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if docker version >/dev/null 2>&1; then
+    hosts=$(docker ps -aq --filter label=gpufleet.sandbox)
+    [ -z "$hosts" ] || docker rm -fv $hosts >/dev/null
+    images=$(docker images -q localhost/gpufleet-sandbox | sort -u)
+    [ -z "$images" ] || docker rmi -f $images >/dev/null
+fi
+rm -rf .cache .ansible .venv .pytest_cache .ruff_cache tests/output tests/gpu/bundle
+find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Make the project's one Python environment from requirements-dev.txt, and the collection's place beside it.
+#   venv.sh DIRECTORY [PYTHON]
+set -euo pipefail
+
+fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
+
+venv=${1:?usage: venv.sh DIRECTORY [PYTHON]}
+python=${2:-python3}
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+command -v "$python" >/dev/null 2>&1 || fail "$python is not on PATH: install Python 3.11 or newer"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "$("$python" --version) is too old for ansible-core 2.19: use PYTHON=python3.11 or newer"
+free_mib=$(df --output=avail -BM "$root" | tail -n 1 | tr -dc 0-9)
+[ "$free_mib" -ge 1500 ] || fail "$root has $free_mib MiB free, the Python environment needs 1500 MiB"
+
+if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 ||
+        fail "$python has no venv module: install python3-venv"
+    echo "setup: installing python3-venv"
+    { apt-get update && apt-get install -y --no-install-recommends python3-venv; } >/dev/null 2>&1 ||
+        fail "could not install python3-venv from this machine's package sources: is the network there?"
+fi
+
+# The caller stamps it only after success, so a killed run starts afresh here.
+rm -rf "$venv"
+echo "setup: making the Python environment"
+"$python" -m venv "$venv" || fail "$python -m venv failed"
+log=$(mktemp)
+"$venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/requirements-dev.txt" >"$log" 2>&1 ||
+    fail "pip could not install requirements-dev.txt (network?): $(grep -m1 '^ERROR' "$log" || tail -n 1 "$log")"
+rm -f "$log"
