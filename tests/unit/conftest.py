@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -13,14 +12,13 @@ COLLECTION_ROOT = Path(__file__).resolve().parents[2]
 
 
 def _make_importable() -> None:
-    """Append this checkout to the namespace package `ansible_collections.gpufleet`, wherever it is checked out."""
+    """Let the namespace package `ansible_collections` find this checkout, wherever it is checked out.
+
+    On sys.path and not on the package's own `__path__`: Python computes that one anew whenever sys.path changes.
+    """
     link = COLLECTION_ROOT / ".ansible" / "collections"
-    if "ansible_collections.gpufleet.hosts" in sys.modules or not link.is_dir():
-        return
-    package = importlib.import_module("ansible_collections")
-    entry = str(link / "ansible_collections")
-    if entry not in package.__path__:
-        package.__path__.append(entry)
+    if "ansible_collections.gpufleet.hosts" not in sys.modules and link.is_dir() and str(link) not in sys.path:
+        sys.path.append(str(link))
 
 
 _make_importable()
