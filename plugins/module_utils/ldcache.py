@@ -1,0 +1,76 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loader's cache, /etc/ld.so.cache: which library name leads to which path.
+
+Read by us rather than asked of `ldconfig -p`, so that the cache of another root can be read too.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+OLD_MAGIC = b"ld.so-1.7.0"
+OLD_HEADER, OLD_ENTRY = 16, 12
+NEW_MAGIC = b"glibc-ld.so.cache1.1"
+NEW_HEADER = 48
+NEW_ENTRY = struct.Struct("<iIIIQ")
+
+FLAG_ELF = 0x0001
+ABI_MASK = 0xFF00
+# (machine, bits) by the ABI bits of an entry. 0 is what i386 carries, and any other ABI that needs no mark.
+ABIS = {
+    0x0000: ("i386", 32),
+    0x0300: ("x86_64", 64),
+    0x0500: ("ppc64le", 64),
+    0x0800: ("x32", 32),
+    0x0900: ("arm", 32),
+    0x0A00: ("aarch64", 64),
+    0x0B00: ("arm", 32),
+}
+
+
+class LdCacheError(Exception):
+    """The cache can't be read."""
+
+
+class Entry(NamedTuple):
+    """One library of the cache."""
+
+    name: str
+    path: str
+    machine: str
+    bits: int
+
+
+def parse(data: bytes) -> list[Entry]:
+    """Read a cache in the format that glibc has written since 2.2, with or without the older table before it."""
+    start = 0
+    if data.startswith(OLD_MAGIC):
+        if len(data) < OLD_HEADER:
+            raise LdCacheError("the cache is cut short")
+        (count,) = struct.unpack_from("<I", data, 12)
+        start = (OLD_HEADER + count * OLD_ENTRY + 7) // 8 * 8
+    if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
+        raise LdCacheError("no cache in glibc's format")
+    if len(data) < start + NEW_HEADER:
+        raise LdCacheError("the cache is cut short")
+    (count,) = struct.unpack_from("<I", data, start + len(NEW_MAGIC))
+    if start + NEW_HEADER + count * NEW_ENTRY.size > len(data):
+        raise LdCacheError("the cache is cut short")
+    entries = []
+    for index in range(count):
+        flags, name, path, _os, _hwcap = NEW_ENTRY.unpack_from(data, start + NEW_HEADER + index * NEW_ENTRY.size)
+        if not flags & FLAG_ELF or flags & ABI_MASK not in ABIS:
+            continue
+        machine, bits = ABIS[flags & ABI_MASK]
+        entries.append(Entry(_string(data, start + name), _string(data, start + path), machine, bits))
+    return entries
+
+
+def _string(data: bytes, position: int) -> str:
+    end = data.find(b"\0", position)
+    if position >= len(data) or end < 0:
+        raise LdCacheError("a name lies outside the cache")
+    return data[position:end].decode("utf-8", "surrogateescape")
