@@ -1,0 +1,680 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What dockerd's configuration file means: its options, the flags that say the same, what a reload takes up.
+
+The outside world comes in as arguments: a root directory, and a callable that runs a command.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import json
+import os
+import re
+import shlex
+import typing as t
+from urllib.parse import quote
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import json_merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.json_merge import ABSENT, Entry, Leaf, Policy, Record
+
+DEFAULT_PATH = "/etc/docker/daemon.json"
+DEFAULT_STATE_DIRECTORY = "/var/lib/gpufleet"
+DEFAULT_UNIT = "docker.service"
+
+
+class DaemonConfigError(Exception):
+    """The file, or what is wanted of it, cannot be used. The text names the place and the way out."""
+
+
+# Option → type of its value, as dockerd reads it. `any` where dockerd itself takes more than one.
+_OPTIONS = {
+    "bool": """allow-direct-routing debug experimental icc init ip-forward ip-forward-no-drop
+        ip-masq ip6tables iptables ipv6 live-restore no-new-privileges raw-logs rootless selinux-enabled tls tlsverify
+        userland-proxy""",
+    "int": """cpu-rt-period cpu-rt-runtime max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu
+        network-control-plane-mtu network-diagnostic-port oom-score-adjust shutdown-timeout
+        swarm-raft-election-tick swarm-raft-heartbeat-tick""",
+    "str": """api-cors-header bip bip6 bridge bridge-accept-fwmark cgroup-parent cluster-advertise cluster-store
+        containerd containerd-namespace containerd-plugin-namespace data-root default-cgroupns-mode default-gateway
+        default-gateway-v6 default-ipc-mode default-runtime deprecated-key-path exec-root firewall-backend fixed-cidr
+        fixed-cidr-v6 graph group host-gateway-ip init-path ip log-driver log-format log-level metrics-addr
+        min-api-version pidfile resolv-conf seccomp-profile storage-driver swarm-default-advertise-addr tlscacert
+        tlscert tlskey userland-proxy-path userns-remap""",
+    "list": """allow-nondistributable-artifacts authorization-plugins cdi-spec-dirs default-address-pools dns dns-opts
+        dns-search exec-opts host-gateway-ips hosts insecure-registries labels node-generic-resources registry-mirrors
+        storage-opts""",
+    "map": """builder cluster-store-opts default-network-opts default-ulimits features log-opts proxies runtimes
+        tls-options""",
+    "any": "default-shm-size",
+}
+KNOWN_OPTIONS = {name: kind for kind, names in _OPTIONS.items() for name in names.split()}
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "str": ((str,), "text"),
+    "list": ((list,), "a list"),
+    "map": ((dict,), "an object"),
+}
+
+# SIGHUP makes dockerd read these again. All others wait for a restart, `features` among them: the list of features is
+# read again, but the CDI cache that `features.cdi` asks for is made when the daemon starts.
+RELOADABLE = frozenset(
+    (
+        "authorization-plugins",
+        "debug",
+        "default-runtime",
+        "insecure-registries",
+        "labels",
+        "live-restore",
+        "max-concurrent-downloads",
+        "max-concurrent-uploads",
+        "max-download-attempts",
+        "registry-mirrors",
+        "runtimes",
+    )
+)
+# Taking the whole key out is not noticed on a reload: the runtimes that were registered stay until a restart.
+_KEPT_ON_RELOAD = frozenset({"runtimes"})
+
+# Flags that are not called like the key.
+_FLAG_KEYS = {
+    "H": "hosts",
+    "host": "hosts",
+    "D": "debug",
+    "G": "group",
+    "b": "bridge",
+    "g": "graph",
+    "l": "log-level",
+    "p": "pidfile",
+    "s": "storage-driver",
+    "add-runtime": "runtimes",
+    "authorization-plugin": "authorization-plugins",
+    "cdi-spec-dir": "cdi-spec-dirs",
+    "cluster-store-opt": "cluster-store-opts",
+    "default-address-pool": "default-address-pools",
+    "default-network-opt": "default-network-opts",
+    "default-ulimit": "default-ulimits",
+    "dns-opt": "dns-opts",
+    "exec-opt": "exec-opts",
+    "feature": "features",
+    "http-proxy": "proxies.http-proxy",
+    "https-proxy": "proxies.https-proxy",
+    "no-proxy": "proxies.no-proxy",
+    "insecure-registry": "insecure-registries",
+    "label": "labels",
+    "log-opt": "log-opts",
+    "node-generic-resource": "node-generic-resources",
+    "registry-mirror": "registry-mirrors",
+    "storage-opt": "storage-opts",
+}
+# Given both ways these add up; dockerd does not complain.
+_MAY_BE_GIVEN_TWICE = frozenset({"runtimes"})
+
+_SYSTEMD_DIRECTORIES = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
+_SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
+
+
+def policy(lists: str = "union") -> Policy:
+    """How keys of daemon.json are merged: a runtime or a ulimit is one value, labels and the like go by their key."""
+    return Policy(
+        whole=(("runtimes", "*"), ("default-ulimits", "*")),
+        keyed_lists=(("exec-opts",), ("labels",), ("storage-opts",)),
+        lists=lists,
+        normalise=_normalise,
+    )
+
+
+def _normalise(path: json_merge.Path, value: t.Any) -> t.Any:
+    # nvidia-ctk writes an empty `args`, which dockerd does not know; `runtimeArgs` left out means an empty list.
+    if len(path) == 2 and path[0] == "runtimes" and isinstance(value, dict):
+        return {key: item for key, item in value.items() if not (key in ("args", "runtimeArgs") and not item)}
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The file
+
+
+def parse(text: str, path: str) -> dict[str, t.Any]:
+    """The object in the file. Whatever dockerd would stumble over is an error that says where it stands."""
+    if not text.strip():
+        raise DaemonConfigError(
+            f"{path}, line 1 column 1: the file is empty, and dockerd needs a JSON object. "
+            "Remove the file, or write {} into it; it has not been changed."
+        )
+
+    def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
+        found: dict[str, t.Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise DaemonConfigError(
+                    f'{path}: the key "{key}" stands there twice in one object, and one of the two is lost. '
+                    "Keep one of them; the file has not been changed."
+                )
+            found[key] = value
+        return found
+
+    def refuse_constant(name: str) -> t.Any:
+        raise DaemonConfigError(f"{path}: {name} is not JSON. Correct it by hand; the file has not been changed.")
+
+    try:
+        tree = json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
+    except json.JSONDecodeError as error:
+        line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
+        raise DaemonConfigError(
+            f"{path}, line {error.lineno} column {error.colno}: {error.msg}, in {line.strip()!r}. "
+            "This is not JSON, so dockerd cannot read it either. Correct it by hand; it has not been changed."
+        ) from error
+    if not isinstance(tree, dict):
+        raise DaemonConfigError(
+            f"{path}, line 1 column 1: dockerd needs a JSON object, and the file holds {json_merge.shown(tree)[:60]}. "
+            "Correct it by hand; it has not been changed."
+        )
+    return tree
+
+
+def dump(tree: dict[str, t.Any], like: str | None) -> str:
+    """The text of the file, indented as it was, keys in the order in which they stood."""
+    indent = re.search(r"^([ \t]+)\S", like or "", re.MULTILINE)
+    return json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False) + "\n"
+
+
+def masked(text: str) -> str:
+    """The text without the passwords that proxy and mirror addresses may carry."""
+    return re.sub(r"(://[^\s/:@\"]+:)[^\s/@\"]+(?=@)", r"\1********", text)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values
+
+
+def option_problems(config: dict[str, t.Any]) -> list[str]:
+    """What dockerd would refuse, as far as that can be said without a dockerd. Unknown options are left to dockerd."""
+    found = []
+    for key, value in config.items():
+        found += _option_problems(key, value)
+    runtimes = config.get("runtimes")
+    default = config.get("default-runtime")
+    if isinstance(runtimes, dict) and "runc" in runtimes:
+        found.append("runtimes.runc: the name runc is taken by dockerd's own runtime. Choose another name.")
+    if (
+        isinstance(default, str)
+        and default not in ("", "runc")
+        and not default.startswith("io.containerd.")
+        and default not in (runtimes if isinstance(runtimes, dict) else {})
+    ):
+        found.append(f"default-runtime: {default!r} is not among the runtimes. Add it to runtimes, or take runc.")
+    return found
+
+
+def _option_problems(key: str, value: t.Any) -> list[str]:
+    kind = KNOWN_OPTIONS.get(key)
+    if kind is None:
+        near = difflib.get_close_matches(key.replace("_", "-").lower(), KNOWN_OPTIONS, 1, 0.85)
+        return [f"{key}: dockerd has no such option. Did you mean {near[0]}?"] if near else []
+    if value is None or kind == "any":
+        return []
+    types, wanted = _KINDS[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        return [f"{key}: dockerd wants {wanted} here, not {json_merge.shown(value)}."]
+    return _part_problems(key, value)
+
+
+def _part_problems(key: str, value: t.Any) -> list[str]:
+    found = []
+    if key == "runtimes":
+        for name, runtime in value.items():
+            found += _runtime_problems(f"runtimes.{name}", runtime)
+    elif key == "features":
+        found += [
+            f"features.{name}: dockerd wants true or false here, not {json_merge.shown(item)}."
+            for name, item in value.items()
+            if item is not None and not isinstance(item, bool)
+        ]
+    elif key in ("log-opts", "cluster-store-opts"):
+        for name, item in value.items():
+            if item is None:
+                continue
+            if not isinstance(item, str):
+                text = json.dumps(json.dumps(item))
+                found.append(f"{key}.{name}: dockerd wants text here, not {json_merge.shown(item)}. Write {text}.")
+            elif name == "max-size" and not _SIZE.match(item):
+                found.append(f"{key}.{name}: {item!r} is not a size. Write for example 10m.")
+            elif name == "max-file" and not (item.isdigit() and int(item) > 0):
+                found.append(f"{key}.{name}: {item!r} is not a number of files. Write for example 3, as text.")
+    elif key == "default-ulimits":
+        found += [
+            f'{key}.{name}: dockerd wants an object like {{"Name": "{name}", "Soft": 1024, "Hard": 2048}} here, '
+            f"not {json_merge.shown(item)}."
+            for name, item in value.items()
+            if item is not None and not (isinstance(item, dict) and {"Name", "Hard", "Soft"} >= set(item))
+        ]
+    elif key == "default-address-pools":
+        found += [
+            f'{key}: dockerd wants objects like {{"base": "172.30.0.0/16", "size": 24}} here, '
+            f"not {json_merge.shown(item)}."
+            for item in value
+            if not (isinstance(item, dict) and {"base", "size"} >= set(item))
+        ]
+    elif isinstance(value, list):
+        found += [
+            f"{key}: dockerd wants text here, not {json_merge.shown(i)}." for i in value if not isinstance(i, str)
+        ]
+    return found
+
+
+def _runtime_problems(name: str, runtime: t.Any) -> list[str]:
+    if runtime is None:
+        return []
+    if not isinstance(runtime, dict):
+        return [f'{name}: dockerd wants an object like {{"path": "…"}} here, not {json_merge.shown(runtime)}.']
+    found = []
+    if not runtime.get("path") and not runtime.get("runtimeType"):
+        found.append(f"{name}: neither path nor runtimeType is given, so dockerd knows no program to start.")
+    if runtime.get("args"):
+        found.append(f"{name}.args: dockerd does not know this key and would ignore it. Write runtimeArgs.")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the unit says
+
+
+class Flag(t.NamedTuple):
+    """A flag of dockerd in the unit: how it is written, the key that means the same, its value, where it stands."""
+
+    text: str
+    key: str
+    value: t.Any
+    place: str
+
+
+def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
+    """The flags that the unit gives to dockerd, drop-ins and environment files included, read from the files."""
+    return _flags(_exec_start(root, unit))
+
+
+def config_file_flag(flags: list[Flag]) -> Flag | None:
+    return next((flag for flag in flags if flag.key == "config-file"), None)
+
+
+def _unit_files(root: str, unit: str) -> list[str]:
+    fragment: list[str] = []
+    dropins: dict[str, str] = {}
+    for directory in _SYSTEMD_DIRECTORIES:
+        path = os.path.join(root, directory, unit)
+        if not fragment and os.path.exists(path):
+            fragment = [path]
+        for path in glob.glob(os.path.join(glob.escape(os.path.join(root, directory, f"{unit}.d")), "*.conf")):
+            dropins.setdefault(os.path.basename(path), path)
+    return fragment + [dropins[name] for name in sorted(dropins)]
+
+
+def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
+    """Words of ExecStart, each with the place where it stands."""
+    environment: dict[str, tuple[str, str]] = {}
+    files: list[str] = []
+    command: tuple[str, str] | None = None
+    for path in _unit_files(root, unit):
+        shown = "/" + os.path.relpath(path, root)
+        for name, value in _assignments(_read(path)):
+            if name == "ExecStart":
+                command = (value, shown) if value else None
+            elif name == "Environment":
+                for word in _split(value):
+                    variable, _sign, content = word.partition("=")
+                    environment[variable] = (content, f"{variable} in {shown}")
+                if not value:
+                    environment.clear()
+            elif name == "EnvironmentFile":
+                files = [*files, value.lstrip("-")] if value else []
+    for file in files:
+        for name, value in _assignments(_read(os.path.join(root, file.lstrip("/")))):
+            environment[name] = (" ".join(_split(value)), f"{name} in {file}")
+    if command is None:
+        return []
+    words: list[tuple[str, str]] = []
+    for word in _split(command[0]):
+        whole = re.fullmatch(r"\$(\w+)", word)
+        if whole:
+            value, place = environment.get(whole.group(1), ("", command[1]))
+            words += [(part, place) for part in _split(value)]
+            continue
+        place = command[1]
+        text = word
+        for variable in re.findall(r"\$\{(\w+)\}", word):
+            value, place = environment.get(variable, ("", command[1]))
+            text = text.replace("${" + variable + "}", value)
+        words.append((text, place))
+    return words
+
+
+def _assignments(text: str) -> list[tuple[str, str]]:
+    found = []
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        name, sign, value = line.strip().partition("=")
+        if sign and not name.startswith(("#", ";")):
+            found.append((name.strip(), value.strip()))
+    return found
+
+
+def _split(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _flags(words: list[tuple[str, str]]) -> list[Flag]:
+    if not words or os.path.basename(words[0][0].lstrip("-@:+!")) not in ("dockerd", "docker", "dockerd-ce"):
+        return []
+    found: dict[str, Flag] = {}
+    rest = words[1:]
+    while rest:
+        (word, place), rest = rest[0], rest[1:]
+        if not word.startswith("-") or word in ("-", "--"):
+            continue
+        text = word
+        name, sign, value = word.lstrip("-").partition("=")
+        if not word.startswith("--") and len(name) > 1 and not sign:
+            name, value, sign = name[0], name[1:], "="
+        key = _FLAG_KEYS.get(name, name)
+        kind = KNOWN_OPTIONS.get(key.partition(".")[0], "str")
+        if kind == "bool":
+            content: t.Any = value.lower() not in ("false", "0", "f") if sign else True
+        else:
+            if not sign and rest:
+                (value, _place), rest = rest[0], rest[1:]
+                text = f"{word} {value}"
+            content = int(value) if kind == "int" and value.lstrip("-").isdigit() else value
+        if kind in ("list", "map") and "." not in key:
+            earlier = found[key].value if key in found else []
+            content = [*earlier, content]
+            text = f"{found[key].text} {text}" if key in found else text
+        found[key] = Flag(text, key, content, place)
+    return list(found.values())
+
+
+def without_satisfied(wanted: dict[str, t.Any], flags: list[Flag]) -> dict[str, t.Any]:
+    """Leave out the options that a flag of the unit says already, with the same value."""
+    said = {flag.key: flag.value for flag in flags}
+
+    def is_said(key: str, value: t.Any) -> bool:
+        if key not in said or key in _MAY_BE_GIVEN_TWICE or value is None:
+            return False
+        have = said[key]
+        if isinstance(value, list):
+            return isinstance(have, list) and all(item in have for item in value)
+        if isinstance(value, dict) and isinstance(have, list):
+            words = {str(item).partition("=")[0]: str(item).partition("=")[2] for item in have}
+            return bool(value) and all(words.get(name) == _as_flag(item) for name, item in value.items())
+        return json_merge.canonical(have) == json_merge.canonical(value)
+
+    return {key: value for key, value in wanted.items() if not is_said(key, value)}
+
+
+def _as_flag(value: t.Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str = DEFAULT_UNIT) -> list[str]:
+    """Options that the file and the unit would both give: dockerd does not start with them, whatever the values."""
+    found = []
+    for flag in flags:
+        node: t.Any = config
+        for key in flag.key.split("."):
+            node = node.get(key, ABSENT) if isinstance(node, dict) else ABSENT
+        if node is ABSENT or flag.key in _MAY_BE_GIVEN_TWICE:
+            continue
+        found.append(
+            f'"{flag.key}" would be given twice, and dockerd does not start then: as {flag.text} in {flag.place} '
+            f"({unit}), and as {json_merge.shown(node)} in {path}. Take the flag out of the unit "
+            f'(systemctl edit {unit}) or "{flag.key}" out of the options and of the file.'
+        )
+    return found
+
+
+def in_swarm(config: dict[str, t.Any], flags: list[Flag], root: str = "/") -> bool:
+    """Whether the daemon with this configuration is a member of a swarm."""
+    said = next((flag.value for flag in flags if flag.key == "data-root"), None)
+    directory = str(said or config.get("data-root") or "/var/lib/docker")
+    return os.path.exists(os.path.join(root, directory.lstrip("/"), "swarm", "docker-state.json"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a change asks of the daemon
+
+
+def restart_required(changed: t.Iterable[str], after: dict[str, t.Any]) -> list[str]:
+    """Those of the changed keys that a reload does not make effective."""
+    found = []
+    for name in changed:
+        key = name.partition(".")[0]
+        if key not in RELOADABLE or (key in _KEPT_ON_RELOAD and key not in after):
+            found.append(name)
+    return sorted(found)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The record of what is ours
+
+
+class State(t.NamedTuple):
+    """What is kept on the host about one daemon.json: whose keys, how the file looked before, what was written when.
+
+    `original` is the text before the first key of ours, None where there was no file; `written` is when a key was last
+    changed (microseconds of the monotonic clock), in which boot, and what that asked of the daemon.
+    """
+
+    record: Record
+    original: str | None = None
+    made_directory: bool = False
+    written: dict[str, t.Any] | None = None
+
+
+def state_path(state_directory: str, path: str) -> str:
+    return os.path.join(state_directory, "docker_daemon_config", quote(path, safe="") + ".json")
+
+
+def load_state(text: str | None, path: str) -> State:
+    """The state in a record file's text."""
+    if text is None:
+        return State(json_merge.EMPTY_RECORD)
+    try:
+        data = json.loads(text)
+        entries = {
+            Leaf(tuple(item["path"]), item.get("item")): Entry(
+                item.get("value", ABSENT), item.get("previous", ABSENT), tuple(item["managers"])
+            )
+            for item in data["entries"]
+        }
+        containers = frozenset(tuple(item) for item in data["containers"])
+        return State(Record(entries, containers), data["original"], data["made_directory"], data["written"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DaemonConfigError(
+            f"{path}: this record of the keys that were set in daemon.json cannot be read ({error!r}). Remove it: the "
+            "keys in daemon.json then count as somebody else's, and stay when they are no longer wanted."
+        ) from error
+
+
+def dump_state(state: State) -> str:
+    entries = []
+    for leaf, entry in sorted(state.record.entries.items(), key=lambda pair: (pair[0].path, pair[0].item or "")):
+        item: dict[str, t.Any] = {"path": list(leaf.path), "managers": list(entry.managers)}
+        if leaf.item is not None:
+            item["item"] = leaf.item
+        if entry.value is not ABSENT:
+            item["value"] = entry.value
+        if entry.previous is not ABSENT:
+            item["previous"] = entry.previous
+        entries.append(item)
+    data = {
+        "entries": entries,
+        "containers": sorted(list(path) for path in state.record.containers),
+        "original": state.original,
+        "made_directory": state.made_directory,
+        "written": state.written,
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def owned_keys(record: Record, manager: str) -> list[str]:
+    return sorted({leaf.name for leaf, entry in record.entries.items() if manager in entry.managers})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The plan
+
+
+class Plan(t.NamedTuple):
+    """What is to be written. `text` is None where no file is to be; `before` likewise where there is none."""
+
+    before: str | None
+    text: str | None
+    config: dict[str, t.Any]
+    state: State
+    changed_keys: tuple[str, ...]
+    restart_keys: list[str]
+    edited: tuple[str, ...]
+    satisfied: list[str]
+
+
+def plan(
+    before: str | None,
+    state: State,
+    manager: str,
+    options: dict[str, t.Any] | None,
+    *,
+    present: bool,
+    lists: str,
+    flags: list[Flag],
+    path: str,
+    unit: str = DEFAULT_UNIT,
+    in_swarm: bool = False,
+) -> Plan:
+    """From what is there and what is wanted to what is to be written. Raises with all that speaks against it."""
+    current = {} if before is None else parse(before, path)
+    rules = policy(lists)
+    satisfied: list[str] = []
+    try:
+        if present:
+            wanted = without_satisfied(options or {}, flags)
+            satisfied = sorted(set(options or {}) - set(wanted))
+            result = json_merge.merge(current, state.record, manager, wanted, rules)
+        else:
+            result = json_merge.release(current, state.record, manager, options or None, rules)
+    except json_merge.MergeError as error:
+        raise DaemonConfigError(f"{path}: {error}") from error
+
+    new = state._replace(record=result.record)
+    if not state.record.entries:
+        new = new._replace(original=before)
+    text = before
+    if result.changed:
+        text = _text(result.tree, before, new)
+    if not result.record.entries:
+        new = new._replace(original=None)
+    if result.changed:
+        problems = option_problems(result.tree) + conflicts(result.tree, flags, path, unit)
+        if in_swarm and result.tree.get("live-restore") is True:
+            problems.append(
+                "live-restore: this daemon is a member of a swarm, and dockerd does not start with both. "
+                "Leave live-restore out (or false), or let the node leave the swarm."
+            )
+        if problems:
+            raise DaemonConfigError(f"{path}, as it would be: " + " ".join(problems))
+    restart = restart_required(result.changed, result.tree)
+    return Plan(before, text, result.tree, new, result.changed, restart, result.edited, satisfied)
+
+
+def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:
+    if not state.record.entries:
+        if state.original is None and not tree:
+            return None
+        if state.original is not None:
+            try:
+                original = json.loads(state.original)
+            except ValueError:
+                original = ABSENT
+            if original is not ABSENT and json_merge.canonical(original) == json_merge.canonical(tree):
+                return state.original
+    return dump(tree, before)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# dockerd's own opinion
+
+
+Run = t.Callable[..., tuple[int, str, str]]
+
+
+def dockerd_version(run: Run, dockerd: str) -> tuple[int, ...]:
+    """The version of a dockerd; () where it does not say."""
+    _rc, out, _err = run([dockerd, "--version"])
+    match = re.search(r"\b(\d+)\.(\d+)(?:\.(\d+))?", out)
+    return tuple(int(part or 0) for part in match.groups()) if match else ()
+
+
+def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
+    """Let dockerd itself judge a file that is not live yet. Says who judged; raises with dockerd's own words.
+
+    Since 23.0 dockerd has a flag for it. 19.03 to 20.10 do not, but read and check the whole file before they look at
+    who calls, and refuse any other than root before they make or touch anything: so they are asked as nobody.
+    """
+    version = dockerd_version(run, dockerd)
+    shown = f"{dockerd} {'.'.join(str(part) for part in version)}"
+    if version >= (23,):
+        rc, out, err = run([dockerd, "--validate", "--config-file", file])
+        accepted = rc == 0
+    elif version >= (19, 3):
+        rc, out, err = run_unprivileged([dockerd, "--config-file", file])
+        accepted = rc != 0 and bool(re.search(r"dockerd needs to be started with root", out + err))
+    else:
+        return ""
+    if not accepted:
+        words = " ".join(line for line in (err + "\n" + out).replace(file, "the file").split("\n") if line.strip())
+        raise DaemonConfigError(f"{shown} does not accept the file as it would be: {words or f'exit status {rc}'}")
+    return shown
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the daemon has not taken up yet
+
+
+def pending(written: dict[str, t.Any] | None, boot_id: str, run: Run, unit: str) -> dict[str, list[str]]:
+    """Keys in the file that the running daemon does not use yet, by what it takes: a reload or a restart."""
+    nothing: dict[str, list[str]] = {"reload": [], "restart": []}
+    if not written or written.get("boot_id") != boot_id:
+        return nothing
+    rc, out, _err = run(
+        ["systemctl", "show", unit, "-p", "MainPID,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic"]
+    )
+    shown = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    if rc != 0 or shown.get("MainPID", "0") == "0":
+        return nothing
+    started = int(shown.get("ExecMainStartTimestampMonotonic") or 0)
+    touched = max(started, int(shown.get("StateChangeTimestampMonotonic") or 0))
+    return {
+        "reload": [] if touched > written["at"] else list(written["reload"]),
+        "restart": [] if started > written["at"] else list(written["restart"]),
+    }
