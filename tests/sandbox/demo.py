@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RECAP = re.compile(r"^(?P<host>\S+)\s*:\s*ok=(?P<ok>\d+)\s+changed=(?P<changed>\d+)\s+unreachable=(?P<unreachable>\d+)\s+failed=(?P<failed>\d+)")
+RECAP = re.compile(r"^(?P<host>\S+)\s*:\s*(?P<counts>(?:\w+=\d+\s*)+)$")
 COLUMNS = ("host", "os", "gpus", "driver", "state", "engine", "changed")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -25,16 +24,21 @@ def play(*arguments: str) -> tuple[int, dict[str, dict[str, int]]]:
     """Run a playbook, show its output as it comes, and return its exit status and the recap by host."""
     recap: dict[str, dict[str, int]] = {}
     with subprocess.Popen(
-        ["ansible-playbook", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace"
+        ["ansible-playbook", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             sys.stdout.write(line)
             sys.stdout.flush()
-            match = RECAP.match(ANSI.sub("", line))
+            match = RECAP.match(ANSI.sub("", line).strip())
             if match:
-                counts = match.groupdict()
-                recap[counts.pop("host")] = {key: int(value) for key, value in counts.items()}
+                pairs = (pair.split("=") for pair in match["counts"].split())
+                recap[match["host"]] = {key: int(value) for key, value in pairs}
     return process.returncode, recap
 
 
@@ -56,10 +60,8 @@ def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, 
     names = sorted({item.get("name") or "?" for item in gpus})
     listed = gpus or [item for item in gpu.get("nvidia_pci_devices") or [] if item.get("kind") == "gpu"]
     platform = observed.get("platform") or {}
-    engine = next(
-        (f"{name} {item['version']}" for name, item in (observed.get("engines") or {}).items() if (item or {}).get("version")),
-        "none",
-    )
+    engines = [(name, (item or {}).get("version")) for name, item in (observed.get("engines") or {}).items()]
+    engine = ", ".join(f"{name} {version}" for name, version in engines if version) or "none"
     return {
         "host": host,
         "os": " ".join(str(platform.get(key)) for key in ("distribution", "version") if platform.get(key)) or "?",
@@ -87,7 +89,10 @@ def main() -> int:
 
     status, _recap = play("-i", inventory, "tests/sandbox/up.yml")
     if status:
-        print("demo: the simulated hosts did not come up; mend what is said above and run `make demo` again", file=sys.stderr)
+        print(
+            "demo: the simulated hosts did not come up; mend what is said above and run `make demo` again",
+            file=sys.stderr,
+        )
         return status
     status, recap = play("-i", inventory, "playbooks/site.yml")
 
