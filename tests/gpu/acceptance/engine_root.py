@@ -1,0 +1,178 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Podman for a host that has no container engine: a root file system on a tmpfs, in mount namespaces of our own.
+
+There are two. The outer one is ours and our children's; what is mounted in it is gone when we are, however we end. In
+the inner one the new root is moved onto `/`, and podman is run in there. A chroot would not do: the root of the mount
+namespace is then still the host's, and that is where `podman exec` enters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+MS_MOVE = 0x2000
+PR_SET_PDEATHSIG = 1
+SIZE = "4g"
+# A driver under a prefix of its own has to be seen in there at the same place.
+DRIVER_PREFIX = Path("/usr/local/nvidia")
+# Without CAP_SYS_RESOURCE the limits that podman wants cannot be raised.
+CONTAINERS_CONF = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
+netns = "none"
+
+[network]
+network_backend = "netavark"
+
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+"""
+STORAGE_CONF = """\
+[storage]
+driver = "vfs"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+"""
+WRAPPER = """\
+#!/bin/sh
+# Podman of the acceptance bundle, in its own root file system.
+exec nsenter --mount=/proc/{pid}/ns/mnt -- /usr/bin/podman "$@"
+"""
+
+
+class EngineRootError(Exception):
+    """The root file system cannot be set up; the text says at which step."""
+
+
+def private_mounts() -> None:
+    """Leave the host's mount namespace: what is mounted from here on, only we and our children see."""
+    _unshare()
+    _run("mount", "--make-rslave", "/")
+
+
+class EngineRoot:
+    """The root file system, and the process that keeps its mount namespace alive."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.programs = root.with_name(root.name + ".bin")
+        self._keeper: int | None = None
+
+    def set_up(self, archive: Path, shared: Sequence[Path] = ()) -> None:
+        """Unpack the archive, mount what podman needs, and write a `podman` for PATH.
+
+        `shared` are directories that must be the same inside and outside: podman is told of files in them.
+        """
+        root = self.root
+        root.mkdir(parents=True)
+        self.programs.mkdir()
+        # A tmpfs of its own: podman's layer store needs its root to be a mount point.
+        _run("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=755", "acceptance", root)
+        _run("tar", "--extract", "--file", archive, "--directory", root, "--numeric-owner")
+        for directory in ("/proc", "/sys", "/dev"):
+            self._bind(Path(directory))
+        _run("mount", "-t", "tmpfs", "-o", "mode=755", "acceptance-run", root / "run")
+        if DRIVER_PREFIX.is_dir():
+            self._bind(DRIVER_PREFIX)
+        for directory in shared:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._bind(directory)
+        self._configure()
+        self._keeper = self._keep()
+        wrapper = self.programs / "podman"
+        wrapper.write_text(WRAPPER.format(pid=self._keeper), encoding="utf-8")
+        wrapper.chmod(0o755)
+
+    def _bind(self, directory: Path) -> None:
+        target = self.root / directory.relative_to("/")
+        target.mkdir(parents=True, exist_ok=True)
+        _run("mount", "--rbind", directory, target)
+        _run("mount", "--make-rslave", target)
+
+    def _configure(self) -> None:
+        configuration = self.root / "etc/containers"
+        configuration.mkdir(parents=True, exist_ok=True)
+        for name, text in (
+            ("containers.conf", CONTAINERS_CONF),
+            ("storage.conf", STORAGE_CONF),
+            ("policy.json", '{"default": [{"type": "insecureAcceptAnything"}]}\n'),
+        ):
+            (configuration / name).write_text(text, encoding="utf-8")
+
+    def _keep(self) -> int:
+        """Start the process whose mount namespace has the new root as its own, and wait until that is so."""
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(write_end)
+            with os.fdopen(read_end) as stream:
+                problem = stream.read()
+            if problem:
+                os.waitpid(pid, 0)
+                raise EngineRootError(problem)
+            return pid
+        try:
+            os.close(read_end)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            # Not to hold a pipe open on whose end somebody waits.
+            devnull = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(devnull, descriptor)
+            _unshare()
+            _run("mount", "--make-rprivate", "/")
+            os.chdir(self.root)
+            _check("mount --move", _libc().mount(b".", b"/", None, MS_MOVE, None))
+            os.chroot(".")
+            os.chdir("/")
+            os.close(write_end)
+            while True:
+                signal.pause()
+        except Exception as error:
+            os.write(write_end, f"{error}".encode())
+        finally:
+            os._exit(1)
+
+    def take_down(self) -> None:
+        """End the inner namespace, unmount and remove. The outer namespace's end would unmount by itself."""
+        if self._keeper is not None:
+            os.kill(self._keeper, signal.SIGKILL)
+            os.waitpid(self._keeper, 0)
+            self._keeper = None
+        subprocess.run(["umount", "--recursive", "--lazy", str(self.root)], capture_output=True, check=False)
+        shutil.rmtree(self.programs, ignore_errors=True)
+        if self.root.is_dir() and not os.path.ismount(self.root):
+            # Only an empty directory is removed: whatever were still mounted below is not ours to delete.
+            self.root.rmdir()
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(what: str, result: int) -> None:
+    if result != 0:
+        raise EngineRootError(f"{what}: {os.strerror(ctypes.get_errno())}; root with CAP_SYS_ADMIN is needed")
+
+
+def _unshare() -> None:
+    _check("a mount namespace of our own", _libc().unshare(ctypes.c_int(CLONE_NEWNS)))
+
+
+def _run(*argv: str | Path) -> None:
+    words = [str(word) for word in argv]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise EngineRootError(f"{' '.join(words)}: no program {words[0]} on this host") from error
+    if done.returncode != 0:
+        raise EngineRootError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}")
