@@ -41,14 +41,8 @@ def read_files(root: str = "/") -> dict[str, str]:
     names += [
         f"sources.list.d/{name}" for name in parts if name.endswith((".list", ".sources")) and _FILE_NAME.match(name)
     ]
-    files = {}
-    for name in names:
-        try:
-            with open(os.path.join(base, name), encoding="utf-8", errors="surrogateescape", newline="") as handle:
-                files[f"/etc/apt/{name}"] = handle.read()
-        except OSError:
-            continue
-    return files
+    files = {f"/etc/apt/{name}": _read(os.path.join(base, name)) for name in names}
+    return {path: text for path, text in files.items() if text is not None}
 
 
 def parse(path: str, text: str) -> list[dict]:
@@ -138,6 +132,14 @@ def recorded_origin(root: str = "/") -> Origin:
         return None
 
     return origin
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+            return handle.read()
+    except OSError:
+        return None
 
 
 def _looks_like_debian(uri: str) -> bool:

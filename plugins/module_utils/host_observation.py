@@ -1,0 +1,402 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at a host: everything that the roles decide from.
+
+Reads files and asks a few local programs, never the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    apt_sources,
+    driver_versions,
+    kernel_modules,
+    os_release,
+    packages_state,
+    pci,
+    reboot_reasons,
+    services_state,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
+    exists,
+    listing,
+    read_bytes,
+    read_text,
+)
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+Ask = Callable[[str, str], "dict | None"]
+
+SCHEMA = 1
+UNITS = (
+    "nvidia-persistenced.service",
+    "nvidia-fabricmanager.service",
+    "nvidia-imex.service",
+    "nvidia-cdi-refresh.service",
+    "nvidia-cdi-refresh.path",
+    "docker.service",
+    "docker.socket",
+    "containerd.service",
+    "crio.service",
+    "podman.socket",
+    "kubelet.service",
+    "systemd-modules-load.service",
+    "unattended-upgrades.service",
+    "apt-daily-upgrade.timer",
+    "dnf-automatic.timer",
+)
+FILES = (
+    "/etc/docker/daemon.json",
+    "/var/lib/gpufleet/docker_daemon_config/%2Fetc%2Fdocker%2Fdaemon.json.json",
+    "/etc/nvidia-container-runtime/config.toml",
+    "/etc/modprobe.d/nvidia-gpufleet.conf",
+    "/etc/modules-load.d/nvidia-gpufleet.conf",
+    "/etc/apt/preferences.d/gpufleet-nvidia-driver",
+    "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
+    "/etc/profile.d/gpufleet-cuda.sh",
+    "/lib/systemd/system/nvidia-persistenced.service",
+    "/usr/lib/systemd/system/nvidia-persistenced.service",
+    "/etc/systemd/system/nvidia-persistenced.service",
+    "/etc/systemd/system/nvidia-persistenced.service.d/gpufleet.conf",
+)
+_LARGEST_FILE = 256 * 1024
+
+_VENDORS = {
+    "0x10de": "nvidia",
+    "0x1002": "amd",
+    "0x1da3": "habana",
+    "0x1d0f": "aws",
+    "0x8086": "intel",
+}
+# AWS gives its accelerators the class of a "system peripheral", so that only the device id can tell them.
+_NEURON_DEVICES = ("0x7064", "0x7164", "0x7264", "0x7364")
+_DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
+_ACCELERATOR_CLASS = "0x1200"
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+def observe(
+    root: str,
+    *,
+    machine: str,
+    kernel: str,
+    run: Run,
+    ask: Ask | None = None,
+    units: list[str] | None = None,
+    files: list[str] | None = None,
+    packages: list[str] | None = None,
+) -> dict:
+    """Describe a host. `ask` puts a GET request to a Unix socket; without it no engine is asked."""
+    system = os_release.read(root, machine)
+    functions = pci.scan_all(root)
+    state = packages_state.read(root, system["package_manager"], run, packages)
+    services = services_state.read(sorted({*UNITS, *(units or [])}), run)
+    host: dict = {
+        "schema": SCHEMA,
+        "os": system,
+        "uid": os.geteuid(),
+        "accelerators": accelerators(functions),
+        "nvidia": _nvidia(root, functions),
+        "kernel": kernel_modules.read(root, kernel, run),
+        "dkms": kernel_modules.dkms(root),
+        "secure_boot": secure_boot(root),
+        "foreign_drivers": _foreign_drivers(root, functions),
+        "packages": state["installed"],
+        "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
+        "services": services,
+        "modules_loaded": _modules_loaded(root),
+        "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
+        "image": image(root),
+        "reboot_flag": _reboot_flag(root),
+    }
+    host["driver"] = _driver(root, host["kernel"], run)
+    host["holders"] = holders(root) if host["driver"]["loaded"] else []
+    host["docker_daemon_json"] = _daemon_json(host["files"]["/etc/docker/daemon.json"])
+    host["engines"] = _engines(host, ask)
+    host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
+    host["reboot_reasons"] = reboot_reasons.reasons(host)
+    host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
+    return host
+
+
+def accelerators(functions: list[dict]) -> list[dict]:
+    """Pick the functions that compute: GPUs and accelerators of every vendor, in bus order."""
+    found = []
+    for function in functions:
+        vendor = _VENDORS.get(function["vendor_id"])
+        kind = _accelerator_kind(vendor, function)
+        if kind:
+            found.append({**function, "vendor": "neuron" if vendor == "aws" else vendor, "kind": kind})
+    return found
+
+
+def _accelerator_kind(vendor: str | None, function: dict) -> str | None:
+    class_id = function["class_id"] or ""
+    if vendor == "nvidia":
+        return "gpu" if function["kind"] == "gpu" else None
+    if vendor == "aws":
+        return "accelerator" if function["device_id"] in _NEURON_DEVICES else None
+    if class_id.startswith(_ACCELERATOR_CLASS):
+        return "accelerator" if vendor else None
+    # A console's display adapter is no accelerator: of Intel's and AMD's only what has no display, or AMD's GPUs.
+    if vendor == "amd" and class_id.startswith(_DISPLAY_CLASSES):
+        return "gpu"
+    if vendor == "intel" and class_id.startswith("0x0380"):
+        return "gpu"
+    return None
+
+
+def secure_boot(root: str) -> dict:
+    """Tell whether Secure Boot is on, and whose keys the kernel trusts for modules."""
+    variable = read_bytes(root, _SECURE_BOOT, 5)
+    enabled = variable[4] == 1 if variable is not None and len(variable) == 5 else None
+    lockdown = re.search(r"\[(\w+)\]", read_text(root, "/sys/kernel/security/lockdown") or "")
+    enforced = (read_text(root, "/sys/module/module/parameters/sig_enforce") or "").strip() == "Y"
+    trusted = sorted(set(re.findall(r"asymmetri\s+(.+?): X509", read_text(root, "/proc/keys") or "")))
+    key = next(
+        (path for path in ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub") if exists(root, path)), None
+    )
+    return {
+        "enabled": enabled,
+        "uefi": exists(root, "/sys/firmware/efi"),
+        "signatures_enforced": enforced or bool(lockdown and lockdown.group(1) in ("integrity", "confidentiality")),
+        "lockdown": lockdown.group(1) if lockdown else None,
+        "trusted_signers": trusted,
+        "dkms_key": key,
+    }
+
+
+def image(root: str) -> dict:
+    """Tell what kind of prepared image a host was made from, what shows it, and which cloud it runs in."""
+    vendor = " ".join(
+        (read_text(root, f"/sys/class/dmi/id/{name}") or "").strip()
+        for name in ("sys_vendor", "product_name", "chassis_asset_tag")
+    )
+    cloud = None
+    for name, mark in (
+        ("aws", "Amazon EC2"),
+        ("gcp", "Google Compute Engine"),
+        ("azure", "7783-7084-3265-9085-8269-3286-77"),
+    ):
+        if mark in vendor:
+            cloud = name
+    marks = (
+        ("dlami", ["/opt/dlami", "/etc/dlami/dlami_version", "/etc/systemd/system/dlami-cloudwatch-agent@.service"]),
+        ("dlami", ["/opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent-minimal.json"]),
+        ("azure_hpc", ["/opt/azurehpc/component_versions.txt"]),
+        ("dgx", ["/etc/dgx-release"]),
+        ("gcp_deeplearning", ["/opt/deeplearning/metadata/env_version"]),
+    )
+    for kind, paths in marks:
+        shown = [path for path in paths if exists(root, path)]
+        if shown:
+            return {"kind": kind, "evidence": shown, "cloud": cloud}
+    if "DGX" in vendor:
+        return {"kind": "dgx", "evidence": [f"DMI: {vendor.strip()}"], "cloud": cloud}
+    return {"kind": None, "evidence": [], "cloud": cloud}
+
+
+def holders(root: str) -> list[dict]:
+    """List the processes that keep an NVIDIA device open, with the container that each runs in."""
+    found = []
+    for pid in listing(root, "/proc"):
+        if not pid.isdigit():
+            continue
+        devices = set()
+        directory = os.path.join(root, "proc", pid, "fd")
+        for descriptor in listing(root, f"/proc/{pid}/fd"):
+            try:
+                target = os.readlink(os.path.join(directory, descriptor))
+            except OSError:
+                continue
+            if target.startswith("/dev/nvidia"):
+                devices.add(target)
+        if devices:
+            command = (read_text(root, f"/proc/{pid}/comm") or "").strip()
+            groups = read_text(root, f"/proc/{pid}/cgroup") or ""
+            container = re.search(r"(?:docker|libpod|cri-containerd|crio)[-/]([0-9a-f]{64})", groups)
+            found.append(
+                {
+                    "pid": int(pid),
+                    "command": command or None,
+                    "devices": sorted(devices),
+                    "container": container.group(1)[:12] if container else None,
+                }
+            )
+    return sorted(found, key=lambda holder: holder["pid"])
+
+
+def _nvidia(root: str, functions: list[dict]) -> dict:
+    own = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
+    switches = [function["address"] for function in own if function["kind"] == "nvswitch"]
+    return {
+        "pci_devices": own,
+        "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
+        "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
+        "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
+        "nvlink5_switches": _nvlink5(root),
+    }
+
+
+def _nvlink5(root: str) -> list[str]:
+    """Name the InfiniBand devices that manage an NVLink 5 switch: their product data says so."""
+    found = []
+    for name in listing(root, "/sys/class/infiniband"):
+        data = read_bytes(root, f"/sys/class/infiniband/{name}/device/vpd", 4096) or b""
+        if b"SW_MNG" in data:
+            found.append(name)
+    return found
+
+
+def _driver(root: str, kernel: dict, run: Run) -> dict:
+    modules = {entry["release"]: entry["nvidia_module"] for entry in kernel["kernels"]}
+    here, upcoming = (modules.get(kernel[name]) or {} for name in ("running", "next_boot"))
+    loaded, flavor = driver_versions.loaded_module(root)
+    path = driver_versions.find_library(root)
+    prefix = next((place for place in ("/usr/local/nvidia",) if path and path.startswith(f"{place}/")), None)
+    return {
+        "loaded": loaded,
+        "kernel_module_flavor": flavor,
+        "library": driver_versions.library_version(root, path),
+        "library_path": path,
+        "on_disk": here.get("version"),
+        "on_disk_flavor": here.get("flavor"),
+        "on_disk_next": upcoming.get("version"),
+        "on_disk_next_flavor": upcoming.get("flavor"),
+        "in_use": int(_number(read_text(root, "/sys/module/nvidia/refcnt"))),
+        "runfile": exists(root, "/usr/bin/nvidia-uninstall") or exists(root, "/usr/local/bin/nvidia-uninstall"),
+        "prefix": prefix,
+    }
+
+
+def _number(text: str | None) -> int:
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.isdigit() else 0
+
+
+def _foreign_drivers(root: str, functions: list[dict]) -> dict:
+    loaded = set(_modules_loaded(root))
+    result: dict[str, dict] = {}
+    for name in ("nouveau", "nova_core"):
+        bound = [
+            function["address"]
+            for function in functions
+            if function["vendor_id"] == pci.NVIDIA_VENDOR_ID and function["kernel_driver"] == name
+        ]
+        result[name] = {"loaded": name in loaded or exists(root, f"/sys/module/{name}"), "bound": bound}
+    return result
+
+
+def _modules_loaded(root: str) -> list[str]:
+    names = (line.split(" ", 1)[0] for line in (read_text(root, "/proc/modules") or "").splitlines())
+    return sorted(
+        name for name in names if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name)
+    )
+
+
+def _file(root: str, path: str) -> dict:
+    full = os.path.join(root, path.lstrip("/"))
+    try:
+        size, mode = os.stat(full).st_size, os.stat(full).st_mode
+    except OSError:
+        return {"exists": os.path.lexists(full), "content": None, "mode": None}
+    content = read_text(root, path) if size <= _LARGEST_FILE else None
+    return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
+
+
+def _daemon_json(file: dict) -> dict:
+    result: dict = {"path": "/etc/docker/daemon.json", "exists": file["exists"], "content": None, "error": None}
+    if file["content"] is None or not file["content"].strip():
+        return result
+    try:
+        content = json.loads(file["content"])
+    except ValueError as error:
+        return {**result, "error": f"not JSON: {error}"}
+    if not isinstance(content, dict):
+        return {**result, "error": "not a JSON object"}
+    return {**result, "content": content}
+
+
+def _engines(host: dict, ask: Ask | None) -> dict:
+    packages, services = host["packages"], host["services"]
+
+    def package(*names: str) -> dict:
+        name = next((name for name in names if name in packages), None)
+        return {"package": name, "version": packages[name]["version"] if name else None}
+
+    docker: dict = package("docker-ce", "docker.io", "moby-engine", "docker")
+    docker["info"] = None
+    # Its socket starts the engine; so only one that runs already is asked.
+    if ask and services.get("docker.service", {}).get("active_state") == "active":
+        docker["info"] = _docker_info(ask("/run/docker.sock", "/info"))
+    return {
+        "docker": docker,
+        "podman": package("podman"),
+        "containerd": package("containerd.io", "containerd"),
+        "crio": package("cri-o"),
+        "container_toolkit": package("nvidia-container-toolkit"),
+    }
+
+
+def _docker_info(answer: dict | None) -> dict | None:
+    if answer is None:
+        return None
+    return {
+        "server_version": answer.get("ServerVersion"),
+        "runtimes": sorted(answer.get("Runtimes") or {}),
+        "default_runtime": answer.get("DefaultRuntime"),
+        "live_restore": answer.get("LiveRestoreEnabled"),
+        "cgroup_driver": answer.get("CgroupDriver"),
+        "cgroup_version": answer.get("CgroupVersion"),
+        "storage_driver": answer.get("Driver"),
+        "containers_running": answer.get("ContainersRunning"),
+        "labels": answer.get("Labels") or [],
+        "cdi_spec_dirs": answer.get("CDISpecDirs") or [],
+        "root_dir": answer.get("DockerRootDir"),
+        "swarm": (answer.get("Swarm") or {}).get("LocalNodeState") in ("active", "pending", "locked", "error"),
+    }
+
+
+def _apt(root: str, system: dict, run: Run) -> dict:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
+    codename = system["codename"] or ""
+    origin = apt_sources.recorded_origin(root)
+    entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
+    for entry in entries:
+        entry["uris"] = [re.sub(r"//[^/@]*@", "//", uri) for uri in entry["uris"]]  # no password leaves the host
+        entry["distribution"] = system["family"] == "debian" and apt_sources.is_distribution(
+            entry, codename, arch, origin
+        )
+    wanted = ["main", "contrib", "non-free", "non-free-firmware"]
+    lists = [name for name in listing(root, "/var/lib/apt/lists") if name.endswith("_Packages") or "_Packages." in name]
+    return {
+        "sources": entries,
+        "architecture": arch,
+        "missing_components": apt_sources.missing_components(entries, wanted, codename, arch, origin)
+        if system["family"] == "debian"
+        else [],
+        "lists": len(lists),
+        "unattended_upgrades": _unattended_upgrades(run),
+    }
+
+
+def _unattended_upgrades(run: Run) -> dict:
+    rc, out, _err = run(["apt-config", "dump", "--no-empty", "APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade"])
+    pairs = re.findall(r'^(\S+) "(.*)";$', out, re.MULTILINE) if rc == 0 else []
+    return {
+        "enabled": any(name == "APT::Periodic::Unattended-Upgrade" and value not in ("", "0") for name, value in pairs),
+        "blacklist": [value for name, value in pairs if name.startswith("Unattended-Upgrade::Package-Blacklist::")],
+    }
+
+
+def _reboot_flag(root: str) -> dict:
+    paths = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
+    present = [path for path in paths if exists(root, path)]
+    packages = sorted(set((read_text(root, f"{present[0]}.pkgs") or "").split())) if present else []
+    return {"present": bool(present), "packages": packages}

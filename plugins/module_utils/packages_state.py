@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages installed, held and left half-done, read from the package manager's own records."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import listing, read_text
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+# What a GPU host is made of: drivers, kernels and headers, engines, toolkits, and what may change them unasked.
+INTERESTING = re.compile(
+    r"nvidia|cuda|^libnv|^libcud|^nvlsm|datacenter-gpu-manager|^docker|containerd|^podman|^moby|^cri-o$|^crun$|^runc$|"
+    r"dkms|^linux-(headers|image|modules)|^kernel(-|\d|$)|neuron|habana|rocm|amdgpu|^unattended-upgrades$|^needrestart$|"
+    r"^dnf5?$|^dnf-automatic$|versionlock|^mokutil$|^shim-|^python3-(pynvml|docker|requests|apt|dnf)|gdrcopy|^infiniband-diags$|"
+    r"^iptables$|^ca-certificates$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
+)
+_RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+_FIELD = {
+    name: re.compile(rf"^{name}: (.*)$", re.MULTILINE) for name in ("Package", "Status", "Version", "Architecture")
+}
+_GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending", "triggers-awaited")
+
+
+def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
+    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`."""
+    wanted = set(extra or [])
+    if manager == "apt":
+        state = _dpkg(root, wanted)
+    elif manager in ("dnf", "zypper"):
+        state = _rpm(run, wanted)
+    else:
+        state = {"installed": {}, "unfinished": [], "interrupted": False}
+    patterns = _locks(root, manager)
+    for name, package in state["installed"].items():
+        package["held"] = package["held"] or any(_matches(pattern, name, package["version"]) for pattern in patterns)
+    state["held_patterns"] = patterns
+    return state
+
+
+def _dpkg(root: str, wanted: set[str]) -> dict:
+    installed: dict[str, dict] = {}
+    unfinished = []
+    text = read_text(root, "/var/lib/dpkg/status") or ""
+    for stanza in text.split("\n\n"):
+        match = _FIELD["Package"].search(stanza)
+        if not match or not (match.group(1) in wanted or INTERESTING.search(match.group(1))):
+            continue
+        name = match.group(1)
+        status, version, arch = (_first(_FIELD[field], stanza) for field in ("Status", "Version", "Architecture"))
+        want, _flag, state = [*status.split(), "", "", ""][:3]
+        if state not in _GOOD_STATES:
+            unfinished.append(name)
+        if state in ("installed", "triggers-pending", "triggers-awaited") and name not in installed:
+            installed[name] = {"version": version, "held": want == "hold", "arch": arch}
+    # dpkg keeps a journal there while it works; it is left behind when dpkg is killed.
+    journal = [name for name in listing(root, "/var/lib/dpkg/updates") if name.isdigit()]
+    return {"installed": installed, "unfinished": sorted(set(unfinished)), "interrupted": bool(journal)}
+
+
+def _rpm(run: Run, wanted: set[str]) -> dict:
+    installed: dict[str, dict] = {}
+    _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
+    for line in out.splitlines():
+        name, version, arch = [*line.split("\t"), "", ""][:3]
+        if name in wanted or INTERESTING.search(name):
+            installed[name] = {"version": version, "held": False, "arch": arch}
+    return {"installed": installed, "unfinished": [], "interrupted": False}
+
+
+def _locks(root: str, manager: str | None) -> list[str]:
+    if manager == "dnf":
+        lines = (read_text(root, "/etc/dnf/plugins/versionlock.list") or "").splitlines()
+        locks = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
+        toml = read_text(root, "/etc/dnf/versionlock.toml") or ""
+        return locks + re.findall(r'^\s*name\s*=\s*"([^"]+)"', toml, re.MULTILINE)
+    if manager == "zypper":
+        return re.findall(r"^solvable_name:\s*(\S+)", read_text(root, "/etc/zypp/locks") or "", re.MULTILINE)
+    return []
+
+
+def _matches(pattern: str, name: str, version: str) -> bool:
+    """Tell whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
+    bare = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    epoch, _colon, rest = version.rpartition(":")
+    candidates = (name, f"{name}-{rest}", f"{name}-{epoch or '0'}:{rest}")
+    return any(re.fullmatch(bare + r"(\.\w+)?", candidate) for candidate in candidates) or any(
+        re.fullmatch(bare, f"{candidate}.") for candidate in candidates
+    )
+
+
+def _first(pattern: re.Pattern, stanza: str) -> str:
+    match = pattern.search(stanza)
+    return match.group(1).strip() if match else ""

@@ -1,0 +1,264 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at a host, as data for resolvers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_host_info
+short_description: Look at everything on a host that its GPU software depends on, in one call
+version_added: 0.1.0
+author:
+  - gpufleet maintainers (@gpufleet)
+description:
+  - Describes accelerators by PCI, kernels with the driver modules built for them, driver versions, packages and holds,
+    services, engines, package sources, Secure Boot and the reasons for which a reboot is owed.
+  - Reads files and asks a few local programs. It never writes, never uses the network and starts nothing, not even a
+    socket-activated engine.
+  - Missing hardware, drivers or programs are answers and not errors.
+options:
+  services:
+    description: Further systemd units whose state is wanted, beside those that the collection's roles decide from.
+    type: list
+    elements: str
+    default: []
+  files:
+    description:
+      - Further files whose content is wanted, beside those that the collection's roles own.
+      - The content of a file of more than 256 KiB is left out.
+    type: list
+    elements: path
+    default: []
+  packages:
+    description:
+      - Further packages, by exact name. Everything whose name speaks of a GPU, a kernel or an engine is there anyway.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: The module only reads.
+    support: full
+  diff_mode:
+    description: The module changes nothing.
+    support: none
+seealso:
+  - module: gpufleet.hosts.nvidia_gpu_facts
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  gpufleet.hosts.gpu_host_info:
+  register: look
+
+- name: Say why a reboot is owed
+  ansible.builtin.debug:
+    msg: "{{ look.host.reboot_required_reasons }}"
+"""
+
+RETURN = r"""
+host:
+  description: What was seen. Role P(gpufleet.hosts.observe#role) sets it as C(gpufleet_host).
+  type: dict
+  returned: always
+  contains:
+    schema:
+      description: Version of this structure.
+      type: int
+      sample: 1
+    os:
+      description:
+        - The platform, C(key) being the name that the resolvers use.
+        - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager) and
+          C(arch).
+      type: dict
+      sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
+    uid:
+      description: User id that the module ran with. Some answers need V(0).
+      type: int
+      sample: 0
+    accelerators:
+      description:
+        - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(habana), C(neuron) or C(intel)).
+        - Further fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
+      type: list
+      elements: dict
+      sample: [{vendor: nvidia, kind: gpu, address: "0000:3b:00.0", device_id: "0x20b0", kernel_driver: nvidia}]
+    nvidia:
+      description:
+        - NVIDIA's functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the GPUs'
+          device ids (C(device_ids)) and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
+      type: dict
+      sample: {gpus: ["0000:3b:00.0"], device_ids: ["0x20b0"], nvswitches: [], nvlink5_switches: [], pci_devices: []}
+    kernel:
+      description:
+        - The C(running) release, the one that C(next_boot) takes, and C(kernels), newest first, each with C(release),
+          C(bootable), C(headers) (whether modules can be built for it) and C(nvidia_module) (C(path), C(version),
+          C(flavor), C(signer), C(built_for)), null where modprobe would find none.
+      type: dict
+      sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, kernels: []}
+    dkms:
+      description: NVIDIA's DKMS modules (C(name), C(version)) and the state per kernel, C(built) or C(installed).
+      type: list
+      elements: dict
+      sample: [{name: nvidia-current, version: 535.261.03, kernels: {6.1.0-49-amd64: installed}}]
+    driver:
+      description:
+        - Driver versions, C(loaded), of C(library), C(on_disk) for the running kernel and C(on_disk_next) for the next.
+        - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
+        - C(in_use) counts what uses the loaded module. C(runfile) tells that NVIDIA's installer was used.
+      type: dict
+      sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
+    holders:
+      description: Processes that keep an NVIDIA device open (C(pid), C(command), C(devices), C(container) id or null).
+      type: list
+      elements: dict
+      sample: [{pid: 812, command: nvidia-persiste, devices: [/dev/nvidia0], container: null}]
+    foreign_drivers:
+      description: For C(nouveau) and C(nova_core), whether it is C(loaded) and the addresses that it has C(bound).
+      type: dict
+      sample: {nouveau: {loaded: false, bound: []}, nova_core: {loaded: false, bound: []}}
+    modules_loaded:
+      description: Names of loaded kernel modules that drive accelerators.
+      type: list
+      elements: str
+      sample: [nvidia, nvidia_uvm]
+    secure_boot:
+      description:
+        - Whether Secure Boot is C(enabled) (null without UEFI variables), whether the kernel has
+          C(signatures_enforced), its C(lockdown) mode, the C(trusted_signers) and the key that DKMS signs with.
+      type: dict
+      sample: {enabled: false, uefi: true, signatures_enforced: false, lockdown: none, trusted_signers: []}
+    packages:
+      description: Installed packages of interest by name, with C(version), C(held) and C(arch).
+      type: dict
+      sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
+    package_state:
+      description: Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
+      type: dict
+      sample: {unfinished: [], interrupted: false, held_patterns: []}
+    services:
+      description: >-
+        State of each unit (C(load_state), C(active_state), C(sub_state), C(unit_file_state), C(fragment_path),
+        C(drop_in_paths), C(need_daemon_reload), C(active_since_us)); empty where systemd does not run.
+      type: dict
+      sample: {docker.service: {active_state: active, unit_file_state: enabled}}
+    engines:
+      description: >-
+        For C(docker), C(podman), C(containerd), C(crio) and C(container_toolkit) the C(package) and C(version); for a
+        running Docker Engine also C(info), what it says of itself.
+      type: dict
+      sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
+    docker_daemon_json:
+      description: The C(content) of daemon.json, or the C(error) that keeps it from being read.
+      type: dict
+      sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null}
+    files:
+      description: C(exists), C(content) and C(mode) of the files that the roles own and of those asked for.
+      type: dict
+      sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
+    apt:
+      description: >-
+        On hosts with apt: the C(sources) of both forms (C(distribution) marks those of Debian's own archive), the
+        C(missing_components), the number of downloaded C(lists) and C(unattended_upgrades). Null elsewhere.
+      type: dict
+      sample: {missing_components: [contrib], lists: 3, unattended_upgrades: {enabled: true, blacklist: []}}
+    image:
+      description: >-
+        The C(kind) of prepared image (C(dlami), C(azure_hpc), C(dgx), C(gcp_deeplearning), null), its C(evidence) and
+        the C(cloud).
+      type: dict
+      sample: {kind: null, evidence: [], cloud: null}
+    reboot_flag:
+      description: Whether the distribution asks for a reboot (C(present)), and the C(packages) for which it does.
+      type: dict
+      sample: {present: false, packages: []}
+    reboot_reasons:
+      description: >-
+        Why a reboot is owed: C(id), C(text), and C(driver), whether the GPU driver is the cause and not the
+        distribution.
+      type: list
+      elements: dict
+      sample: [{id: newer_kernel, text: "kernel 6.1.0-49-amd64 is running, ...", driver: false}]
+    reboot_required_reasons:
+      description: The texts of C(reboot_reasons).
+      type: list
+      elements: str
+      sample: []
+"""
+
+import http.client
+import json
+import os
+import socket
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation
+
+_SECONDS_FOR_AN_ENGINE = 5
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_SECONDS_FOR_AN_ENGINE)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask(path: str, request: str) -> dict[str, Any] | None:
+    """Return the JSON object that a daemon answers on its socket, or nothing where it does not answer one."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", request)
+        answer = json.loads(connection.getresponse().read())
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return answer if isinstance(answer, dict) else None
+
+
+def main() -> None:
+    """Look and return."""
+    module = AnsibleModule(
+        argument_spec={
+            "services": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        program = module.get_bin_path(argv[0])
+        if program is None:
+            return 127, "", f"{argv[0]} is not installed"
+        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+
+    system = os.uname()
+    host = host_observation.observe(
+        root="/",
+        machine=system.machine,
+        kernel=system.release,
+        run=run,
+        ask=ask,
+        units=module.params["services"],
+        files=module.params["files"],
+        packages=module.params["packages"],
+    )
+    module.exit_json(changed=False, host=host)
+
+
+if __name__ == "__main__":
+    main()
