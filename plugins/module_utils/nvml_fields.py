@@ -1,0 +1,743 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One GPU's facts, read through NVML into a plain dictionary.
+
+A field that the product, the driver or the binding does not support is None; no call's failure harms another field.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
+    NvmlFailure,
+    choice,
+    flag,
+    mebibytes,
+    number,
+    scaled,
+    text,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.pci import kernel_address
+
+MAX_GPUS = 1024
+MAX_MIG_DEVICES = 64
+MAX_NVLINKS = 36
+MAX_MIG_PROFILES = 32
+
+ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
+# For a library or binding that cannot tell the architecture; the first one that is not above counts.
+_ARCHITECTURE_SINCE = (
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+BRANDS = {
+    1: "quadro",
+    2: "tesla",
+    3: "nvs",
+    4: "grid",
+    5: "geforce",
+    6: "titan",
+    7: "nvidia_vapps",
+    8: "nvidia_vpc",
+    9: "nvidia_vcs",
+    10: "nvidia_vws",
+    11: "nvidia_cloud_gaming",
+    12: "quadro_rtx",
+    13: "nvidia_rtx",
+    14: "nvidia",
+    15: "geforce_rtx",
+    16: "titan_rtx",
+}
+COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+VIRTUALIZATION_MODES = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+RECOVERY_ACTIONS = {
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    5: "recover_imex_domain",
+}
+THROTTLE_REASONS = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "software_power_cap",
+    0x8: "hardware_slowdown",
+    0x10: "sync_boost",
+    0x20: "software_thermal",
+    0x40: "hardware_thermal",
+    0x80: "hardware_power_brake",
+    0x100: "display_clocks",
+}
+FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
+NVLINK_REMOTE_TYPES = {0: "gpu", 1: "npu", 2: "switch"}
+
+_CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
+_FIELD_MEMORY_TEMPERATURE = 82
+_FIELD_NVLINK_COUNT = 91
+_FIELD_MARGINS = {"shutdown": 193, "slowdown": 194, "memory_max": 195, "gpu_max": 196}
+_FIELD_RECOVERY_ACTION = 230
+# By nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long, signed int, short.
+_FIELD_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+_MIG_PROFILE = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
+
+
+class _Gpu:
+    """One GPU's handle: asks each question once and remembers which failed how."""
+
+    def __init__(self, nvml, handle) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._answers: dict[tuple, object] = {}
+        self.failures: dict[str, NvmlFailure] = {}
+
+    def ask(self, name: str, *arguments):
+        """Ask for one thing; None where there is no answer."""
+        key = (name, *arguments)
+        if key not in self._answers:
+            self._answers[key] = self._ask(name, arguments)
+        return self._answers[key]
+
+    def _ask(self, name: str, arguments: tuple):
+        try:
+            return self._nvml.ask(name, self._handle, *arguments)
+        except NvmlFailure as failure:
+            self.failures[name] = failure
+            return None
+
+    def first(self, *names: str):
+        """Ask under the newest name that gives an answer: calls get replaced, and bindings lag."""
+        for name in names:
+            answer = self.ask(name)
+            if answer is not None:
+                return answer
+        return None
+
+    def pair(self, name: str, *arguments) -> tuple:
+        """Ask for a current and a pending value."""
+        answer = self.ask(name, *arguments)
+        return tuple(answer) if isinstance(answer, (list, tuple)) and len(answer) == 2 else (None, None)
+
+    def filled(self, name: str, *structs: str):
+        """Have a structure filled, of the newest version that the binding knows and the library takes."""
+        for struct_name in structs:
+            struct = self._nvml.struct(struct_name)
+            if struct is not None and self._ask(name, (ctypes.byref(struct),)) is not None:
+                return struct
+        return None
+
+    def field(self, field_id: int):
+        """Ask for one of the values that have a number in place of a call."""
+        values = self.ask("nvmlDeviceGetFieldValues", (field_id,))
+        try:
+            value = values[0]
+            if value.nvmlReturn != 0:
+                self.failures[f"field {field_id}"] = NvmlFailure.of(value.nvmlReturn)
+                return None
+            return getattr(value.value, _FIELD_VALUE_MEMBERS[value.valueType], None)
+        except (AttributeError, IndexError, TypeError):
+            return None
+
+    def child(self, handle) -> _Gpu:
+        """Wrap a handle that this GPU gave out, for one of its MIG devices."""
+        gpu = _Gpu(self._nvml, handle)
+        gpu.failures = self.failures
+        return gpu
+
+    def constant(self, name: str):
+        return self._nvml.constant(name)
+
+    def maybe(self, name: str, *arguments):
+        """Make a call that is not about this GPU's handle."""
+        return self._nvml.maybe(name, *arguments)
+
+
+def read_gpu(nvml, index: int, subsets=()) -> dict:
+    """Tell of one GPU the facts that belong to `min` and to the subsets asked for, and its health."""
+    try:
+        handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+    except NvmlFailure as failure:
+        return {**blank(subsets), "index": index, "health": gpu_health.unreachable(failure)}
+    gpu = _Gpu(nvml, handle)
+    facts = {"index": index, **_basic(gpu)}
+    for subset, read in _READERS.items():
+        if subset in subsets:
+            facts.update(read(gpu))
+    if "mig" in subsets:
+        facts["mig"].update(_mig_profiles(gpu))
+    facts["health"] = gpu_health.judge(_signs(gpu), list(gpu.failures.values()))
+    return facts
+
+
+def blank(subsets=()) -> dict:
+    """Give the facts of a GPU that tells nothing: every key that a healthy one would have, without a value."""
+    return read_gpu(_Silent(), 0, subsets)
+
+
+class _Silent:
+    """An NVML that hands out a handle and knows nothing else."""
+
+    def ask(self, name: str, *_arguments):
+        if name == "nvmlDeviceGetHandleByIndex":
+            return object()
+        raise NvmlFailure(3, "NOT_SUPPORTED", "Not Supported")
+
+    def maybe(self, name: str, *_arguments):
+        return None
+
+    def struct(self, *names: str):
+        return None
+
+    def constant(self, name: str):
+        return None
+
+
+def _basic(gpu: _Gpu) -> dict:
+    pci = gpu.first("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo")
+    capability = _compute_capability(gpu)
+    device_id, _vendor_id = _pci_id(pci, "pciDeviceId")
+    return {
+        "minor": number(gpu.ask("nvmlDeviceGetMinorNumber")),
+        "uuid": text(gpu.ask("nvmlDeviceGetUUID")),
+        "name": text(gpu.ask("nvmlDeviceGetName")),
+        "pci_bus_id": _pci_bus_id(pci),
+        "pci_device_id": device_id,
+        "numa_node": None,
+        "architecture": _architecture(gpu, capability),
+        "compute_capability": "{}.{}".format(*capability) if capability else None,
+        **_memory(gpu),
+        "mig": _mig(gpu),
+        "persistence_mode": flag(gpu.ask("nvmlDeviceGetPersistenceMode")),
+        "compute_mode": choice(gpu.ask("nvmlDeviceGetComputeMode"), COMPUTE_MODES),
+        "recovery_action": choice(gpu.field(_FIELD_RECOVERY_ACTION), RECOVERY_ACTIONS),
+    }
+
+
+def _pci_bus_id(pci) -> str | None:
+    address = kernel_address(text(getattr(pci, "busId", None)))
+    if address:
+        return address
+    domain, bus, device = (number(getattr(pci, part, None)) for part in ("domain", "bus", "device"))
+    return None if None in (domain, bus, device) else f"{domain:04x}:{bus:02x}:{device:02x}.0"
+
+
+def _pci_id(pci, member: str) -> tuple[str | None, str | None]:
+    """Split an id into the device's and the vendor's part: 0x233010de → 0x2330, 0x10de."""
+    both = number(getattr(pci, member, None))
+    return (f"0x{both >> 16:04x}", f"0x{both & 0xFFFF:04x}") if both else (None, None)
+
+
+def _compute_capability(gpu: _Gpu) -> tuple[int, int] | None:
+    major, minor = (number(part, most=99) for part in gpu.pair("nvmlDeviceGetCudaComputeCapability"))
+    return (major, minor) if major and minor is not None else None
+
+
+def _architecture(gpu: _Gpu, capability: tuple[int, int] | None) -> str | None:
+    name = choice(gpu.ask("nvmlDeviceGetArchitecture"), ARCHITECTURES)
+    if name or capability is None:
+        return name
+    return next((name for since, name in _ARCHITECTURE_SINCE if capability >= since), None)
+
+
+def _memory_info(gpu: _Gpu):
+    version = gpu.constant("nvmlMemory_v2")
+    info = gpu.ask("nvmlDeviceGetMemoryInfo", version) if version else None
+    return info if info is not None else gpu.ask("nvmlDeviceGetMemoryInfo")
+
+
+def _memory(gpu: _Gpu) -> dict:
+    info = _memory_info(gpu)
+    total = number(getattr(info, "total", None)) or None
+    parts = {part: number(getattr(info, part, None), most=total) for part in ("free", "used")}
+    return {
+        "memory_total_mib": mebibytes(total),
+        **{f"memory_{part}_mib": mebibytes(value) if total else None for part, value in parts.items()},
+    }
+
+
+def _mig(gpu: _Gpu) -> dict:
+    current, pending = (flag(mode) for mode in gpu.pair("nvmlDeviceGetMigMode"))
+    return {"enabled": current, "pending": pending, "devices": _mig_devices(gpu) if current else []}
+
+
+def _mig_devices(gpu: _Gpu) -> list[dict]:
+    most = number(gpu.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
+    memory = number(getattr(_memory_info(gpu), "total", None))
+    devices = []
+    for index in range(most):
+        # Slots are sparse: an instance that was destroyed leaves a hole before others.
+        handle = gpu.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
+        if handle is not None:
+            devices.append({"index": index, **_mig_device(gpu.child(handle), memory)})
+    return devices
+
+
+def _mig_device(mig: _Gpu, parent_memory: int | None) -> dict:
+    attributes = mig.first("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")
+
+    def attribute(name: str):
+        return number(getattr(attributes, name, None))
+
+    memory_mib = attribute("memorySizeMB") or None
+    memory = _memory(mig)
+    return {
+        "uuid": text(mig.ask("nvmlDeviceGetUUID")),
+        "name": text(mig.ask("nvmlDeviceGetName")),
+        "profile": _mig_profile(mig, attribute, memory_mib, parent_memory),
+        "gi": number(mig.ask("nvmlDeviceGetGpuInstanceId")),
+        "ci": number(mig.ask("nvmlDeviceGetComputeInstanceId")),
+        "memory_total_mib": memory["memory_total_mib"] or memory_mib,
+        "memory_free_mib": memory["memory_free_mib"],
+        "memory_used_mib": memory["memory_used_mib"],
+        "memory_slices": _memory_eighths(memory_mib, parent_memory),
+        "gpu_slices": attribute("gpuInstanceSliceCount"),
+        "compute_slices": attribute("computeInstanceSliceCount"),
+        "multiprocessors": attribute("multiprocessorCount"),
+        "copy_engines": attribute("sharedCopyEngineCount"),
+        "decoders": attribute("sharedDecoderCount"),
+        "encoders": attribute("sharedEncoderCount"),
+        "jpeg_engines": attribute("sharedJpegCount"),
+        "ofa_engines": attribute("sharedOfaCount"),
+    }
+
+
+def _memory_eighths(memory_mib: int | None, parent_memory: int | None) -> int | None:
+    """Tell how many of the GPU's eight memory slices an instance has, from its share of the memory."""
+    if not memory_mib or not parent_memory:
+        return None
+    return min(8, math.ceil(memory_mib * (1 << 20) / parent_memory * 8))
+
+
+def _mig_profile(mig: _Gpu, attribute, memory_mib: int | None, parent_memory: int | None) -> str | None:
+    """Tell a MIG device's profile: NVML says it at the end of the name, else it follows from the slices."""
+    match = _MIG_PROFILE.search(text(mig.ask("nvmlDeviceGetName")) or "")
+    if match:
+        return match.group(1).lower()
+    gpu_slices, compute_slices = attribute("gpuInstanceSliceCount"), attribute("computeInstanceSliceCount")
+    eighths = _memory_eighths(memory_mib, parent_memory)
+    if not gpu_slices or eighths is None or parent_memory is None:
+        return None
+    gigabytes = math.floor(eighths / 8 * math.ceil(parent_memory / (1 << 30)) + 0.5)
+    share = f"{compute_slices}c." if compute_slices and compute_slices != gpu_slices else ""
+    return f"{share}{gpu_slices}g.{gigabytes}gb"
+
+
+def _mig_profiles(gpu: _Gpu) -> dict:
+    """Tell how many MIG devices there can be, and of which profiles there are still some to be had."""
+    most = number(gpu.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES)
+    profiles = []
+    for number_of_profile in range(MAX_MIG_PROFILES if most else 0):
+        info = gpu.ask("nvmlDeviceGetGpuInstanceProfileInfo", number_of_profile)
+        if info is None:
+            continue
+        profile_id = number(getattr(info, "id", None))
+        remaining = None
+        if profile_id is not None:
+            remaining = number(gpu.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", profile_id))
+        profiles.append(
+            {
+                "id": profile_id,
+                "name": (text(getattr(info, "name", None)) or "").replace("MIG ", "") or None,
+                "gpu_slices": number(getattr(info, "sliceCount", None)),
+                "memory_mib": number(getattr(info, "memorySizeMB", None)),
+                "instances_max": number(getattr(info, "instanceCount", None)),
+                "instances_free": remaining,
+            }
+        )
+    return {"devices_max": most, "profiles": profiles}
+
+
+def _identity(gpu: _Gpu) -> dict:
+    gsp_enabled, _default = (flag(mode) for mode in gpu.pair("nvmlDeviceGetGspFirmwareMode"))
+    return {
+        "brand": choice(gpu.ask("nvmlDeviceGetBrand"), BRANDS),
+        "serial": text(gpu.ask("nvmlDeviceGetSerial")),
+        "part_number": text(gpu.ask("nvmlDeviceGetBoardPartNumber")),
+        "board_id": number(gpu.ask("nvmlDeviceGetBoardId")),
+        "multi_gpu_board": flag(gpu.ask("nvmlDeviceGetMultiGpuBoard")),
+        "vbios_version": text(gpu.ask("nvmlDeviceGetVbiosVersion")),
+        "inforom_image_version": text(gpu.ask("nvmlDeviceGetInforomImageVersion")),
+        "inforom_oem_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 0)),
+        "inforom_ecc_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 1)),
+        "inforom_power_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 2)),
+        "gsp_firmware_enabled": gsp_enabled,
+        "gsp_firmware_version": text(gpu.ask("nvmlDeviceGetGspFirmwareVersion")),
+        "virtualization_mode": choice(gpu.ask("nvmlDeviceGetVirtualizationMode"), VIRTUALIZATION_MODES),
+        "display_attached": flag(gpu.ask("nvmlDeviceGetDisplayMode")),
+        "display_active": flag(gpu.ask("nvmlDeviceGetDisplayActive")),
+    }
+
+
+def _pcie_link(gpu: _Gpu) -> dict:
+    return {
+        "generation": number(gpu.ask("nvmlDeviceGetCurrPcieLinkGeneration"), most=16),
+        "generation_max": number(gpu.ask("nvmlDeviceGetMaxPcieLinkGeneration"), most=16),
+        "width": number(gpu.ask("nvmlDeviceGetCurrPcieLinkWidth"), most=32),
+        "width_max": number(gpu.ask("nvmlDeviceGetMaxPcieLinkWidth"), most=32),
+    }
+
+
+def _pci(gpu: _Gpu) -> dict:
+    pci = gpu.first("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo")
+    device_id, vendor_id = _pci_id(pci, "pciSubSystemId")
+    return {
+        "pci_subsystem_vendor_id": vendor_id,
+        "pci_subsystem_device_id": device_id,
+        "pcie": {
+            **_pcie_link(gpu),
+            "generation_max_gpu": number(gpu.ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"), most=16),
+            "replay_count": number(gpu.ask("nvmlDeviceGetPcieReplayCounter")),
+        },
+    }
+
+
+def _throughput(gpu: _Gpu) -> dict:
+    return {
+        "pcie_throughput": {
+            "transmit_kb_s": number(gpu.ask("nvmlDeviceGetPcieThroughput", 0)),
+            "receive_kb_s": number(gpu.ask("nvmlDeviceGetPcieThroughput", 1)),
+        }
+    }
+
+
+def _memory_details(gpu: _Gpu) -> dict:
+    bar1 = gpu.ask("nvmlDeviceGetBAR1MemoryInfo")
+    return {
+        "memory_reserved_mib": mebibytes(getattr(_memory_info(gpu), "reserved", None)),
+        "bar1_total_mib": mebibytes(getattr(bar1, "bar1Total", None)),
+        "bar1_free_mib": mebibytes(getattr(bar1, "bar1Free", None)),
+        "bar1_used_mib": mebibytes(getattr(bar1, "bar1Used", None)),
+    }
+
+
+def _ecc(gpu: _Gpu) -> dict:
+    current, pending = (flag(mode) for mode in gpu.pair("nvmlDeviceGetEccMode"))
+    default = gpu.ask("nvmlDeviceGetDefaultEccMode")
+    return {
+        "ecc": {
+            "enabled": current,
+            "pending": pending,
+            "default": flag(default[0] if isinstance(default, (list, tuple)) and default else default),
+            "volatile": _ecc_counts(gpu, 0),
+            "aggregate": _ecc_counts(gpu, 1),
+            "sram_threshold_exceeded": _sram_threshold_exceeded(gpu),
+        },
+        "retired_pages": _retired_pages(gpu),
+        "remapped_rows": {**_remapped_rows(gpu), "banks": _remap_availability(gpu)},
+    }
+
+
+def _ecc_counts(gpu: _Gpu, counter: int) -> dict:
+    counts = {}
+    for error, name in ((0, "corrected"), (1, "uncorrected")):
+        counts[name] = number(gpu.ask("nvmlDeviceGetTotalEccErrors", error, counter))
+        counts[f"dram_{name}"] = number(gpu.ask("nvmlDeviceGetMemoryErrorCounter", error, counter, 2))
+        counts[f"sram_{name}"] = number(gpu.ask("nvmlDeviceGetMemoryErrorCounter", error, counter, 7))
+    return counts
+
+
+def _sram_threshold_exceeded(gpu: _Gpu) -> bool | None:
+    status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t")
+    return flag(getattr(status, "bThresholdExceeded", None))
+
+
+def _retired_pages(gpu: _Gpu) -> dict:
+    def count(cause: int) -> int | None:
+        pages = gpu.ask("nvmlDeviceGetRetiredPages", cause)
+        return len(pages) if isinstance(pages, (list, tuple)) else None
+
+    return {
+        "single_bit": count(0),
+        "double_bit": count(1),
+        "pending": flag(gpu.ask("nvmlDeviceGetRetiredPagesPendingStatus")),
+    }
+
+
+def _remapped_rows(gpu: _Gpu) -> dict:
+    answer = gpu.ask("nvmlDeviceGetRemappedRows")
+    if not isinstance(answer, (list, tuple)) or len(answer) != 4:
+        answer = (None,) * 4
+    correctable, uncorrectable, pending, failed = answer
+    return {
+        "correctable": number(correctable),
+        "uncorrectable": number(uncorrectable),
+        "pending": flag(pending),
+        "failed": flag(failed),
+    }
+
+
+def _remap_availability(gpu: _Gpu) -> dict:
+    histogram = gpu.ask("nvmlDeviceGetRowRemapperHistogram")
+    return {name: number(getattr(histogram, name, None)) for name in ("max", "high", "partial", "low", "none")}
+
+
+def _power(gpu: _Gpu) -> dict:
+    least, most = gpu.pair("nvmlDeviceGetPowerManagementLimitConstraints")
+    return {
+        "power": {
+            "draw_w": scaled(gpu.ask("nvmlDeviceGetPowerUsage"), 1000),
+            "limit_w": scaled(gpu.ask("nvmlDeviceGetPowerManagementLimit"), 1000),
+            "enforced_limit_w": scaled(gpu.ask("nvmlDeviceGetEnforcedPowerLimit"), 1000),
+            "default_limit_w": scaled(gpu.ask("nvmlDeviceGetPowerManagementDefaultLimit"), 1000),
+            "min_limit_w": scaled(least, 1000),
+            "max_limit_w": scaled(most, 1000),
+            "energy_j": scaled(gpu.ask("nvmlDeviceGetTotalEnergyConsumption"), 1000),
+        },
+    }
+
+
+def _performance_state(gpu: _Gpu) -> int | None:
+    return number(gpu.first("nvmlDeviceGetPerformanceState", "nvmlDeviceGetPowerState"), most=15)
+
+
+def _throttle_reasons(gpu: _Gpu) -> list[str] | None:
+    mask = number(gpu.first("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"))
+    return None if mask is None else [name for bit, name in THROTTLE_REASONS.items() if int(mask) & bit]
+
+
+def _clocks(gpu: _Gpu) -> dict:
+    def clocks(call: str, prefix: str, names) -> dict:
+        return {f"{prefix}{name}_mhz": number(gpu.ask(call, _CLOCKS[name]), most=100_000) for name in names}
+
+    return {
+        "clocks": {
+            **clocks("nvmlDeviceGetClockInfo", "", _CLOCKS),
+            **clocks("nvmlDeviceGetMaxClockInfo", "max_", _CLOCKS),
+            **clocks("nvmlDeviceGetApplicationsClock", "application_", ("graphics", "memory")),
+            **clocks("nvmlDeviceGetDefaultApplicationsClock", "default_application_", ("graphics", "memory")),
+        },
+        "performance_state": _performance_state(gpu),
+        "throttle_reasons": _throttle_reasons(gpu),
+    }
+
+
+def _temperature(gpu: _Gpu) -> dict:
+    def threshold(kind: int) -> int | None:
+        return _celsius(gpu.ask("nvmlDeviceGetTemperatureThreshold", kind))
+
+    current = gpu.ask("nvmlDeviceGetTemperatureV", 0)
+    return {
+        "temperature": {
+            "gpu_c": _celsius(current if current is not None else gpu.ask("nvmlDeviceGetTemperature", 0)),
+            "memory_c": _celsius(gpu.field(_FIELD_MEMORY_TEMPERATURE)) or None,
+            "shutdown_c": threshold(0),
+            "slowdown_c": threshold(1),
+            "memory_max_c": threshold(2),
+            "gpu_max_c": threshold(3),
+            "margin_c": _margin(gpu.ask("nvmlDeviceGetMarginTemperature")),
+            **{f"{name}_margin_c": _margin(gpu.field(field)) for name, field in _FIELD_MARGINS.items()},
+        },
+        "fan_speed_percent": number(gpu.ask("nvmlDeviceGetFanSpeed"), most=200),
+    }
+
+
+def _celsius(value) -> int | None:
+    return number(value, most=250)
+
+
+def _margin(value) -> int | None:
+    """Give back a distance to a limit, which may be negative; it can come as unsigned."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    value = int(value)
+    if value >= 1 << 31:
+        value -= 1 << 32
+    return value if abs(value) <= 250 else None
+
+
+def _utilization(gpu: _Gpu) -> dict:
+    rates = gpu.ask("nvmlDeviceGetUtilizationRates")
+
+    def engine(name: str) -> int | None:
+        answer = gpu.pair(f"nvmlDeviceGet{name}Utilization")
+        return number(answer[0], most=100)
+
+    return {
+        "utilization": {
+            "gpu_percent": number(getattr(rates, "gpu", None), most=100),
+            "memory_percent": number(getattr(rates, "memory", None), most=100),
+            "encoder_percent": engine("Encoder"),
+            "decoder_percent": engine("Decoder"),
+            "jpeg_percent": engine("Jpg"),
+            "ofa_percent": engine("Ofa"),
+        }
+    }
+
+
+def _nvlink(gpu: _Gpu) -> dict:
+    links = []
+    for link in range(_nvlink_count(gpu)):
+        active = flag(gpu.ask("nvmlDeviceGetNvLinkState", link))
+        if active is None:
+            continue
+        links.append(
+            {
+                "link": link,
+                "active": active,
+                "version": number(gpu.ask("nvmlDeviceGetNvLinkVersion", link), most=99) if active else None,
+                **_nvlink_remote(gpu, link, active),
+            }
+        )
+    return {
+        "nvlink": {
+            "link_count": len(links) or None,
+            "active_count": sum(link["active"] for link in links) if links else None,
+            "links": links,
+        }
+    }
+
+
+def _nvlink_count(gpu: _Gpu) -> int:
+    """Tell how many links to ask about; without a count, all there could be as long as the first one answers."""
+    count = number(gpu.field(_FIELD_NVLINK_COUNT), most=MAX_NVLINKS)
+    if count is not None:
+        return int(count)
+    return 0 if gpu.ask("nvmlDeviceGetNvLinkState", 0) is None else MAX_NVLINKS
+
+
+def _nvlink_remote(gpu: _Gpu, link: int, active: bool) -> dict:
+    if not active:
+        return {"remote_type": None, "remote_pci_bus_id": None}
+    remote = gpu.ask("nvmlDeviceGetNvLinkRemotePciInfo", link)
+    return {
+        "remote_type": choice(gpu.ask("nvmlDeviceGetNvLinkRemoteDeviceType", link), NVLINK_REMOTE_TYPES),
+        "remote_pci_bus_id": _pci_bus_id(remote),
+    }
+
+
+def nvlink_peers(nvml, handle) -> dict:
+    """Tell where the active links of a GPU lead to: how many to each GPU's address, how many into switches."""
+    links = [link for link in _nvlink(_Gpu(nvml, handle))["nvlink"]["links"] if link["active"]]
+    direct: dict[str, int] = {}
+    for link in links:
+        if link["remote_type"] != "switch" and link["remote_pci_bus_id"]:
+            direct[link["remote_pci_bus_id"]] = direct.get(link["remote_pci_bus_id"], 0) + 1
+    return {
+        "pci_bus_id": _pci_bus_id(nvml.maybe("nvmlDeviceGetPciInfo", handle)),
+        "links": direct,
+        "switch_links": sum(link["remote_type"] == "switch" for link in links),
+    }
+
+
+def _fabric_info(gpu: _Gpu):
+    return gpu.filled(
+        "nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"
+    ) or gpu.filled("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t")
+
+
+def _fabric_state(gpu: _Gpu) -> dict:
+    info = _fabric_info(gpu)
+    state = choice(getattr(info, "state", None), FABRIC_STATES)
+    # Before the state is complete the status means nothing.
+    status = number(getattr(info, "status", None)) if state == "completed" else None
+    return {"state": state, "status": status}
+
+
+def _fabric(gpu: _Gpu) -> dict:
+    info = _fabric_info(gpu)
+    fabric = _fabric_state(gpu)
+    completed = fabric["state"] == "completed"
+    mask = number(getattr(info, "healthMask", None))
+    return {
+        "fabric": {
+            **fabric,
+            "cluster_uuid": _uuid(getattr(info, "clusterUuid", None)) if completed else None,
+            "clique_id": number(getattr(info, "cliqueId", None)) if completed else None,
+            "bandwidth_degraded": {1: True, 2: False}.get(int(mask) & 0x3) if mask is not None else None,
+        }
+    }
+
+
+def _uuid(array) -> str | None:
+    try:
+        digits = bytes(bytearray(array)).hex()
+    except (TypeError, ValueError):
+        return None
+    if len(digits) != 32 or not digits.strip("0"):
+        return None
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _processes(gpu: _Gpu) -> dict:
+    found = []
+    answered = False
+    for kind, call in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute")):
+        processes = gpu.first(
+            f"nvmlDeviceGet{call}RunningProcesses_v3",
+            f"nvmlDeviceGet{call}RunningProcesses_v2",
+            f"nvmlDeviceGet{call}RunningProcesses",
+        )
+        if isinstance(processes, (list, tuple)):
+            answered = True
+            found += [_process(gpu, kind, process) for process in processes]
+    return {"processes": sorted(found, key=lambda one: (one["pid"] or 0, one["type"])) if answered else None}
+
+
+def _process(gpu: _Gpu, kind: str, process) -> dict:
+    pid = number(getattr(process, "pid", None))
+    return {
+        "pid": pid,
+        "type": kind,
+        "name": text(gpu.maybe("nvmlSystemGetProcessName", pid)) if pid is not None else None,
+        "memory_used_mib": mebibytes(getattr(process, "usedGpuMemory", None)),
+        "gi": number(getattr(process, "gpuInstanceId", None)),
+        "ci": number(getattr(process, "computeInstanceId", None)),
+    }
+
+
+def _signs(gpu: _Gpu) -> dict:
+    """Collect what health is judged by; most of it is asked for anyway."""
+    rates = gpu.ask("nvmlDeviceGetUtilizationRates")
+    return {
+        "recovery_action": choice(gpu.field(_FIELD_RECOVERY_ACTION), RECOVERY_ACTIONS),
+        "retired_pages_pending": flag(gpu.ask("nvmlDeviceGetRetiredPagesPendingStatus")),
+        "remapped_rows": _remapped_rows(gpu),
+        "uncorrected_errors": number(gpu.ask("nvmlDeviceGetTotalEccErrors", 1, 0)),
+        "sram_threshold_exceeded": _sram_threshold_exceeded(gpu),
+        "pcie": _pcie_link(gpu),
+        "performance_state": _performance_state(gpu),
+        "gpu_percent": number(getattr(rates, "gpu", None), most=100),
+        "throttle_reasons": _throttle_reasons(gpu),
+        "fabric": _fabric_state(gpu),
+    }
+
+
+_READERS = {
+    "identity": _identity,
+    "pci": _pci,
+    "memory": _memory_details,
+    "ecc": _ecc,
+    "power": _power,
+    "clocks": _clocks,
+    "temperature": _temperature,
+    "utilization": _utilization,
+    "nvlink": _nvlink,
+    "fabric": _fabric,
+    "processes": _processes,
+    "throughput": _throughput,
+}
+
+SUBSETS = ("min", *_READERS, "mig")

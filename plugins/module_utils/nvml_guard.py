@@ -1,0 +1,145 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask NVML in a child process, so that a driver that hangs or crashes its callers takes none of ours along.
+
+The child tells what it learns piece by piece: what was learnt before a GPU fell silent is not lost. A process that
+waits inside a sick driver can not even be killed, so a silent child is told to go and never waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import time
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_topology, nvml
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import NvmlFailure
+
+_CALL_NAME_SIZE = 128
+_PR_SET_PDEATHSIG = 1
+_DESCRIPTORS = 1024
+
+
+def ask(subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None) -> dict:
+    """Ask for the driver, the GPUs and, where it is among the subsets, their topology.
+
+    The answer holds what was learnt (`library`, `binding`, `driver`, `count`, `gpus`, `topology`) and, where it did
+    not come to its end, why: `failure` (code and text), `binding_missing`, `silent_in` or `crash` (texts).
+    """
+    board = mmap.mmap(-1, _CALL_NAME_SIZE)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _be_the_child(writer, board, subsets, binding_path, prefix)
+    os.close(writer)
+    try:
+        return _listen(child, reader, board, timeout)
+    finally:
+        os.close(reader)
+
+
+def _be_the_child(writer: int, board: mmap.mmap, subsets, binding_path: str | None, prefix: str | None) -> None:
+    """Tell everything through the pipe and vanish. Never returns."""
+    try:
+        _cut_loose(writer)
+
+        def note(call: str) -> None:
+            board[:] = call.encode("ascii", "replace")[:_CALL_NAME_SIZE].ljust(_CALL_NAME_SIZE, b"\0")
+
+        def tell(**news) -> None:
+            data = json.dumps(news).encode() + b"\n"
+            while data:
+                data = data[os.write(writer, data) :]
+
+        try:
+            _report(tell, note, subsets, binding_path, prefix)
+        except NvmlFailure as failure:
+            tell(failure={"code": failure.code, "name": failure.name, "text": failure.text})
+        except nvml.BindingMissing as missing:
+            tell(binding_missing=str(missing))
+        tell(end=True)
+    except BaseException:
+        # Whatever it is, this process must not go on as a second Ansible module.
+        os._exit(1)
+    os._exit(0)
+
+
+def _report(tell, note, subsets, binding_path: str | None, prefix: str | None) -> None:
+    note("loading the library")
+    tell(library=nvml.load_library(prefix))
+    note("loading pynvml")
+    binding = nvml.load_binding(binding_path)
+    origin = "controller" if binding_path and binding.__file__.startswith(binding_path) else "host"
+    tell(binding={"origin": origin, "version": nvml.binding_version(binding.__file__)})
+    session = nvml.Nvml(binding, note)
+    session.__enter__()  # No shutdown: leaving does it, and nobody has to wait for that.
+    tell(driver=session.driver())
+    count = session.count()
+    tell(count=count)
+    for index in range(count):
+        tell(gpu=session.gpu(index, subsets))
+    if "topology" in subsets:
+        tell(topology=gpu_topology.read(session, count))
+
+
+def _cut_loose(writer: int) -> None:
+    """Let go of all that the caller's caller waits for: its output, its terminal, its process group."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.closerange(3, writer)
+    os.closerange(writer + 1, _DESCRIPTORS)
+
+
+def _listen(child: int, reader: int, board: mmap.mmap, timeout: float) -> dict:
+    answer: dict = {"gpus": []}
+    pending = b""
+    deadline = time.monotonic() + timeout
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([reader], [], [], left)[0]:
+            os.kill(child, signal.SIGKILL)
+            _reap(child, patience=0)
+            answer["silent_in"] = board[:].rstrip(b"\0").decode("ascii", "replace")
+            return answer
+        data = os.read(reader, 1 << 16)
+        if not data:
+            answer["crash"] = _how_it_died(_reap(child, patience=1))
+            return answer
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            deadline = time.monotonic() + timeout  # Every piece of news shows that the driver does answer.
+            news = json.loads(line)
+            if "end" in news:
+                _reap(child, patience=0)
+                return answer
+            if "gpu" in news:
+                answer["gpus"].append(news["gpu"])
+            else:
+                answer.update(news)
+
+
+def _reap(child: int, patience: float) -> int | None:
+    """Take a dead child's status. One that will not die is left to init."""
+    deadline = time.monotonic() + patience
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.01)
+
+
+def _how_it_died(status: int | None) -> str:
+    if status is not None and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"it was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
+    return "it ended without an answer"

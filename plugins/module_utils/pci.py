@@ -1,0 +1,115 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PCI functions of a host, read from sysfs: what hardware there is, whether or not a driver is."""
+
+from __future__ import annotations
+
+import os
+import re
+
+NVIDIA_VENDOR_ID = "0x10de"
+
+_GPU_CLASSES = ("0x0300", "0x0302")
+_NVSWITCH_CLASS = "0x0680"
+_ADDRESS = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
+_DRIVER_NAMES = {"nova-core": "nova_core", "NovaCore": "nova_core"}
+
+
+def scan(root: str = "/") -> list[dict]:
+    """List NVIDIA's functions in bus order: GPUs, NVSwitches, and the rest of a board (audio, USB)."""
+    return _scan(root, NVIDIA_VENDOR_ID)
+
+
+def scan_all(root: str = "/") -> list[dict]:
+    """List the functions of every vendor in bus order. Only NVIDIA's have a telling `kind`; others are "other"."""
+    return _scan(root, None)
+
+
+def kernel_address(address: str | None) -> str | None:
+    """Write an address as the kernel does: lower case, the domain with four digits or as many as it needs.
+
+    NVML writes eight digits for the domain in upper case, /proc/driver/nvidia four; both mean the same function.
+    """
+    match = _ADDRESS.match((address or "").strip())
+    if match is None:
+        return None
+    domain, bus, device, function = (int(part, 16) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def sort_key(address: str) -> tuple[int, ...]:
+    """Order addresses as numbers, so that domain 10000 comes after ffff."""
+    match = _ADDRESS.match(address)
+    return tuple(int(part, 16) for part in match.groups()) if match else ()
+
+
+def _scan(root: str, vendor_id: str | None) -> list[dict]:
+    base = os.path.join(root, "sys/bus/pci/devices")
+    try:
+        addresses = [name for name in os.listdir(base) if _ADDRESS.match(name)]
+    except OSError:
+        return []
+    functions = []
+    for address in sorted(addresses, key=sort_key):
+        directory = os.path.join(base, address)
+        vendor = _hexadecimal(directory, "vendor", 4)
+        if vendor is None or vendor_id not in (None, vendor):
+            continue
+        functions.append(_function(directory, address, vendor))
+    return functions
+
+
+def _function(directory: str, address: str, vendor: str) -> dict:
+    class_id = _hexadecimal(directory, "class", 6)
+    return {
+        "address": kernel_address(address),
+        "vendor_id": vendor,
+        "device_id": _hexadecimal(directory, "device", 4),
+        "class_id": class_id,
+        "subsystem_vendor_id": _hexadecimal(directory, "subsystem_vendor", 4),
+        "subsystem_device_id": _hexadecimal(directory, "subsystem_device", 4),
+        "numa_node": _numa_node(directory),
+        "kernel_driver": _kernel_driver(directory),
+        "kind": _kind(vendor, class_id, is_virtual=os.path.lexists(os.path.join(directory, "physfn"))),
+    }
+
+
+def _kind(vendor: str, class_id: str | None, is_virtual: bool) -> str:
+    """Name what a function is. A virtual function that the host keeps for its guests is no GPU of the host's."""
+    if vendor != NVIDIA_VENDOR_ID or class_id is None or is_virtual:
+        return "other"
+    if class_id.startswith(_GPU_CLASSES):
+        return "gpu"
+    return "nvswitch" if class_id.startswith(_NVSWITCH_CLASS) else "other"
+
+
+def _kernel_driver(directory: str) -> str | None:
+    try:
+        name = os.path.basename(os.readlink(os.path.join(directory, "driver")))
+    except OSError:
+        return None
+    return _DRIVER_NAMES.get(name, name) or None
+
+
+def _numa_node(directory: str) -> int | None:
+    try:
+        node = int(_text(directory, "numa_node") or "-1")
+    except ValueError:
+        return None
+    return node if node >= 0 else None
+
+
+def _hexadecimal(directory: str, name: str, digits: int) -> str | None:
+    try:
+        return f"0x{int(_text(directory, name) or '', 16):0{digits}x}"
+    except ValueError:
+        return None
+
+
+def _text(directory: str, name: str) -> str | None:
+    try:
+        with open(os.path.join(directory, name), encoding="ascii", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None

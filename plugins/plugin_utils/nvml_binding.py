@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a module that needs pynvml on a host that may have none: then the controller's own copy goes along.
+
+A module that takes part
+- has the option `_nvml_binding_path` (type path) and hands it to `nvml.load_binding` or `gpu_facts.gather`;
+- on `BindingMissing`, before it changed anything, fails with `nvml_binding_missing=True` in its result.
+
+Its action plugin is a subclass of `NvmlAction` under the module's name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import zipfile
+
+from ansible import constants as C
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BINDING, binding_version
+
+PROBE = "gpufleet.hosts.nvidia_gpu_facts"
+
+
+class NvmlAction(ActionBase):
+    """Run the module of the task's name, a second time with the controller's pynvml where the host has none."""
+
+    TRANSFERS_FILES = False
+    _supports_async = True
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        wrap_async = bool(self._task.async_val) and not self._connection.has_native_async
+        module, arguments = self._task.action, dict(self._task.args)
+        if wrap_async:
+            # A job in the background can not ask for anything any more: find out before.
+            probe = self._execute_module(
+                module_name=PROBE, module_args={"gather_subset": ["!all"]}, task_vars=task_vars
+            )
+            missing = probe.get("nvml_binding_missing")
+        else:
+            result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=task_vars)
+            missing = result.get("nvml_binding_missing")
+        if missing:
+            binding = controller_binding()
+            if binding is None:
+                return {
+                    "failed": True,
+                    "msg": f"There is an NVIDIA driver on this host, but no pynvml to ask it with, neither there nor "
+                    f"on the controller. Install it on the controller, it travels to the hosts by itself: "
+                    f"{sys.executable} -m pip install nvidia-ml-py",
+                }
+            arguments["_nvml_binding_path"] = self._send(binding)
+        if missing or wrap_async:
+            result = self._execute_module(
+                module_name=module, module_args=arguments, task_vars=task_vars, wrap_async=wrap_async
+            )
+        return result
+
+    def _send(self, binding: str) -> str:
+        """Put the controller's binding, packed, beside the module on the host; tell where."""
+        directory = self._connection._shell.tmpdir or self._make_tmp_path()
+        packed = pack(binding, C.DEFAULT_LOCAL_TMP)
+        try:
+            remote = self._connection._shell.join_path(directory, archive_name(binding))
+            self._transfer_file(packed, remote)
+        finally:
+            os.unlink(packed)
+        self._fixup_perms2([directory, remote])
+        return remote
+
+
+def controller_binding() -> str | None:
+    """Find the file of the pynvml that the Python running Ansible has; None where it has none."""
+    try:
+        spec = importlib.util.find_spec(BINDING)
+    except (ImportError, ValueError):
+        return None
+    origin = spec.origin if spec else None
+    return origin if origin and origin.endswith(".py") and os.path.isfile(origin) else None
+
+
+def archive_name(binding: str) -> str:
+    """Name the archive so that the host can tell the binding's version by it."""
+    return f"{BINDING}-{binding_version(binding) or '0'}.zip"
+
+
+def pack(binding: str, directory: str) -> str:
+    """Pack a binding, one file or a package, into a zip that Python imports from; tell its path."""
+    handle, path = tempfile.mkstemp(prefix=f"{BINDING}-", suffix=".zip", dir=directory)
+    with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        if os.path.basename(binding) != "__init__.py":
+            archive.write(binding, os.path.basename(binding))
+        else:
+            package = os.path.dirname(binding)
+            for name in sorted(os.listdir(package)):
+                if name.endswith(".py"):
+                    archive.write(os.path.join(package, name), f"{BINDING}/{name}")
+    return path
