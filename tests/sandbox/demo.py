@@ -42,8 +42,8 @@ def play(*arguments: str) -> tuple[int, dict[str, dict[str, int]]]:
     return process.returncode, recap
 
 
-def facts(inventory: str, module: str) -> dict[str, dict]:
-    """Ask every host for a module's facts, in one ad-hoc call."""
+def ask(inventory: str, module: str) -> dict[str, dict]:
+    """Run a module on every host, in one ad-hoc call, and return its results by host."""
     with tempfile.TemporaryDirectory() as tree:
         subprocess.run(
             ["ansible", "gpu_hosts", "-i", inventory, "-m", module, "--tree", tree],
@@ -51,7 +51,7 @@ def facts(inventory: str, module: str) -> dict[str, dict]:
             stdout=subprocess.DEVNULL,
             check=False,
         )
-        return {path.name: json.loads(path.read_text()).get("ansible_facts", {}) for path in Path(tree).iterdir()}
+        return {path.name: json.loads(path.read_text()) for path in Path(tree).iterdir()}
 
 
 def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, str]:
@@ -59,12 +59,12 @@ def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, 
     gpus = gpu.get("nvidia_gpus") or []
     names = sorted({item.get("name") or "?" for item in gpus})
     listed = gpus or [item for item in gpu.get("nvidia_pci_devices") or [] if item.get("kind") == "gpu"]
-    platform = observed.get("platform") or {}
-    engines = [(name, (item or {}).get("version")) for name, item in (observed.get("engines") or {}).items()]
-    engine = ", ".join(f"{name} {version}" for name, version in engines if version) or "none"
+    platform = observed.get("os") or {}
+    engines = [(name, (observed.get("engines") or {}).get(name)) for name in ("docker", "podman")]
+    engine = ", ".join(f"{name} {item['version']}" for name, item in engines if item and item.get("version")) or "none"
     return {
         "host": host,
-        "os": " ".join(str(platform.get(key)) for key in ("distribution", "version") if platform.get(key)) or "?",
+        "os": " ".join(str(platform.get(key)) for key in ("id", "version") if platform.get(key)) or "?",
         "gpus": f"{len(listed)} x {', '.join(names)}" if names else str(len(listed)),
         "driver": (gpu.get("nvidia_driver") or {}).get("version") or "none",
         "state": gpu.get("nvidia_gpu_state") or "unreachable",
@@ -96,10 +96,15 @@ def main() -> int:
         return status
     status, recap = play("-i", inventory, "playbooks/site.yml")
 
-    gpu = facts(inventory, "gpufleet.hosts.nvidia_gpu_facts")
-    observed = facts(inventory, "gpufleet.hosts.gpu_host_facts")
+    gpu = ask(inventory, "gpufleet.hosts.nvidia_gpu_facts")
+    seen = ask(inventory, "gpufleet.hosts.gpu_host_info")
     rows = [
-        row(host, gpu[host], observed.get(host, {}).get("gpufleet_host", {}), recap.get(host, {}).get("changed"))
+        row(
+            host,
+            gpu[host].get("ansible_facts", {}),
+            seen.get(host, {}).get("host", {}),
+            recap.get(host, {}).get("changed"),
+        )
         for host in sorted(gpu)
     ]
     if rows:
