@@ -84,17 +84,17 @@ def container_env(image: dict[str, str] | None = None) -> dict[str, str]:
     left alone. PATH is set only where `image` says what the PATH is, since a PATH of our own would hide the image's.
     """
     image = image or {}
-    env = {"LD_LIBRARY_PATH": _joined(image.get("LD_LIBRARY_PATH", ""), ("lib64", "lib"), first=False)}
+    env = {"LD_LIBRARY_PATH": _joined(image.get("LD_LIBRARY_PATH", ""), ("lib64", "lib"))}
     if image.get("PATH"):
-        env["PATH"] = _joined(image["PATH"], ("bin",), first=True)
+        env["PATH"] = _joined(image["PATH"], ("bin",))
     return {name: value for name, value in env.items() if value != image.get(name)}
 
 
-def _joined(current: str, places: tuple[str, ...], first: bool) -> str:
+def _joined(current: str, places: tuple[str, ...]) -> str:
+    # What the image names first, it means to be found first: CUDA's compatibility libraries for example.
     have = [piece for piece in current.split(":") if piece]
-    ours = [f"{MOUNT_POINT}/{place}" for place in places]
-    ours = [piece for piece in ours if piece not in [item.rstrip("/") for item in have]]
-    return ":".join(ours + have if first else have + ours)
+    named = {piece.rstrip("/") for piece in have}
+    return ":".join(have + [path for path in (f"{MOUNT_POINT}/{place}" for place in places) if path not in named])
 
 
 def wanted(version: str, files: Iterable[DriverFile]) -> Wanted:
@@ -148,21 +148,14 @@ def difference(want: Wanted, place: str, label: str | None = None) -> Difference
 
 
 def _walk(place: str) -> dict[str, os.stat_result]:
-    """Return everything in the volume but its directories and its manifest."""
-    found = {}
+    """Return everything in the volume but its own directories and its manifest."""
+    found, ours = {}, {MANIFEST, *PLACES}
     for base, directories, files in os.walk(place):
-        inside = os.path.relpath(base, place)
-        for name in files + [name for name in directories if os.path.islink(os.path.join(base, name))]:
-            relative = os.path.normpath(os.path.join(inside, name))
-            if relative != MANIFEST:
+        for name in files + directories:
+            relative = os.path.relpath(os.path.join(base, name), place)
+            if relative not in ours:
                 found[relative] = os.lstat(os.path.join(base, name))
-        found.update(
-            (os.path.normpath(os.path.join(inside, name)), os.lstat(os.path.join(base, name)))
-            for name in directories
-            if os.path.normpath(os.path.join(inside, name)) not in PLACES
-            and not os.path.islink(os.path.join(base, name))
-        )
-        directories[:] = [name for name in directories if os.path.normpath(os.path.join(inside, name)) in PLACES]
+        directories[:] = [name for name in directories if os.path.relpath(os.path.join(base, name), place) in PLACES]
     return found
 
 
@@ -259,7 +252,7 @@ def _lock(base: str) -> tuple[list[str], int]:
 
 def _make_directories(path: str) -> list[str]:
     missing = []
-    while not os.path.isdir(path):
+    while not os.path.lexists(path):
         missing.append(path)
         path = os.path.dirname(path)
     made = []
@@ -271,7 +264,8 @@ def _make_directories(path: str) -> list[str]:
 
 
 def _cannot(verb: str, path: str, error: OSError) -> str:
-    return f"cannot {verb} {error.filename or path}: {error.strerror}. Give a `path` on a local, writable file system."
+    name = error.filename2 or error.filename or path
+    return f"cannot {verb} {name}: {error.strerror}. Give a `path` on a local, writable file system."
 
 
 def build(want: Wanted, base: str, label: str | None = None, link: Callable[[str, str], None] = os.link) -> Difference:
@@ -429,5 +423,12 @@ def _label_of(path: str) -> str | None:
 
 
 def _set_label(path: str, label: str | None) -> None:
-    if label:
+    if not label:
+        return
+    try:
         os.setxattr(path, SELINUX, label.encode() + b"\0", follow_symlinks=False)
+    except OSError as error:
+        raise VolumeError(
+            f"cannot give {path} the SELinux label {label}: {error.strerror}. Install container-selinux, whose policy "
+            "knows the type, or name another with selinux_type."
+        ) from error

@@ -44,12 +44,17 @@ def read(path: str) -> Elf:
             return parse(handle)
     except ElfError as error:
         raise ElfError(f"{path}: {error}") from error
-    except (struct.error, OverflowError) as error:
-        raise ElfError(f"{path}: the ELF headers are cut short") from error
 
 
 def parse(handle: BinaryIO) -> Elf:
     """Read the headers of an open ELF file."""
+    try:
+        return _parse(handle)
+    except (struct.error, OverflowError, ValueError) as error:
+        raise ElfError("the ELF headers make no sense") from error
+
+
+def _parse(handle: BinaryIO) -> Elf:
     ident = _at(handle, 0, 16)
     if ident[:4] != b"\x7fELF":
         raise ElfError("not an ELF file")

@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import mount_users
+
+HOST = """22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+23 22 254:2 / /var rw,relatime shared:2 - ext4 /dev/vda2 rw
+24 22 0:20 / /proc rw - proc proc rw
+25 23 0:30 / /var/spare\\040room rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.fixture
+def process(tmp_path):
+    def make(pid, namespace, mounts, name="python3"):
+        directory = tmp_path / "proc" / str(pid)
+        (directory / "ns").mkdir(parents=True)
+        (directory / "ns/mnt").symlink_to(f"mnt:[{namespace}]")
+        (directory / "mountinfo").write_text(mounts)
+        (directory / "comm").write_text(name + "\n")
+
+    make(1, 1, HOST, "systemd")
+    os.symlink("1", tmp_path / "proc/self")
+    return make
+
+
+DIRECTORY = "/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"
+INSIDE = "/lib/gpufleet/volumes/nvidia_driver/580.95.05"
+
+
+def line(root, device="254:2"):
+    return f"90 80 {device} {root} /usr/local/nvidia ro,relatime - ext4 /dev/vda2 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "expected"),
+    [
+        (line(INSIDE), ["process 40 (trainer)"]),
+        (line(INSIDE + "/lib64"), ["process 40 (trainer)"]),
+        (line(INSIDE + ".1"), []),
+        (line("/lib/gpufleet"), []),
+        (line(INSIDE, "254:1"), []),
+        (line(INSIDE + "//deleted"), ["process 40 (trainer)"]),
+        ("", []),
+    ],
+)
+def test_a_mount_of_the_directory_or_of_a_part_of_it_counts(tmp_path, process, mounts, expected):
+    process(40, 2, HOST + mounts, "trainer")
+    assert mount_users.users(DIRECTORY, str(tmp_path)) == expected
+
+
+def test_one_process_of_a_container_is_enough(tmp_path, process):
+    for pid, namespace in ((40, 2), (41, 2), (50, 3)):
+        process(pid, namespace, line(INSIDE))
+    assert mount_users.users(DIRECTORY, str(tmp_path)) == ["process 40 (python3)", "process 50 (python3)"]
+
+
+def test_a_process_that_ends_meanwhile_is_no_obstacle(tmp_path, process):
+    process(40, 2, line(INSIDE))
+    (tmp_path / "proc/39").mkdir()
+    (tmp_path / "proc/irq").mkdir()
+    assert mount_users.users(DIRECTORY, str(tmp_path)) == ["process 40 (python3)"]
+
+
+def test_a_path_with_a_blank_is_read(tmp_path, process):
+    process(40, 2, line("/v/580.95.05", "0:30"))
+    assert mount_users.users("/var/spare room/v/580.95.05", str(tmp_path)) == ["process 40 (python3)"]
