@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import Binding
 
 SUBSETS = (*nvml_fields.SUBSETS, "topology")
 # What a default call leaves out: it takes long, or tells of the moment and of other people's work.
-EXPENSIVE = ("processes", "throughput", "topology", "mig")
+EXPENSIVE = ("processes", "throughput", "topology")
 DEFAULT_SUBSETS = ("all", *(f"!{name}" for name in EXPENSIVE))
 
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -73,7 +73,9 @@ def gather(
     if answer.get("library"):
         versions["library"] = driver_versions.version_suffix(answer["library"]) or versions["library"]
     gpus = _gpus(answer, functions, root, subsets, timeout)
-    state, reason = gpu_state.decide(functions, versions, {**answer, "gpus": gpus}, host)
+    state, reason = gpu_state.decide(
+        functions, versions, {**answer, "gpus": gpus, "answered": len(answer["gpus"])}, host
+    )
     facts = {
         "nvidia_gpu_state": state,
         "nvidia_gpu_state_reason": reason,

@@ -152,7 +152,7 @@ def _mismatch(versions: dict) -> str:
 
 
 def _silence(answer: dict, host: dict) -> str:
-    learnt = len(answer["gpus"])
+    learnt = answer.get("answered", len(answer["gpus"]))
     count = answer.get("count")
     where = answer["silent_in"] or "the start"
     which = f" of GPU {learnt}" if count is not None and learnt < count else ""

@@ -125,14 +125,6 @@ class Nvml:
         except NvmlFailure:
             return None
 
-    def struct(self, *names: str):
-        """Make an empty structure of the binding's by the first name that it knows; None where it knows none."""
-        for name in names:
-            kind = getattr(self._binding, name, None)
-            if kind is not None:
-                return kind()
-        return None
-
     def constant(self, name: str):
         """Tell a constant of the binding's; None where it lacks it."""
         return getattr(self._binding, name, None)

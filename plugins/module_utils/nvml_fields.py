@@ -27,7 +27,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.pci import kernel_a
 MAX_GPUS = 1024
 MAX_MIG_DEVICES = 64
 MAX_NVLINKS = 36
-MAX_MIG_PROFILES = 32
 
 ARCHITECTURES = {
     2: "kepler",
@@ -102,7 +101,47 @@ _FIELD_MARGINS = {"shutdown": 193, "slowdown": 194, "memory_max": 195, "gpu_max"
 _FIELD_RECOVERY_ACTION = 230
 # By nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long, signed int, short.
 _FIELD_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+_SRAM_COUNTERS = (
+    "aggregateUncParity",
+    "aggregateUncSecDed",
+    "aggregateCor",
+    "volatileUncParity",
+    "volatileUncSecDed",
+    "volatileCor",
+    "aggregateUncBucketL2",
+    "aggregateUncBucketSm",
+    "aggregateUncBucketPcie",
+    "aggregateUncBucketMcu",
+    "aggregateUncBucketOther",
+)
 _MIG_PROFILE = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
+
+
+class _FabricInfoV1(ctypes.Structure):
+    _fields_ = (
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint32),
+        ("state", ctypes.c_uint),
+    )
+
+
+class _FabricInfoV2(ctypes.Structure):
+    VERSION = 2
+    _fields_ = (("version", ctypes.c_uint), *_FabricInfoV1._fields_, ("healthMask", ctypes.c_uint32))
+
+
+class _SramErrorStatus(ctypes.Structure):
+    VERSION = 1
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        *((name, ctypes.c_ulonglong) for name in _SRAM_COUNTERS),
+        ("bThresholdExceeded", ctypes.c_uint),
+    )
+
+
+class _FirmwareVersion(ctypes.Structure):
+    _fields_ = (("value", ctypes.c_char * 64),)
 
 
 class _Gpu:
@@ -112,6 +151,7 @@ class _Gpu:
         self._nvml = nvml
         self._handle = handle
         self._answers: dict[tuple, object] = {}
+        self._mig_devices: list[tuple[int, _Gpu]] | None = None
         self.failures: dict[str, NvmlFailure] = {}
 
     def ask(self, name: str, *arguments):
@@ -141,31 +181,44 @@ class _Gpu:
         answer = self.ask(name, *arguments)
         return tuple(answer) if isinstance(answer, (list, tuple)) and len(answer) == 2 else (None, None)
 
-    def filled(self, name: str, *structs: str):
-        """Have a structure filled, of the newest version that the binding knows and the library takes."""
-        for struct_name in structs:
-            struct = self._nvml.struct(struct_name)
-            if struct is not None and self._ask(name, (ctypes.byref(struct),)) is not None:
-                return struct
-        return None
+    def filled(self, name: str, kind: type):
+        """Have a structure filled. Its layout is ours: those of old bindings are wrong, or not there."""
+        key = (name, kind)
+        if key not in self._answers:
+            struct = kind()
+            if "version" in dict(getattr(kind, "_fields_", ())):
+                struct.version = kind.VERSION << 24 | ctypes.sizeof(kind)
+            filled = self._ask(name, (ctypes.byref(struct),)) is not None
+            self._answers[key] = struct if filled else None
+        return self._answers[key]
 
     def field(self, field_id: int):
         """Ask for one of the values that have a number in place of a call."""
         values = self.ask("nvmlDeviceGetFieldValues", (field_id,))
         try:
             value = values[0]
+            kind = _FIELD_VALUE_MEMBERS[value.valueType]
             if value.nvmlReturn != 0:
                 self.failures[f"field {field_id}"] = NvmlFailure.of(value.nvmlReturn)
                 return None
-            return getattr(value.value, _FIELD_VALUE_MEMBERS[value.valueType], None)
+            # Old bindings know no signed int; `_margin` makes one of it.
+            return getattr(value.value, kind if hasattr(value.value, kind) else "uiVal")
         except (AttributeError, IndexError, TypeError):
             return None
 
-    def child(self, handle) -> _Gpu:
-        """Wrap a handle that this GPU gave out, for one of its MIG devices."""
-        gpu = _Gpu(self._nvml, handle)
-        gpu.failures = self.failures
-        return gpu
+    def gsp_firmware_enabled(self) -> bool | None:
+        """Tell whether the GPU runs the driver's firmware. All bindings take places for the answers here."""
+        enabled, by_default = ctypes.c_uint(), ctypes.c_uint()
+        places = (ctypes.byref(enabled), ctypes.byref(by_default))
+        return flag(enabled.value) if self._ask("nvmlDeviceGetGspFirmwareMode", places) is not None else None
+
+    def mig_devices(self) -> list[tuple[int, _Gpu]]:
+        """Give the MIG devices by their slots. These are sparse: a device that was destroyed leaves a hole."""
+        if self._mig_devices is None:
+            most = number(self.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
+            handles = ((slot, self.ask("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
+            self._mig_devices = [(slot, _Gpu(self._nvml, handle)) for slot, handle in handles if handle is not None]
+        return self._mig_devices
 
     def constant(self, name: str):
         return self._nvml.constant(name)
@@ -187,7 +240,7 @@ def read_gpu(nvml, index: int, subsets=()) -> dict:
         if subset in subsets:
             facts.update(read(gpu))
     if "mig" in subsets:
-        facts["mig"].update(_mig_profiles(gpu))
+        facts["mig"] = _mig_details(gpu, facts["mig"])
     facts["health"] = gpu_health.judge(_signs(gpu), list(gpu.failures.values()))
     return facts
 
@@ -206,9 +259,6 @@ class _Silent:
         raise NvmlFailure(3, "NOT_SUPPORTED", "Not Supported")
 
     def maybe(self, name: str, *_arguments):
-        return None
-
-    def struct(self, *names: str):
         return None
 
     def constant(self, name: str):
@@ -280,98 +330,84 @@ def _memory(gpu: _Gpu) -> dict:
 
 def _mig(gpu: _Gpu) -> dict:
     current, pending = (flag(mode) for mode in gpu.pair("nvmlDeviceGetMigMode"))
-    return {"enabled": current, "pending": pending, "devices": _mig_devices(gpu) if current else []}
-
-
-def _mig_devices(gpu: _Gpu) -> list[dict]:
-    most = number(gpu.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
-    memory = number(getattr(_memory_info(gpu), "total", None))
-    devices = []
-    for index in range(most):
-        # Slots are sparse: an instance that was destroyed leaves a hole before others.
-        handle = gpu.ask("nvmlDeviceGetMigDeviceHandleByIndex", index)
-        if handle is not None:
-            devices.append({"index": index, **_mig_device(gpu.child(handle), memory)})
-    return devices
-
-
-def _mig_device(mig: _Gpu, parent_memory: int | None) -> dict:
-    attributes = mig.first("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")
-
-    def attribute(name: str):
-        return number(getattr(attributes, name, None))
-
-    memory_mib = attribute("memorySizeMB") or None
-    memory = _memory(mig)
     return {
-        "uuid": text(mig.ask("nvmlDeviceGetUUID")),
-        "name": text(mig.ask("nvmlDeviceGetName")),
-        "profile": _mig_profile(mig, attribute, memory_mib, parent_memory),
-        "gi": number(mig.ask("nvmlDeviceGetGpuInstanceId")),
-        "ci": number(mig.ask("nvmlDeviceGetComputeInstanceId")),
-        "memory_total_mib": memory["memory_total_mib"] or memory_mib,
-        "memory_free_mib": memory["memory_free_mib"],
-        "memory_used_mib": memory["memory_used_mib"],
-        "memory_slices": _memory_eighths(memory_mib, parent_memory),
-        "gpu_slices": attribute("gpuInstanceSliceCount"),
-        "compute_slices": attribute("computeInstanceSliceCount"),
-        "multiprocessors": attribute("multiprocessorCount"),
-        "copy_engines": attribute("sharedCopyEngineCount"),
-        "decoders": attribute("sharedDecoderCount"),
-        "encoders": attribute("sharedEncoderCount"),
-        "jpeg_engines": attribute("sharedJpegCount"),
-        "ofa_engines": attribute("sharedOfaCount"),
+        "enabled": current,
+        "pending": pending,
+        "devices": [_mig_device(slot, mig, gpu) for slot, mig in gpu.mig_devices()] if current else [],
     }
 
 
-def _memory_eighths(memory_mib: int | None, parent_memory: int | None) -> int | None:
-    """Tell how many of the GPU's eight memory slices an instance has, from its share of the memory."""
-    if not memory_mib or not parent_memory:
+def _mig_device(slot: int, mig: _Gpu, gpu: _Gpu) -> dict:
+    memory_mib = _mig_attribute(mig, "memorySizeMB") or None
+    return {
+        "index": slot,
+        "uuid": text(mig.ask("nvmlDeviceGetUUID")),
+        "profile": _mig_profile(mig, gpu),
+        "gi": number(mig.ask("nvmlDeviceGetGpuInstanceId")),
+        "ci": number(mig.ask("nvmlDeviceGetComputeInstanceId")),
+        "memory_total_mib": _memory(mig)["memory_total_mib"] or memory_mib,
+        "memory_slices": _memory_eighths(mig, gpu),
+        "gpu_slices": _mig_attribute(mig, "gpuInstanceSliceCount"),
+        "compute_slices": _mig_attribute(mig, "computeInstanceSliceCount"),
+    }
+
+
+def _mig_details(gpu: _Gpu, mig: dict) -> dict:
+    """Add to what _mig told how many devices there can be, and what each has besides memory and slices."""
+    children = dict(gpu.mig_devices()) if mig["devices"] else {}
+    return {
+        **mig,
+        "devices": [{**device, **_mig_device_details(children[device["index"]])} for device in mig["devices"]],
+        "devices_max": number(gpu.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES),
+    }
+
+
+def _mig_device_details(mig: _Gpu) -> dict:
+    memory = _memory(mig)
+    return {
+        "name": text(mig.ask("nvmlDeviceGetName")),
+        "memory_free_mib": memory["memory_free_mib"],
+        "memory_used_mib": memory["memory_used_mib"],
+        "multiprocessors": _mig_attribute(mig, "multiprocessorCount"),
+        "copy_engines": _mig_attribute(mig, "sharedCopyEngineCount"),
+        "decoders": _mig_attribute(mig, "sharedDecoderCount"),
+        "encoders": _mig_attribute(mig, "sharedEncoderCount"),
+        "jpeg_engines": _mig_attribute(mig, "sharedJpegCount"),
+        "ofa_engines": _mig_attribute(mig, "sharedOfaCount"),
+    }
+
+
+def _mig_attribute(mig: _Gpu, name: str) -> int | None:
+    attributes = mig.first("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")
+    return number(getattr(attributes, name, None))
+
+
+def _memory_eighths(mig: _Gpu, gpu: _Gpu) -> int | None:
+    """Tell how many of the GPU's eight memory slices a MIG device has, from its share of the memory."""
+    share = _mig_attribute(mig, "memorySizeMB")
+    whole = number(getattr(_memory_info(gpu), "total", None))
+    if not share or not whole:
         return None
-    return min(8, math.ceil(memory_mib * (1 << 20) / parent_memory * 8))
+    return min(8, math.ceil(share * (1 << 20) / whole * 8))
 
 
-def _mig_profile(mig: _Gpu, attribute, memory_mib: int | None, parent_memory: int | None) -> str | None:
+def _mig_profile(mig: _Gpu, gpu: _Gpu) -> str | None:
     """Tell a MIG device's profile: NVML says it at the end of the name, else it follows from the slices."""
     match = _MIG_PROFILE.search(text(mig.ask("nvmlDeviceGetName")) or "")
     if match:
         return match.group(1).lower()
-    gpu_slices, compute_slices = attribute("gpuInstanceSliceCount"), attribute("computeInstanceSliceCount")
-    eighths = _memory_eighths(memory_mib, parent_memory)
-    if not gpu_slices or eighths is None or parent_memory is None:
+    gpu_slices = _mig_attribute(mig, "gpuInstanceSliceCount")
+    compute_slices = _mig_attribute(mig, "computeInstanceSliceCount")
+    eighths = _memory_eighths(mig, gpu)
+    if not gpu_slices or eighths is None:
         return None
-    gigabytes = math.floor(eighths / 8 * math.ceil(parent_memory / (1 << 30)) + 0.5)
+    gigabytes = math.floor(eighths / 8 * math.ceil(_memory_info(gpu).total / (1 << 30)) + 0.5)
     share = f"{compute_slices}c." if compute_slices and compute_slices != gpu_slices else ""
     return f"{share}{gpu_slices}g.{gigabytes}gb"
 
 
-def _mig_profiles(gpu: _Gpu) -> dict:
-    """Tell how many MIG devices there can be, and of which profiles there are still some to be had."""
-    most = number(gpu.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES)
-    profiles = []
-    for number_of_profile in range(MAX_MIG_PROFILES if most else 0):
-        info = gpu.ask("nvmlDeviceGetGpuInstanceProfileInfo", number_of_profile)
-        if info is None:
-            continue
-        profile_id = number(getattr(info, "id", None))
-        remaining = None
-        if profile_id is not None:
-            remaining = number(gpu.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", profile_id))
-        profiles.append(
-            {
-                "id": profile_id,
-                "name": (text(getattr(info, "name", None)) or "").replace("MIG ", "") or None,
-                "gpu_slices": number(getattr(info, "sliceCount", None)),
-                "memory_mib": number(getattr(info, "memorySizeMB", None)),
-                "instances_max": number(getattr(info, "instanceCount", None)),
-                "instances_free": remaining,
-            }
-        )
-    return {"devices_max": most, "profiles": profiles}
-
-
 def _identity(gpu: _Gpu) -> dict:
-    gsp_enabled, _default = (flag(mode) for mode in gpu.pair("nvmlDeviceGetGspFirmwareMode"))
+    firmware = gpu.filled("nvmlDeviceGetGspFirmwareVersion", _FirmwareVersion)
     return {
         "brand": choice(gpu.ask("nvmlDeviceGetBrand"), BRANDS),
         "serial": text(gpu.ask("nvmlDeviceGetSerial")),
@@ -383,8 +419,8 @@ def _identity(gpu: _Gpu) -> dict:
         "inforom_oem_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 0)),
         "inforom_ecc_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 1)),
         "inforom_power_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 2)),
-        "gsp_firmware_enabled": gsp_enabled,
-        "gsp_firmware_version": text(gpu.ask("nvmlDeviceGetGspFirmwareVersion")),
+        "gsp_firmware_enabled": gpu.gsp_firmware_enabled(),
+        "gsp_firmware_version": text(getattr(firmware, "value", None)),
         "virtualization_mode": choice(gpu.ask("nvmlDeviceGetVirtualizationMode"), VIRTUALIZATION_MODES),
         "display_attached": flag(gpu.ask("nvmlDeviceGetDisplayMode")),
         "display_active": flag(gpu.ask("nvmlDeviceGetDisplayActive")),
@@ -460,7 +496,7 @@ def _ecc_counts(gpu: _Gpu, counter: int) -> dict:
 
 
 def _sram_threshold_exceeded(gpu: _Gpu) -> bool | None:
-    status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t")
+    status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", _SramErrorStatus)
     return flag(getattr(status, "bThresholdExceeded", None))
 
 
@@ -643,9 +679,9 @@ def nvlink_peers(nvml, handle) -> dict:
 
 
 def _fabric_info(gpu: _Gpu):
-    return gpu.filled(
-        "nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"
-    ) or gpu.filled("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t")
+    return gpu.filled("nvmlDeviceGetGpuFabricInfoV", _FabricInfoV2) or gpu.filled(
+        "nvmlDeviceGetGpuFabricInfo", _FabricInfoV1
+    )
 
 
 def _fabric_state(gpu: _Gpu) -> dict:
@@ -676,7 +712,7 @@ def _uuid(array) -> str | None:
         digits = bytes(bytearray(array)).hex()
     except (TypeError, ValueError):
         return None
-    if len(digits) != 32 or not digits.strip("0"):
+    if len(digits) != 32:
         return None
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
