@@ -113,10 +113,11 @@ def versions(path: str) -> list[str]:
         names = os.listdir(os.path.join(path, KIND))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((name for name in names if VERSION.fullmatch(name)), key=_version_key)
+    return sorted((name for name in names if VERSION.fullmatch(name)), key=version_key)
 
 
-def _version_key(version: str) -> tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
+    """Order versions by their numbers."""
     return tuple(int(piece) for piece in version.split("."))
 
 
@@ -268,12 +269,47 @@ def _cannot(verb: str, path: str, error: OSError) -> str:
     return f"cannot {verb} {name}: {error.strerror}. Give a `path` on a local, writable file system."
 
 
+def refuse_hopeless(want: Wanted, place: str, changes: Difference) -> None:
+    """Fail where it can be told beforehand, in check mode too, that the volume can't be written to `place`."""
+    there = place
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise VolumeError(_cannot("write", there, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))))
+    if not os.access(there, os.W_OK | os.X_OK):
+        read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+        number = errno.EROFS if read_only else errno.EACCES
+        raise VolumeError(_cannot("write", there, OSError(number, os.strerror(number))))
+    status, device = os.statvfs(there), os.stat(there).st_dev
+    if any(os.stat(source).st_dev != device for source in want.files.values()):
+        free = status.f_bavail * status.f_frsize
+        if free < _bytes_to_copy(want, changes):
+            raise VolumeError(_no_space(want, place, changes) + f" {free // 2**20} MiB are free.")
+
+
+def _bytes_to_copy(want: Wanted, changes: Difference) -> int:
+    return sum(
+        os.stat(source).st_size
+        for relative, source in want.files.items()
+        if relative in changes.add or relative in changes.replace
+    )
+
+
+def _no_space(want: Wanted, place: str, changes: Difference) -> str:
+    return (
+        f"no space left for the volume of driver {want.version} at {place}: copies take "
+        f"{_bytes_to_copy(want, changes) // 2**20 + 1} MiB. Free that much, or set `path` on the driver's own file "
+        "system, where hard links do."
+    )
+
+
 def build(want: Wanted, base: str, label: str | None = None, link: Callable[[str, str], None] = os.link) -> Difference:
     """Make the volume under `base` whole, inside `locked`; return what was changed."""
     place = os.path.join(base, want.version)
     changes = difference(want, place, label)
     if not changes:
         return changes
+    refuse_hopeless(want, place, changes)
     staging = None
     try:
         staging = tempfile.mkdtemp(prefix=STAGING, dir=base)
@@ -289,12 +325,7 @@ def build(want: Wanted, base: str, label: str | None = None, link: Callable[[str
         _sync(base)
     except OSError as error:
         if error.errno in NO_SPACE:
-            need = sum(os.stat(source).st_size for source in want.files.values())
-            raise VolumeError(
-                f"no space left on the file system of {base} for the volume of driver {want.version}: a copy takes "
-                f"{need // 2**20 + 1} MiB. Free that much, or set `path` on the driver's own file system, where hard "
-                "links do."
-            ) from error
+            raise VolumeError(_no_space(want, place, changes)) from error
         raise VolumeError(_cannot("write", place, error)) from error
     finally:
         if staging and os.path.lexists(staging):

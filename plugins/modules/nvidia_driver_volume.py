@@ -318,8 +318,9 @@ class Run:
 
     def result(self) -> dict:
         """Do what was asked, or find out what that would be."""
+        before = driver_volume.versions(self.path)
         volume = self._present() if self.params["state"] == "present" else None
-        removed, kept = self._removals(volume)
+        removed, kept = self._removals(volume, before)
         return {
             "changed": bool(self.actions),
             "volume": volume,
@@ -376,8 +377,9 @@ class Run:
     def _fill(self, want: driver_volume.Wanted, place: str) -> None:
         label = self._label()
         if self.check:
-            changes = driver_volume.difference(want, place, label)
-            was = os.path.isdir(place)
+            changes, was = driver_volume.difference(want, place, label), os.path.isdir(place)
+            if changes:
+                driver_volume.refuse_hopeless(want, place, changes)
         else:
             with driver_volume.locked(self.path) as base:
                 was = os.path.isdir(place)
@@ -428,9 +430,8 @@ class Run:
             **driver_volume.sizes(want, place),
         }
 
-    def _removals(self, volume: dict | None) -> tuple[list[str], list[dict]]:
-        """Remove what state and prune say."""
-        there = driver_volume.versions(self.path)
+    def _removals(self, volume: dict | None, there: list[str]) -> tuple[list[str], list[dict]]:
+        """Remove what state and prune say, of the versions that were there."""
         asked: list[str] = []
         if volume is None:
             version = self.params["driver_version"]
@@ -451,8 +452,9 @@ class Run:
         doomed = [version for version in [*asked, *pruned] if version not in {item["version"] for item in kept}]
         for version in doomed:
             self._remove(version)
-        self.before["volumes"] = there if doomed else []
-        self.after["volumes"] = [version for version in there if version not in doomed] if doomed else []
+        made = {volume["version"]} if volume else set()
+        self.before["volumes"] = there
+        self.after["volumes"] = sorted({*there, *made} - set(doomed), key=driver_volume.version_key)
         return [driver_volume.volume_name(version) for version in doomed], kept
 
     def _used(self, version: str) -> str | None:

@@ -380,7 +380,7 @@ def test_a_full_disk_leaves_nothing_behind(host, path, monkeypatch, existing):
     monkeypatch.setattr(driver_volume.shutil, "copyfileobj", no_space)
     with pytest.raises(driver_volume.VolumeError) as error:
         build(host, path, link=other_file_system)
-    for words in ("no space left", str(path), "takes 1 MiB", "Free"):
+    for words in ("no space left", str(path), "take 1 MiB", "Free"):
         assert words in str(error.value)
     assert path.exists() is existing
     assert not existing or os.listdir(path / "nvidia_driver") == []
@@ -395,6 +395,21 @@ def test_a_full_disk_leaves_a_damaged_volume_as_it_was(host, path, monkeypatch):
         build(host, path, link=other_file_system)
     assert everything(place_of(path)) == before
     assert os.listdir(path / "nvidia_driver") == [VERSION]
+
+
+def test_a_disk_that_is_too_small_is_seen_beforehand(host, path, monkeypatch):
+    path.mkdir()
+    want, stat_of = want_of(host), os.stat
+    monkeypatch.setattr(driver_volume, "_bytes_to_copy", lambda *_args: 2**60)
+    driver_volume.refuse_hopeless(want, str(path / "v"), driver_volume.difference(want, str(path / "v")))
+
+    def elsewhere(name, **more):
+        status = stat_of(name, **more)
+        return os.stat_result([*status[:2], status.st_dev + 1, *status[3:]]) if str(name) == str(path) else status
+
+    monkeypatch.setattr(driver_volume.os, "stat", elsewhere)
+    with pytest.raises(driver_volume.VolumeError, match=r"no space left .* take 1099511627777 MiB.* MiB are free"):
+        driver_volume.refuse_hopeless(want, str(path / "v"), driver_volume.difference(want, str(path / "v")))
 
 
 def test_a_path_that_is_no_directory_is_named(host, tmp_path):
