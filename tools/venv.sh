@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the project's one Python environment from requirements-dev.txt, and the collection's place beside it.
+# Make the project's one Python environment from requirements-dev.txt.
 #   venv.sh DIRECTORY [PYTHON]
 set -euo pipefail
 
@@ -9,19 +9,20 @@ venv=${1:?usage: venv.sh DIRECTORY [PYTHON]}
 python=${2:-python3}
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-command -v "$python" >/dev/null 2>&1 || fail "$python is not on PATH: install Python 3.11 or newer"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail "$("$python" --version) is too old for ansible-core 2.19: use PYTHON=python3.11 or newer"
 free_mib=$(df --output=avail -BM "$root" | tail -n 1 | tr -dc 0-9)
 [ "$free_mib" -ge 1500 ] || fail "$root has $free_mib MiB free, the Python environment needs 1500 MiB"
 
-if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 ||
-        fail "$python has no venv module: install python3-venv"
+if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        fail "$python is not there or has no venv module: install python3 and python3-venv, or set PYTHON"
+    fi
     echo "setup: installing python3-venv"
-    { apt-get update && apt-get install -y --no-install-recommends python3-venv; } >/dev/null 2>&1 ||
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update && apt-get install -y --no-install-recommends python3 python3-venv; } >/dev/null 2>&1 ||
         fail "could not install python3-venv from this machine's package sources: is the network there?"
 fi
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "$("$python" --version) is too old for ansible-core 2.19: set PYTHON to Python 3.11 or newer"
 
 # The caller stamps it only after success, so a killed run starts afresh here.
 rm -rf "$venv"
