@@ -1,0 +1,140 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugin of gpu_container: plan on the host, then let the engine's own module do it.
+
+The module of the same name looks at the host and says what is to be done (its phase "plan"); the image is pulled, the
+driver volume made and the container handled by the modules that exist for that; at the end the reservation of the GPUs
+is given up, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import NvmlAction, controller_binding
+
+PLANNER = "gpufleet.hosts.gpu_container"
+DRIVER_VOLUME = "gpufleet.hosts.nvidia_driver_volume"
+_PRIVATE = ("_phase", "_pulled", "_token", "_nvml_binding_path")
+# What the engine's module says of its own call, which is none of the user's task.
+_INNER = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
+
+
+class Failure(Exception):
+    """A step has failed; its result is the task's."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__(result.get("msg"))
+        self.result = result
+
+
+class ActionModule(NvmlAction):
+    """See the module's documentation."""
+
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        super(NvmlAction, self).run(tmp, task_vars)
+        self._task_vars = task_vars
+        self._arguments = {key: value for key, value in self._task.args.items() if key not in _PRIVATE}
+        self._warnings: list[str] = []
+        self._changed = False
+        try:
+            return self._carry_out(self._plan_with_image())
+        except Failure as failure:
+            return {**failure.result, "failed": True, "changed": self._changed}
+
+    def _plan_with_image(self) -> dict[str, Any]:
+        """Plan; where the image has to be pulled first, pull it and plan again with what it requires."""
+        plan = self._plan()
+        if "pull" in plan:
+            pulled = self._call(plan["pull"]["module"], plan["pull"]["args"])
+            self._changed |= bool(pulled.get("changed"))
+            plan = self._plan(_pulled=True)
+        return plan
+
+    def _plan(self, **more: Any) -> dict[str, Any]:
+        arguments = {**self._arguments, **more, "_phase": "plan"}
+        result = self._execute(PLANNER, arguments)
+        if result.get("nvml_binding_missing"):
+            binding = controller_binding()
+            if binding is None:
+                raise Failure(
+                    {
+                        "msg": "There is an NVIDIA driver on this host, but no pynvml to ask it with, neither there "
+                        "nor on the controller. Install it on the controller, it travels to the hosts by itself: "
+                        f"{sys.executable} -m pip install nvidia-ml-py"
+                    }
+                )
+            self._arguments["_nvml_binding_path"] = arguments["_nvml_binding_path"] = self._send(binding)
+            result = self._execute(PLANNER, arguments)
+        return self._checked(result)["plan"]
+
+    def _carry_out(self, plan: dict[str, Any]) -> dict[str, Any]:
+        assignment = plan["gpu_assignment"]
+        self._warnings += assignment["warnings"]
+        outcome: dict[str, Any] = {"gpu_assignment": assignment}
+        try:
+            if plan["driver_volume"]:
+                volume = self._call(DRIVER_VOLUME, plan["driver_volume"])
+                self._changed |= bool(volume.get("changed"))
+                outcome["driver_volume"] = volume.get("volume")
+            engine = self._engine(plan)
+        except Failure as failure:
+            raise Failure({**failure.result, **outcome}) from failure
+        finally:
+            if plan["token"]:
+                self._release(plan["token"])
+        self._changed |= bool(engine.get("changed"))
+        return {
+            **{key: value for key, value in engine.items() if key not in _INNER},
+            **outcome,
+            "changed": self._changed,
+            "container": engine.get("container") or {},
+            "diff": self._diff(plan, engine, outcome.get("driver_volume")),
+            "warnings": list(dict.fromkeys(self._warnings)),
+        }
+
+    def _engine(self, plan: dict[str, Any]) -> dict[str, Any]:
+        if plan["needless"]:
+            return {"changed": False}
+        if plan["predicted"]:
+            return {"changed": True}
+        return self._call(plan["module"], plan["module_args"])
+
+    def _release(self, token: str) -> None:
+        """Give the reservation up. It would expire by itself, so a failure here is not the task's."""
+        result = self._execute(PLANNER, {"name": self._arguments.get("name"), "_phase": "release", "_token": token})
+        if result.get("failed"):
+            self._warnings.append(f"The reservation of the GPUs could not be given up: {result.get('msg')}")
+
+    def _diff(self, plan: dict[str, Any], engine: dict[str, Any], volume: dict[str, Any] | None) -> dict[str, Any]:
+        """Join what the plan says of the GPUs and what the engine's module says of all else."""
+        joined = {}
+        own = engine.get("diff") or {}
+        for side in ("before", "after"):
+            joined[side] = dict(plan["gpu_diff"][side])
+            details = own.get(side)
+            if isinstance(details, dict):
+                joined[side] = {**details, **joined[side]}
+            elif details:
+                joined[side]["options"] = details
+            if volume:
+                joined[side]["driver_volume"] = volume["name"] if side == "after" else None
+        return joined
+
+    def _call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        result = self._checked(self._execute(module, arguments))
+        self._warnings += result.get("warnings") or []
+        return result
+
+    def _execute(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._execute_module(module_name=module, module_args=dict(arguments), task_vars=self._task_vars)
+
+    @staticmethod
+    def _checked(result: dict[str, Any]) -> dict[str, Any]:
+        if result.get("failed"):
+            raise Failure(result)
+        return result

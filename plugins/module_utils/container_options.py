@@ -1,0 +1,282 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One set of container options in the words of each engine's own module. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_volume import container_env
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import Access
+
+MODULES = {
+    "docker": "community.docker.docker_container",
+    "podman": "containers.podman.podman_container",
+}
+PULL_MODULES = {
+    "docker": "community.docker.docker_image_pull",
+    "podman": "containers.podman.podman_image",
+}
+# What reaches an engine rather than a container: needed by every call of its modules.
+CONNECTION = {
+    "docker": (
+        "api_version",
+        "ca_path",
+        "client_cert",
+        "client_key",
+        "debug",
+        "docker_host",
+        "timeout",
+        "tls",
+        "tls_hostname",
+        "use_ssh_client",
+        "validate_certs",
+    ),
+    "podman": ("executable",),
+}
+# What also counts for a container that is only stopped or removed.
+ENDING = {
+    "docker": ("force_kill", "keep_volumes", "kill_signal", "removal_wait_timeout", "stop_timeout"),
+    "podman": ("delete_depend", "delete_time", "delete_volumes", "force_delete", "stop_time"),
+}
+_OURS = ("name", "image", "state", "pull")
+
+_DOCKER = {
+    "cap_add": "capabilities",
+    "cap_drop": "cap_drop",
+    "command": "command",
+    "cpus": "cpus",
+    "devices": "devices",
+    "entrypoint": "entrypoint",
+    "env": "env",
+    "hostname": "hostname",
+    "init": "init",
+    "ipc_mode": "ipc_mode",
+    "labels": "labels",
+    "memory": "memory",
+    "network_mode": "network_mode",
+    "privileged": "privileged",
+    "published_ports": "published_ports",
+    "read_only": "read_only",
+    "recreate": "recreate",
+    "restart": "restart",
+    "restart_policy": "restart_policy",
+    "security_opts": "security_opts",
+    "shm_size": "shm_size",
+    "stop_timeout": "stop_timeout",
+    "tmpfs": "tmpfs",
+    "ulimits": "ulimits",
+    "user": "user",
+    "volumes": "volumes",
+    "working_dir": "working_dir",
+}
+_PODMAN = {
+    **_DOCKER,
+    "cap_add": "cap_add",
+    "devices": "device",
+    "ipc_mode": "ipc",
+    "labels": "label",
+    "network_mode": "network",
+    "published_ports": "publish",
+    "restart": "force_restart",
+    "security_opts": "security_opt",
+    "ulimits": "ulimit",
+    "volumes": "volume",
+    "working_dir": "workdir",
+}
+NAMES = {"docker": _DOCKER, "podman": _PODMAN}
+# Other names that the engines' modules take for the same options.
+_ALIASES = {
+    "docker": {"ports": "published_ports", "forcekill": "force_kill", "log_opt": "log_options"},
+    "podman": {
+        "capabilities": "cap_add",
+        "ipc_mode": "ipc",
+        "labels": "label",
+        "net": "network",
+        "network_mode": "network",
+        "ports": "publish",
+        "published": "publish",
+        "published_ports": "publish",
+        "restart": "force_restart",
+        "ulimits": "ulimit",
+        "volumes": "volume",
+        "working_dir": "workdir",
+    },
+}
+
+
+class OptionError(Exception):
+    """Options that contradict each other or cannot be understood."""
+
+
+def own_options(engine: str, named: Mapping[str, Any], engine_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring the user's options together in the words of the engine's module."""
+    names, aliases = NAMES[engine], _ALIASES[engine]
+    options = {
+        names[name]: _CONVERT[engine].get(name, _unchanged)(value)
+        for name, value in named.items()
+        if value is not None and name in names
+    }
+    meant = {target: name for name, target in names.items()}
+    for given, value in engine_options.items():
+        key = aliases.get(given, given)
+        if key in _OURS:
+            raise OptionError(f"engine_options.{given}: use the option {key} of this module.")
+        if key in options:
+            raise OptionError(f"engine_options.{given} and {meant.get(key, key)} say the same: keep one of them.")
+        options[key] = _env(value) if key == "env" else value
+    return options
+
+
+def composed(
+    engine: str,
+    own: Mapping[str, Any],
+    access: Access,
+    *,
+    name: str,
+    image: str | None,
+    state: str,
+    labels: Mapping[str, str],
+    image_env: Mapping[str, str],
+) -> dict[str, Any]:
+    """Add what the access needs to the user's options: exactly what the engine's module is called with."""
+    names = NAMES[engine]
+    options: dict[str, Any] = {**own, "name": name, "state": state}
+    if image is not None:
+        # The image was pulled before its requirements were checked; the engine must not fetch another one after.
+        options.update(image=image, pull="never")
+    env = {**(own.get("env") or {}), **access.env}
+    if access.driver_volume:
+        env.update(container_env({**image_env, **env}))
+    if env:
+        options["env"] = env
+    _extend(options, names["volumes"], access.volumes)
+    _extend(options, names["devices"], access.devices)
+    if labels:
+        options[names["labels"]] = {**(own.get(names["labels"]) or {}), **labels}
+    if engine == "docker":
+        _add_docker(options, access)
+    else:
+        _extend(options, "device", access.cdi_devices)
+        if access.runtime:
+            _extend(options, "cmd_args", [f"--runtime={access.runtime}"])
+    return options
+
+
+def undone_isolation(
+    engine: str, own: Mapping[str, Any], state: EngineState, uuids: Sequence[str], allowed: Sequence[str]
+) -> list[str]:
+    """Warn of the user's own options that give more GPUs than were asked for."""
+    names = NAMES[engine]
+    warnings = []
+    if own.get("privileged"):
+        warnings.append("privileged: the container can reach every GPU of the host, not only those that it was given.")
+    visible = (own.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
+    if visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
+        warnings.append(
+            f"env NVIDIA_VISIBLE_DEVICES={visible} names other GPUs than gpus does: it is replaced, gpus counts."
+        )
+    for volume in own.get(names["volumes"]) or ():
+        source = str(volume).split(":")[0]
+        if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
+            warnings.append(f"volume {volume} shows the host's device nodes, those of other GPUs included.")
+    for device in own.get(names["devices"]) or ():
+        path = str(device).split(":")[0]
+        if path == "/dev" or (path.startswith("/dev/nvidia") and path not in allowed) or "nvidia.com/gpu=" in path:
+            warnings.append(f"device {device} goes past gpus.")
+    rules = own.get("device_cgroup_rules") or own.get("device_cgroup_rule") or ()
+    warnings += [
+        f"device cgroup rule {rule!r} opens the nodes of every GPU."
+        for rule in ([rules] if isinstance(rules, str) else rules)
+        if str(rule).startswith(("a", "c *:", "c 195:"))
+    ]
+    if any("gpu" in str(request) for request in own.get("device_requests") or ()):
+        warnings.append("device_requests beside gpus gives GPUs that gpus does not know of.")
+    if own.get("gpus") is not None:
+        warnings.append(f"engine_options.gpus={own['gpus']} gives GPUs that this module does not know of.")
+    runtime = own.get("runtime") or state.default_runtime
+    if "kata" in runtime:
+        warnings.append(f"runtime {runtime} runs the container in a virtual machine, which device nodes do not reach.")
+    return warnings
+
+
+def connection_options(engine: str, engine_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the options by which every module reaches the engine."""
+    return {key: value for key, value in engine_options.items() if key in CONNECTION[engine]}
+
+
+def _add_docker(options: dict[str, Any], access: Access) -> None:
+    requests = []
+    if access.cdi_devices:
+        requests.append({"driver": "cdi", "device_ids": list(access.cdi_devices)})
+    if access.device_ids:
+        requests.append(
+            {
+                "driver": "",
+                "device_ids": list(access.device_ids),
+                "capabilities": [list(access.request_capabilities)],
+            }
+        )
+    _extend(options, "device_requests", requests)
+    if access.runtime:
+        options["runtime"] = access.runtime
+
+
+def _extend(options: dict[str, Any], key: str, values: Sequence[Any]) -> None:
+    if values:
+        have = list(options.get(key) or [])
+        options[key] = have + [value for value in values if value not in have]
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _words(value: Any) -> list[str]:
+    return shlex.split(value) if isinstance(value, str) else [str(word) for word in value]
+
+
+def _env(value: Mapping[str, Any]) -> dict[str, str]:
+    env = {}
+    for name, content in value.items():
+        if isinstance(content, bool) or content is None or isinstance(content, (dict, list)):
+            raise OptionError(f"env {name}={content!r} is no text: quote it.")
+        env[str(name)] = str(content)
+    return env
+
+
+def _text_values(value: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(content) for name, content in value.items()}
+
+
+def _podman_tmpfs(value: Sequence[str]) -> dict[str, str]:
+    return {path: options or "rw" for path, _sign, options in (str(entry).partition(":") for entry in value)}
+
+
+def _podman_ulimits(value: Sequence[str]) -> list[str]:
+    # Docker's module writes nofile:1024:2048, podman's nofile=1024:2048; both are taken.
+    return [entry if "=" in entry else entry.replace(":", "=", 1) for entry in value]
+
+
+def _docker_ulimits(value: Sequence[str]) -> list[str]:
+    return [entry.replace("=", ":", 1) for entry in value]
+
+
+_CONVERT: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "docker": {"command": _words, "env": _env, "labels": _text_values, "ulimits": _docker_ulimits},
+    "podman": {
+        "command": _words,
+        "cpus": str,
+        "entrypoint": json.dumps,
+        "env": _env,
+        "labels": _text_values,
+        "network_mode": lambda value: [value],
+        "tmpfs": _podman_tmpfs,
+        "ulimits": _podman_ulimits,
+    },
+}

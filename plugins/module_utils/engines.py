@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the container engines of a host can do and what they run: read only, with nothing but the standard library.
+
+Docker is asked over its socket (a host may well have no client), Podman by its command line. The work on containers
+is left to the modules of community.docker and containers.podman.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError, Run
+
+_GONE = re.compile(r"no such|not known|not found|no container|does not exist", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What an engine says about itself."""
+
+    name: str
+    version: str
+    cdi_dirs: tuple[str, ...] = ()
+    runtimes: Mapping[str, str] = field(default_factory=dict)
+    default_runtime: str = ""
+    cgroup_driver: str = ""
+    rootless: bool = False
+    selinux: bool = False
+    started: float | None = None
+
+    @property
+    def version_key(self) -> tuple[int, ...]:
+        return version_key(self.version)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class Image:
+    """What of an image matters here."""
+
+    id: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Make versions comparable: the numbers at the beginning ("26.1.5+dfsg1" → 26, 1, 5)."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version or "")
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
+
+
+def environment(entries: Any) -> dict[str, str]:
+    """Read NAME=value entries, as engines list an environment."""
+    return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}
+
+
+class Docker(engine_volume.Docker):
+    """Docker over its socket."""
+
+    def __init__(self, host: str | None = None, started: Callable[[], float | None] | None = None) -> None:
+        super().__init__(host or DOCKER_HOST)
+        self._started = started or (lambda: None)
+        self._state: EngineState | None = None
+
+    def state(self) -> EngineState:
+        """Ask the engine about itself, once."""
+        if self._state is None:
+            info = self._call("GET", "/info")
+            options = [str(option) for option in info.get("SecurityOptions") or ()]
+            self._state = EngineState(
+                name=self.name,
+                version=info.get("ServerVersion") or "",
+                cdi_dirs=tuple(info.get("CDISpecDirs") or ()),
+                runtimes={
+                    name: (runtime or {}).get("path") or (runtime or {}).get("runtimeType") or ""
+                    for name, runtime in (info.get("Runtimes") or {}).items()
+                },
+                default_runtime=info.get("DefaultRuntime") or "",
+                cgroup_driver=info.get("CgroupDriver") or "",
+                rootless=any("rootless" in option for option in options),
+                selinux=any("selinux" in option for option in options),
+                started=self._started(),
+            )
+        return self._state
+
+    def container(self, name: str) -> dict | None:
+        """Inspect one container, None where there is none of that name."""
+        return self._call("GET", f"/containers/{quote(name, safe='')}/json", missing=None)
+
+    def containers(self) -> list[dict]:
+        """Inspect all containers, stopped ones included."""
+        listed = self._call("GET", "/containers/json?all=1")
+        # One may have gone since it was listed.
+        return [found for item in listed if (found := self.container(item["Id"])) is not None]
+
+    def image(self, reference: str) -> Image | None:
+        """Tell of an image, None where the engine does not have it."""
+        found = self._call("GET", f"/images/{quote(reference, safe='/:@')}/json", missing=None)
+        if found is None:
+            return None
+        config = found.get("Config") or {}
+        return Image(id=found.get("Id") or "", env=environment(config.get("Env")), labels=config.get("Labels") or {})
+
+
+class Podman(engine_volume.Podman):
+    """Podman by its command line."""
+
+    def __init__(self, run: Run, binary: str | None) -> None:
+        super().__init__(run, binary)
+        self._state: EngineState | None = None
+
+    def state(self) -> EngineState:
+        """Ask the engine about itself, once."""
+        if self._state is None:
+            info = json.loads(self._call("info", "--format", "json"))
+            host = info.get("host") or {}
+            security = host.get("security") or {}
+            runtime = host.get("ociRuntime") or {}
+            self._state = EngineState(
+                name=self.name,
+                version=(info.get("version") or {}).get("Version") or "",
+                cdi_dirs=("/etc/cdi", "/var/run/cdi"),
+                runtimes={runtime.get("name") or "": runtime.get("path") or ""},
+                default_runtime=runtime.get("name") or "",
+                cgroup_driver=host.get("cgroupManager") or "",
+                rootless=bool(security.get("rootless")),
+                selinux=bool(security.get("selinuxEnabled")),
+            )
+        return self._state
+
+    def container(self, name: str) -> dict | None:
+        """Inspect one container, None where there is none of that name."""
+        found = self._found("container", "inspect", name)
+        return found[0] if found else None
+
+    def containers(self) -> list[dict]:
+        """Inspect all containers, stopped ones included."""
+        names = self._call("ps", "--all", "--quiet", "--no-trunc").split()
+        if not names:
+            return []
+        together = self._found("container", "inspect", *names)
+        if together is not None:
+            return together
+        # One has gone since it was listed: ask for each.
+        return [found for name in names if (found := self.container(name)) is not None]
+
+    def image(self, reference: str) -> Image | None:
+        """Tell of an image, None where the engine does not have it."""
+        found = self._found("image", "inspect", reference)
+        if not found:
+            return None
+        config = found[0].get("Config") or {}
+        labels = found[0].get("Labels") or config.get("Labels") or {}
+        return Image(id=found[0].get("Id") or "", env=environment(config.get("Env")), labels=labels)
+
+    def _found(self, *arguments: str) -> list | None:
+        try:
+            return json.loads(self._call(*arguments))
+        except EngineError as error:
+            if _GONE.search(str(error)):
+                return None
+            raise

@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPU hosts for the tests of gpu_container: facts as nvidia_gpu_facts tells them, engines that are tables."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineVolume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import EngineState, Image
+
+DRIVER = "535.261.03"
+UUIDS = [
+    "GPU-aaaa0000-0000-4000-8000-000000000000",
+    "GPU-aaaa1111-0000-4000-8000-000000000001",
+    "GPU-bbbb2222-0000-4000-8000-000000000002",
+    "GPU-cccc3333-0000-4000-8000-000000000003",
+]
+MIG_UUIDS = ["MIG-1111aaaa-0000-5000-8000-000000000000", "MIG-2222bbbb-0000-5000-8000-000000000001"]
+
+
+def gpu(index, **changes):
+    """One item of nvidia_gpus: an A100 whose minor number is not its index."""
+    facts = {
+        "index": index,
+        "minor": 3 - index if index < 4 else index,
+        "uuid": UUIDS[index] if index < 4 else f"GPU-dddd{index:04d}-0000-4000-8000-000000000000",
+        "name": "NVIDIA A100-SXM4-40GB",
+        "pci_bus_id": f"0000:{0x3A + index:02x}:00.0",
+        "memory_total_mib": 40960,
+        "numa_node": index // 2,
+        "compute_capability": "8.0",
+        "brand": "nvidia",
+        "compute_mode": "default",
+        "mig": {"enabled": False, "pending": False, "devices": []},
+        "health": {"state": "ok", "reasons": []},
+    }
+    facts.update(changes)
+    return facts
+
+
+def mig(*devices):
+    """The key `mig` of a GPU that has MIG on."""
+    return {"enabled": True, "pending": True, "devices": list(devices)}
+
+
+def slice_(index, uuid=None, profile="1g.5gb", memory=4864):
+    """One MIG device."""
+    uuid = uuid or MIG_UUIDS[index]
+    return {"index": index, "uuid": uuid, "profile": profile, "gi": 7 + index, "ci": 0, "memory_total_mib": memory}
+
+
+def facts(gpus, state="ready", reason="", topology=None, cuda="12.2"):
+    """The facts of a host."""
+    return {
+        "nvidia_gpu_state": state,
+        "nvidia_gpu_state_reason": reason,
+        "nvidia_driver": {"version": DRIVER, "cuda_version": cuda},
+        "nvidia_gpus": list(gpus),
+        "nvidia_topology": topology,
+    }
+
+
+def pairs_topology(count=4, links=12):
+    """GPUs that are linked two by two: 0 with 1, 2 with 3."""
+    uuids = [gpu(index)["uuid"] for index in range(count)]
+    return {
+        "gpus": uuids,
+        "nvlinks": [
+            [links if one // 2 == two // 2 and one != two else 0 for two in range(count)] for one in range(count)
+        ],
+        "pcie": [["self" if one == two else "sys" for two in range(count)] for one in range(count)],
+        "cpu_affinity": {},
+    }
+
+
+def docker(version="20.10.24", **changes):
+    """What docker says about itself."""
+    state = {
+        "runtimes": {"runc": "runc"},
+        "default_runtime": "runc",
+        "cgroup_driver": "cgroupfs",
+        "started": 1000.0,
+    }
+    return EngineState(name="docker", version=version, **{**state, **changes})
+
+
+def podman(version="5.4.2", **changes):
+    """What podman says about itself."""
+    state = {"cdi_dirs": ("/etc/cdi", "/var/run/cdi"), "runtimes": {"crun": "/usr/bin/crun"}, "default_runtime": "crun"}
+    return EngineState(name="podman", version=version, **{**state, **changes})
+
+
+def container(name, status="running", policy="", labels=None, env=(), mounts=(), image="sha256:1", **host):
+    """An inspection result, as both engines write it."""
+    return {
+        "Id": f"id-of-{name}",
+        "Name": f"/{name}",
+        "Image": image,
+        "Config": {"Labels": labels or {}, "Env": list(env)},
+        "State": {"Status": status, "Running": status in ("running", "paused", "restarting")},
+        "HostConfig": {"RestartPolicy": {"Name": policy}, **host},
+        "Mounts": list(mounts),
+    }
+
+
+def nodes(*paths):
+    """HostConfig.Devices."""
+    return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
+
+
+class Engine:
+    """An engine that is a table."""
+
+    def __init__(self, state, containers=(), images=None, volumes=None, absence=None):
+        self.name = state.name
+        self._state = state
+        self._absence = absence
+        self.table = {one["Name"].lstrip("/"): one for one in containers}
+        self.images = {"image": Image(id="sha256:1")} if images is None else images
+        self.volumes = volumes or {}
+
+    def absence(self):
+        return self._absence
+
+    def state(self):
+        return self._state
+
+    def container(self, name):
+        return self.table.get(name)
+
+    def containers(self):
+        return list(self.table.values())
+
+    def image(self, reference):
+        return self.images.get(reference)
+
+    def volume(self, name):
+        device = self.volumes.get(name)
+        return device and EngineVolume(name, "local", device)
