@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be done so that the persistence daemon is effective: pure functions over what was observed of the host.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import typing as t
+
+UNIT = "nvidia-persistenced.service"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+DROP_IN_FILE = f"/etc/systemd/system/{UNIT}.d/gpufleet.conf"
+PROGRAM = "/usr/bin/nvidia-persistenced"
+# The user that is made for a unit of ours. Packages bring their own.
+USER = "nvidia-persistenced"
+
+_PACKAGE_UNITS = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
+_HEADER = "# Written by role gpufleet.hosts.nvidia_persistenced, which writes it anew.\n"
+_OWN_UNIT = f"""{_HEADER}[Unit]
+Description=NVIDIA Persistence Daemon
+After=systemd-modules-load.service
+
+[Service]
+Type=forking
+PIDFile=/run/nvidia-persistenced/nvidia-persistenced.pid
+Restart=on-failure
+RestartSec=2
+ExecStart={PROGRAM} --user {USER} --persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def plan(host: dict[str, t.Any], packages: dict[str, list[str]]) -> dict[str, t.Any]:
+    """Resolve what the role is to do on this host, and why. `packages` names the daemon's packages by platform."""
+    result: dict[str, t.Any] = {
+        "wanted": bool(host["nvidia"]["gpus"]),
+        "problems": [],
+        "packages": [],
+        "user": None,
+        "files": {},
+        "enable": False,
+        "start": False,
+        "verify": False,
+        "reason": "",
+    }
+    if not result["wanted"]:
+        result["reason"] = "there is no NVIDIA GPU"
+        return result
+    service = host["services"].get(UNIT, {})
+    result["packages"] = _missing_packages(host, packages, service)
+    result["files"] = _files(host, service, result)
+    loaded = host["driver"]["loaded"]
+    has_unit = service.get("load_state") == "loaded" or bool(result["packages"]) or UNIT_FILE in result["files"]
+    has_systemd = bool(host["services"]) and has_unit
+    result["enable"] = has_systemd and service.get("unit_file_state") != "enabled"
+    result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
+    result["verify"] = bool(loaded)
+    if service.get("load_state") == "masked":
+        result["problems"].append(f"{UNIT} is masked on this host, so somebody wants it off. Unmask it first.")
+    works = result["packages"] or result["files"] or result["enable"] or result["start"]
+    if works and host["uid"] != 0:
+        result["problems"].append(f"this needs root, and the host was seen as user {host['uid']}. Set become: true.")
+    result["reason"] = _reason(result, host, service)
+    return result
+
+
+def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], service: dict[str, t.Any]) -> list[str]:
+    """What the platform calls the daemon; nothing where a driver from elsewhere brought its own, or has a unit."""
+    driver = host["driver"]
+    if driver["runfile"] or driver.get("prefix"):
+        return []
+    wanted = list(packages.get(host["os"]["key"] or "", []))
+    if not wanted and host["os"]["family"] == "ubuntu":
+        # The daemon lies in a package of the driver's branch, and only that one goes with it.
+        branches = [re.fullmatch(r"nvidia-utils-(\d+(?:-server)?)", name) for name in host["packages"]]
+        wanted = [f"nvidia-compute-utils-{match.group(1)}" for match in branches if match]
+    if not wanted and service.get("load_state") != "loaded" and driver["library"]:
+        return []
+    return [name for name in wanted if name not in host["packages"]]
+
+
+def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:
+    """Unit files to write, by path; None removes one of ours that is no longer needed."""
+    wanted: dict[str, str | None] = {}
+    text = _packaged_unit(host, service)
+    if text is not None:
+        wanted[DROP_IN_FILE] = drop_in(text)
+    elif service.get("load_state") in (None, "not-found") or service.get("fragment_path") == UNIT_FILE:
+        mine = (_content(host, UNIT_FILE) or "").startswith(_HEADER)
+        has_program = host["driver"]["runfile"] or mine
+        if has_program and (mine or _content(host, UNIT_FILE) is None):
+            wanted[UNIT_FILE] = _OWN_UNIT
+            result["user"] = USER
+    return {path: content for path, content in wanted.items() if content != _content(host, path)}
+
+
+def _content(host: dict[str, t.Any], path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")
+
+
+def _packaged_unit(host: dict[str, t.Any], service: dict[str, t.Any]) -> str | None:
+    """The text of the unit as a package brought it. A unit in /etc is somebody's own and is left as it is."""
+    fragment = service.get("fragment_path")
+    if fragment and fragment not in _PACKAGE_UNITS:
+        return None
+    return next((text for path in _PACKAGE_UNITS if (text := _content(host, path)) is not None), None)
+
+
+def drop_in(unit: str) -> str | None:
+    """The drop-in that makes a packaged unit effective, None where it is as it stands."""
+    settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+    command = shlex.split(settings.get("ExecStart", ""))
+    lines = []
+    if settings.get("StopWhenUnneeded", "").strip() in ("true", "yes", "on", "1"):
+        lines += ["[Unit]", "StopWhenUnneeded=false", ""]
+    if "--no-persistence-mode" in command:
+        kept = [word for word in command if word not in ("--no-persistence-mode", "--persistence-mode")]
+        lines += ["[Service]", "ExecStart=", f"ExecStart={shlex.join([*kept, '--persistence-mode'])}", ""]
+    if "[Install]" not in unit:
+        lines += ["[Install]", "WantedBy=multi-user.target", ""]
+    return _HEADER + "\n".join(lines) if lines else None
+
+
+def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
+    if not host["driver"]["loaded"]:
+        return "no NVIDIA driver is loaded, so the daemon is not started"
+    if DROP_IN_FILE in result["files"]:
+        return "the packaged unit starts the daemon with persistence mode off, or only for a moment"
+    if UNIT_FILE in result["files"]:
+        return "the driver came without a unit"
+    if not (service.get("load_state") == "loaded" or result["packages"]):
+        return "no package, unit or installer of the daemon is known here; what counts is what NVML says of each GPU"
+    if result["start"]:
+        return f"the daemon is {service.get('active_state') or 'not there'}"
+    return "the daemon runs; what counts is what NVML says of each GPU"
+
+
+def gpus_without(facts: dict[str, t.Any]) -> list[str]:
+    """The GPUs whose persistence mode is off, as NVML says. A GPU that does not know the mode is none of them."""
+    return [
+        f"{gpu['pci_bus_id'] or gpu['index']} ({gpu['name'] or 'unknown'})"
+        for gpu in facts.get("nvidia_gpus", [])
+        if gpu["persistence_mode"] is False
+    ]

@@ -1,0 +1,181 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import persistenced_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistenced_plan import (
+    DROP_IN_FILE,
+    UNIT,
+    UNIT_FILE,
+    plan,
+)
+
+PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
+PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}
+DEBIANS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvpd
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+UBUNTUS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "fragment_path": PACKAGED}
+STOPPED = {**RUNNING, "active_state": "failed"}
+NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
+
+
+def host(
+    service: dict[str, t.Any], unit: str | None = None, loaded: str | None = "535.261.03", **more: t.Any
+) -> dict[str, t.Any]:
+    seen: dict[str, t.Any] = {
+        "os": {"key": "debian-12", "family": "debian", "package_manager": "apt"},
+        "uid": 0,
+        "nvidia": {"gpus": ["0000:3b:00.0"]},
+        "packages": {"nvidia-persistenced": {"version": "1"}, "libnvidia-cfg1": {"version": "1"}} if unit else {},
+        "services": {UNIT: service},
+        "driver": {"loaded": loaded, "library": loaded, "runfile": False, "prefix": None},
+        "files": {PACKAGED: {"content": unit}, UNIT_FILE: {"content": None}, DROP_IN_FILE: {"content": None}},
+    }
+    seen.update(more)
+    return seen
+
+
+def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
+    return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
+
+
+def test_a_host_without_a_gpu_is_left_alone() -> None:
+    done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
+    assert not done["wanted"]
+    assert steps(done) == ([], {}, False, False, False)
+    assert done["problems"] == []
+    assert done["reason"] == "there is no NVIDIA GPU"
+
+
+def test_debians_unit_is_right_as_it_is() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_a_bare_host() -> None:
+    done = plan(host(NO_UNIT, loaded=None), PACKAGES)
+    assert steps(done) == (["nvidia-persistenced", "libnvidia-cfg1"], {}, True, False, False)
+    assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
+
+
+def test_a_daemon_that_died_is_started() -> None:
+    done = plan(host(STOPPED, DEBIANS), PACKAGES)
+    assert steps(done) == ([], {}, False, True, True)
+    assert done["reason"] == "the daemon is failed"
+
+
+def test_without_a_loaded_driver_nothing_is_started_and_nothing_is_asked() -> None:
+    assert steps(plan(host(STOPPED, DEBIANS, loaded=None), PACKAGES)) == ([], {}, False, False, False)
+
+
+def test_ubuntus_unit_is_made_effective_and_stays_so() -> None:
+    seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os={"key": "ubuntu-24.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    text = done["files"][DROP_IN_FILE]
+    assert (
+        "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose --persistence-mode\n"
+        in text
+    )
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
+    assert done["enable"]
+
+    seen["files"][DROP_IN_FILE] = {"content": text}
+    seen["services"] = {UNIT: RUNNING}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_ubuntus_package_goes_by_the_drivers_branch() -> None:
+    seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
+    assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
+
+
+def test_a_drop_in_goes_when_the_packaged_unit_needs_none() -> None:
+    seen = host(RUNNING, DEBIANS)
+    seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
+    assert plan(seen, PACKAGES)["files"] == {DROP_IN_FILE: None}
+
+
+def test_the_installers_driver_gets_a_unit_with_a_user_of_its_own() -> None:
+    seen = host(NO_UNIT, driver={"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None})
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    assert done["user"] == "nvidia-persistenced"
+    assert "--user nvidia-persistenced --persistence-mode" in done["files"][UNIT_FILE]
+    assert (done["enable"], done["start"]) == (True, True)
+
+    seen["files"][UNIT_FILE] = {"content": done["files"][UNIT_FILE]}
+    seen["services"] = {UNIT: {**RUNNING, "fragment_path": UNIT_FILE}}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_somebodys_own_unit_is_left_as_it_is() -> None:
+    seen = host({**RUNNING, "fragment_path": UNIT_FILE}, UBUNTUS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n"}
+    assert plan(seen, PACKAGES)["files"] == {}
+
+
+def test_a_driver_of_the_machines_own_with_no_daemon_is_only_asked() -> None:
+    driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
+    done = plan(host(NO_UNIT, driver=driver), PACKAGES)
+    assert steps(done) == ([], {}, False, False, True)
+    assert "no package, unit or installer" in done["reason"]
+
+
+def test_where_systemd_does_not_run_nothing_is_started() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS, services={}), PACKAGES)) == ([], {}, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
+        (host(STOPPED, DEBIANS, uid=1000), "this needs root, and the host was seen as user 1000. Set become: true."),
+    ],
+)
+def test_what_speaks_against_it_is_said(seen: dict[str, t.Any], words: str) -> None:
+    assert words in " ".join(plan(seen, PACKAGES)["problems"])
+
+
+def test_nothing_to_do_needs_no_root() -> None:
+    assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
+
+
+def test_gpus_whose_mode_is_off() -> None:
+    facts = {
+        "nvidia_gpus": [
+            {"index": 0, "pci_bus_id": "0000:3b:00.0", "name": "A100", "persistence_mode": True},
+            {"index": 1, "pci_bus_id": "0000:af:00.0", "name": "A100", "persistence_mode": False},
+            {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
+        ]
+    }
+    assert persistenced_plan.gpus_without(facts) == ["0000:af:00.0 (A100)"]
+    assert persistenced_plan.gpus_without({}) == []
