@@ -97,16 +97,17 @@ def observe(
     functions = pci.scan_all(root)
     state = packages_state.read(root, system["package_manager"], run, packages)
     services = services_state.read(sorted({*UNITS, *(units or [])}), run)
+    kernels = kernel_modules.read(root, kernel, run)
     host: dict = {
         "schema": SCHEMA,
         "os": system,
         "uid": os.geteuid(),
         "accelerators": accelerators(functions),
         "nvidia": _nvidia(root, functions),
-        "kernel": kernel_modules.read(root, kernel, run),
+        "kernel": kernels,
         "dkms": kernel_modules.dkms(root),
         "secure_boot": secure_boot(root),
-        "foreign_drivers": _foreign_drivers(root, functions),
+        "foreign_drivers": _foreign_drivers(root, functions, [entry["release"] for entry in kernels["kernels"]]),
         "packages": state["installed"],
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
         "services": services,
@@ -280,7 +281,7 @@ def _number(text: str | None) -> int:
     return int(stripped) if stripped.isdigit() else 0
 
 
-def _foreign_drivers(root: str, functions: list[dict]) -> dict:
+def _foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dict:
     loaded = set(_modules_loaded(root))
     result: dict[str, dict] = {}
     for name in ("nouveau", "nova_core"):
@@ -289,8 +290,29 @@ def _foreign_drivers(root: str, functions: list[dict]) -> dict:
             for function in functions
             if function["vendor_id"] == pci.NVIDIA_VENDOR_ID and function["kernel_driver"] == name
         ]
-        result[name] = {"loaded": name in loaded or exists(root, f"/sys/module/{name}"), "bound": bound}
+        result[name] = {
+            "loaded": name in loaded or exists(root, f"/sys/module/{name}"),
+            "bound": bound,
+            "available": _has_module(root, kernels, name),
+            "blacklisted_by": _blacklisted_by(root, name),
+        }
     return result
+
+
+def _has_module(root: str, kernels: list[str], name: str) -> bool:
+    file_name = re.compile(rf"/{name.replace('_', '[-_]')}\.ko")
+    return any(file_name.search(read_text(root, f"/lib/modules/{kernel}/modules.dep") or "") for kernel in kernels)
+
+
+def _blacklisted_by(root: str, name: str) -> list[str]:
+    line = re.compile(rf"^\s*blacklist\s+{name.replace('_', '[-_]')}\s*$", re.MULTILINE)
+    paths = [
+        f"{directory}/{file}"
+        for directory in ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d")
+        for file in listing(root, directory)
+        if file.endswith(".conf")
+    ]
+    return [path for path in paths if line.search(read_text(root, path) or "")]
 
 
 def _modules_loaded(root: str) -> list[str]:

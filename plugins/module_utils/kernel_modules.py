@@ -114,8 +114,19 @@ def dkms(root: str) -> list[dict]:
                 for arch in listing(root, f"/var/lib/dkms/{name}/{version}/{release}"):
                     if exists(root, f"/var/lib/dkms/{name}/{version}/{release}/{arch}/module"):
                         kernels[release] = "installed" if f"{release}-{arch}" in installed else "built"
-            found.append({"name": name, "version": version, "kernels": kernels})
+            failure = _build_failure(root, f"/var/lib/dkms/{name}/{version}/build/make.log")
+            found.append({"name": name, "version": version, "kernels": kernels, "failure": failure})
     return found
+
+
+def _build_failure(root: str, log: str) -> dict | None:
+    """Return what a build that failed said; DKMS keeps the log in the build directory only then."""
+    text = read_text(root, log)
+    if text is None:
+        return None
+    kernel = re.search(r"^DKMS make\.log for \S+ for kernel (\S+)", text)
+    errors = [line.strip()[-300:] for line in text.splitlines() if re.search(r"\berror: |\*\*\* .*Error \d", line)]
+    return {"kernel": kernel.group(1) if kernel else None, "log": log, "errors": errors[:3]}
 
 
 def _has_image(root: str, release: str) -> bool:

@@ -100,10 +100,12 @@ host:
       type: dict
       sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, kernels: []}
     dkms:
-      description: NVIDIA's DKMS modules (C(name), C(version)) and the state per kernel, C(built) or C(installed).
+      description:
+        - NVIDIA's DKMS modules (C(name), C(version)) and the state per kernel, C(built) or C(installed).
+        - A build that failed has a C(failure) with C(kernel), C(log) and the first C(errors), else null.
       type: list
       elements: dict
-      sample: [{name: nvidia-current, version: 535.261.03, kernels: {6.1.0-49-amd64: installed}}]
+      sample: [{name: nvidia-current, version: 535.261.03, kernels: {6.1.0-49-amd64: installed}, failure: null}]
     driver:
       description:
         - Driver versions, C(loaded), of C(library), C(on_disk) for the running kernel and C(on_disk_next) for the next.
@@ -117,9 +119,13 @@ host:
       elements: dict
       sample: [{pid: 812, command: nvidia-persiste, devices: [/dev/nvidia0], container: null}]
     foreign_drivers:
-      description: For C(nouveau) and C(nova_core), whether it is C(loaded) and the addresses that it has C(bound).
+      description:
+        - For C(nouveau) and C(nova_core), whether it is C(loaded), the addresses that it has C(bound), whether a kernel
+          of the host has it (C(available)), and the files by which it is C(blacklisted_by).
       type: dict
-      sample: {nouveau: {loaded: false, bound: []}, nova_core: {loaded: false, bound: []}}
+      sample:
+        nouveau: {loaded: false, bound: [], available: true, blacklisted_by: [/etc/modprobe.d/nvidia.conf]}
+        nova_core: {loaded: false, bound: [], available: false, blacklisted_by: []}
     modules_loaded:
       description: Names of loaded kernel modules that drive accelerators.
       type: list

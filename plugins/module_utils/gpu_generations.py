@@ -1,0 +1,71 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a GPU's PCI device id says about the kernel modules that can drive it.
+
+NVIDIA numbers its chips upwards; a generation owns blocks of ids. An id above every known block counts as the newest
+generation's, so that a card that came out after this table gets the open modules and not a refusal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Generation(NamedTuple):
+    """The modules of one generation of GPUs."""
+
+    name: str
+    open_modules: bool
+    proprietary_modules: bool
+    first_branch: int
+    last_branch: int | None
+
+
+KEPLER = Generation("Kepler or older", False, True, 304, 470)
+MAXWELL = Generation("Maxwell", False, True, 343, 580)
+PASCAL = Generation("Pascal", False, True, 367, 580)
+VOLTA = Generation("Volta", False, True, 384, 580)
+TURING = Generation("Turing", True, True, 418, None)
+AMPERE = Generation("Ampere", True, True, 450, None)
+ADA = Generation("Ada Lovelace", True, True, 525, None)
+HOPPER = Generation("Hopper", True, True, 525, None)
+HOPPER_H200 = HOPPER._replace(first_branch=550)
+GRACE_HOPPER = Generation("Grace Hopper", True, False, 535, None)
+BLACKWELL = Generation("Blackwell", True, False, 570, None)
+BLACKWELL_ULTRA = BLACKWELL._replace(name="Blackwell Ultra", first_branch=580)
+
+# Single ids that differ from the block that they lie in.
+_EXCEPTIONS = {
+    0x2335: HOPPER_H200,
+    0x233B: HOPPER_H200,
+    0x2342: GRACE_HOPPER,
+    0x2345: GRACE_HOPPER,
+    0x2348: GRACE_HOPPER,
+}
+# The first id of each block; a block ends where the next one starts.
+_BLOCKS = (
+    (0x0000, KEPLER),
+    (0x1340, MAXWELL),
+    (0x15F0, PASCAL),
+    (0x1600, MAXWELL),
+    (0x1B00, PASCAL),
+    (0x1D81, VOLTA),
+    (0x1E00, TURING),
+    (0x2080, AMPERE),
+    (0x2180, TURING),
+    (0x2200, AMPERE),
+    (0x2300, HOPPER),
+    (0x2400, AMPERE),
+    (0x2600, ADA),
+    (0x2900, BLACKWELL),
+    (0x3100, BLACKWELL_ULTRA),
+)
+
+
+def of(device_id: str | int) -> Generation:
+    """Return the generation of a PCI device id, given as a number or as sysfs writes it (0x20b0)."""
+    number = device_id if isinstance(device_id, int) else int(device_id, 16)
+    if number in _EXCEPTIONS:
+        return _EXCEPTIONS[number]
+    return next(generation for first, generation in reversed(_BLOCKS) if number >= first)

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep packages at their version: dpkg's hold, dnf's version lock, zypper's lock."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+
+class LocksError(Exception):
+    """The package manager has no locks to offer, or refused."""
+
+
+def read(manager: str, names: list[str], run: Run) -> set[str]:
+    """Return those of the names that are held."""
+    if manager == "apt":
+        rc, out, err = run(["dpkg-query", "--show", "--showformat", "${Package}\t${db:Status-Want}\n", *names])
+        if rc not in (0, 1):
+            raise LocksError(f"dpkg-query answered {rc}: {err.strip()}")
+        pairs = (line.partition("\t")[::2] for line in out.splitlines())
+        return {name for name, want in pairs if want == "hold"}
+    if manager == "dnf":
+        rc, out, err = run(["dnf", "--quiet", "versionlock", "list"])
+        if rc != 0:
+            raise LocksError(
+                f"dnf versionlock answered {rc}: {err.strip() or out.strip()}. Install python3-dnf-plugin-versionlock."
+            )
+        return {name for name in names if re.search(rf"(^|\s|=)({re.escape(name)})(-\d+:|-\d|\s*$)", out, re.MULTILINE)}
+    rc, out, err = run(["zypper", "--non-interactive", "--quiet", "locks"])
+    if rc != 0:
+        raise LocksError(f"zypper locks answered {rc}: {err.strip() or out.strip()}")
+    listed = {cell.strip() for line in out.splitlines() for cell in line.split("|")[1:2]}
+    return set(names) & listed
+
+
+def change(manager: str, names: list[str], held: bool, run: Run) -> None:
+    """Hold the names, or release them, in one call."""
+    commands = {
+        ("apt", True): ["apt-mark", "hold", *names],
+        ("apt", False): ["apt-mark", "unhold", *names],
+        ("dnf", True): ["dnf", "--quiet", "versionlock", "add", *names],
+        ("dnf", False): ["dnf", "--quiet", "versionlock", "delete", *names],
+        ("zypper", True): ["zypper", "--non-interactive", "--quiet", "addlock", *names],
+        ("zypper", False): ["zypper", "--non-interactive", "--quiet", "removelock", *names],
+    }
+    argv = commands[manager, held]
+    rc, out, err = run(argv)
+    if rc != 0:
+        raise LocksError(f"{' '.join(argv[:3])} answered {rc}: {err.strip() or out.strip()}")
