@@ -19,7 +19,8 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).resolve().parent
-NAMESPACE = uuid.UUID("5b0c9f0e-6f3c-4d4f-9f39-7a0f5a2a9c11")
+sys.path.insert(0, str(HERE))
+import mig_layout
 
 ARCHITECTURES = {"kepler": 2, "maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9,
                  "blackwell": 10}  # fmt: skip
@@ -40,13 +41,8 @@ NVSWITCH_IDS = {"ampere": 0x1AF1, "hopper": 0x22A3}
 # Buses of the eight GPUs of an HGX board, as its makers place them; then what is free.
 GPU_BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 SWITCH_BUSES = (0xC3, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8)
-# Numbers of a GPU instance's first id by the memory slices that it takes, as the driver gives them out.
-FIRST_GI = {8: 0, 4: 1, 2: 3, 1: 7}
-# How many capability minors the driver reserves for a GPU and for a GPU instance.
-CAPS_PER_GPU, CAPS_PER_GI, FIRST_CAP = 135, 9, 3
-
 HOST_KEYS = {"gpus", "nvswitches", "fabric", "secure_boot", "nouveau", "nova_core", "cpus", "numa_nodes", "faults",
-             "set", "driver", "check_nodes", "holders", "volume_roots", "pci"}  # fmt: skip
+             "set", "driver", "check_nodes", "holders", "mok", "volume_roots", "pci"}  # fmt: skip
 GPU_KEYS = {"model", "count", "uuid", "serial", "pci", "pci_domain", "minor", "numa_node", "mig", "health", "ecc",
             "persistence_mode", "set", "faults", "name", "memory_mib"}  # fmt: skip
 FAULT_KEYS = {"call", "gpu", "mig", "return", "delay", "garbage"}
@@ -83,6 +79,12 @@ def render(description: dict, host: str) -> tuple[dict, str]:
         "nouveau": bool(description.get("nouveau", False)),
         "nova_core": bool(description.get("nova_core", False)),
         "holders": [str(holder) for holder in description.get("holders") or []],
+        "mok": [str(signer) for signer in description.get("mok") or []],
+        "mig": {
+            str(index): {"profiles": gpu["model"]["mig"], "slices": gpu["model"]["mig_max"]}
+            for index, gpu in enumerate(gpus)
+            if gpu["model"].get("mig")
+        },
         "volume_roots": description.get("volume_roots") or ["/var/lib/gpufleet"],
         "state": text,
     }, text
@@ -112,12 +114,8 @@ def _settings(values: dict | None, where: str) -> dict:
     return {str(key): "-" if value is None else value for key, value in (values or {}).items()}
 
 
-def _deterministic(host: str, *parts: object) -> uuid.UUID:
-    return uuid.uuid5(NAMESPACE, "/".join(str(part) for part in (host, *parts)))
-
-
 def _serial(host: str, index: int) -> int:
-    return 1320000000000 + _deterministic(host, "serial", index).int % 10**9
+    return 1320000000000 + mig_layout.seeded(host, "serial", index).int % 10**9
 
 
 def _gpus(description: dict, host: str) -> list[dict]:
@@ -170,7 +168,7 @@ def _one_gpu(entry: dict, number: int, index: int, *, host: str, model: dict, wh
         "model": model,
         "host": host,
         "where": where,
-        "uuid": str(_each(entry, "uuid", number, f"GPU-{_deterministic(host, 'gpu', index)}")),
+        "uuid": str(_each(entry, "uuid", number, f"GPU-{mig_layout.seeded(host, 'gpu', index)}")),
         "serial": str(_each(entry, "serial", number, _serial(host, index))),
         "pci": pci,
         "minor": int(_each(entry, "minor", number, index)),
@@ -209,107 +207,15 @@ def _mig(given: object, model: dict, where: str, model_name: str) -> dict:
     devices = given.get("devices") or []
     if devices and not mode:
         raise DescriptionError(f"{where}: mig.devices are given, but mig.mode is off")
+    try:
+        placed = mig_layout.place(devices, profiles, model["mig_max"])
+    except mig_layout.LayoutError as error:
+        raise DescriptionError(f"{where}: {error}") from error
     return {
         "mode": mode,
         "pending": bool(given.get("pending", mode)),
-        "devices": place_instances([str(device) for device in devices], profiles, model["mig_max"], where),
+        "devices": placed,
     }
-
-
-def place_instances(wanted: list[str], profiles: dict, slices: int, where: str) -> list[dict]:
-    """Place MIG profiles ("1g.5gb"; "1c.3g.20gb" for a compute instance of one slice) on a GPU's slices."""
-    memory_slices = 8 if slices == 7 else slices
-    instances: list[dict] = []  # GPU instances
-    devices: list[dict] = []
-    for text in wanted:
-        match = re.fullmatch(r"(?:(\d)c\.)?(\d+g\.\d+gb(?:\+me)?)", text)
-        if not match or match[2] not in profiles:
-            raise DescriptionError(f"{where}: unknown MIG profile {text!r}; known are {', '.join(profiles)}")
-        compute = profiles[match[2]][1]
-        share = int(match[1] or compute)
-        home = next((gi for gi in instances if match[1] and gi["profile"] == match[2] and gi["free"] >= share), None)
-        if home is None:
-            home = {"profile": match[2], "free": compute, "cis": 0, "shape": profiles[match[2]]}
-            instances.append(home)
-        if share > home["free"]:
-            raise DescriptionError(f"{where}: {text!r} wants more compute slices than {match[2]} has")
-        home["free"] -= share
-        devices.append({"profile": text, "home": home, "ci": home["cis"], "ci_slices": share})
-        home["cis"] += 1
-    taken_memory = [False] * memory_slices
-    taken_ids: set[int] = set()
-    for gi in sorted(instances, key=lambda gi: -gi["shape"][2]):
-        size = gi["shape"][2]
-        same = sum(other["profile"] == gi["profile"] for other in instances)
-        start = next(
-            (at for at in range(0, memory_slices - size + 1, size) if not any(taken_memory[at : at + size])), None
-        )
-        if same > gi["shape"][5] or start is None or sum(other["shape"][1] for other in instances) > slices:
-            raise DescriptionError(f"{where}: the MIG layout {', '.join(wanted)} does not fit on one GPU")
-        taken_memory[start : start + size] = [True] * size
-        number = FIRST_GI.get(size * 8 // memory_slices if memory_slices < 8 else size, 0)
-        while number in taken_ids:
-            number += 1
-        taken_ids.add(number)
-        gi.update(start=start, gi=number)
-    devices.sort(key=lambda device: (device["home"]["gi"], device["ci"]))
-    return [
-        {
-            "profile": device["profile"],
-            "gi": device["home"]["gi"],
-            "ci": device["ci"],
-            "ci_slices": device["ci_slices"],
-            "start": device["home"]["start"],
-            "shape": device["home"]["shape"],
-        }
-        for device in devices
-    ]
-
-
-def gi_capability(minor: int, gi: int) -> int:
-    """Minor number of the capability node that opens a GPU instance."""
-    return FIRST_CAP + minor * CAPS_PER_GPU + gi * CAPS_PER_GI
-
-
-def ci_capability(minor: int, gi: int, ci: int) -> int:
-    """Minor number of the capability node that opens a compute instance."""
-    return gi_capability(minor, gi) + 1 + ci
-
-
-def mig_state(gpu_uuid: str, gpu_name: str, minor: int, devices: list[dict]) -> dict:
-    """Give the state keys (mig.<n>.…) of a GPU's MIG devices."""
-    state: dict = {}
-    for number, device in enumerate(devices):
-        profile_id, compute, memory_slices, memory, sms, _most = device["shape"]
-        name = device["profile"]
-        seed = (gpu_uuid, "mig", device["gi"], device["ci"], name)
-        values = {
-            "uuid": f"MIG-{_deterministic(*seed)}",
-            "name": f"{gpu_name} MIG {name}",
-            "gi": device["gi"],
-            "ci": device["ci"],
-            "gi_cap": gi_capability(minor, device["gi"]),
-            "ci_cap": ci_capability(minor, device["gi"], device["ci"]),
-            "profile": name,
-            "profile_id": profile_id,
-            "start": device["start"],
-            "size": memory_slices,
-            "gi_slices": compute,
-            "ci_slices": device["ci_slices"],
-            "multiprocessors": sms * device["ci_slices"] // compute,
-            "copy_engines": compute,
-            "decoders": (compute // 2) or int("+me" in name),
-            "encoders": 0,
-            "jpegs": int("+me" in name or compute >= 7),
-            "ofas": int("+me" in name or compute >= 7),
-            "memory.total": memory << 20,
-            "memory.used": (12 * memory_slices) << 20,
-            "bar1.total": (memory_slices * 8192) << 20,
-            "bar1.used": 0,
-            "compute_mode": 0,
-        }
-        state.update(_prefixed(f"mig.{number}.", values))
-    return state
 
 
 # ---- the state ---------------------------------------------------------------------------------------------
@@ -424,7 +330,7 @@ def _gpu_state(gpu: dict, index: int, gpus: list[dict], description: dict, cpus_
             "mig.max": model["mig_max"],
             "mig.resetless": int(bool(model.get("mig_resetless"))),
         })  # fmt: skip
-        state.update(mig_state(gpu["uuid"], name, gpu["minor"], gpu["mig"]["devices"]))
+        state.update(mig_layout.device_state(gpu["uuid"], name, gpu["minor"], gpu["mig"]["devices"]))
     if model.get("coherent"):
         state.update({"c2c.enabled": 1, "c2c.links": 2, "c2c.status": 1, "c2c.bandwidth": 44712})
     state.update(_health_state(entry.get("health"), gpu["where"]))

@@ -238,14 +238,14 @@ static int driver_major(void)
 static int gpu_visible(int gpu)
 {
     const char *minor = sim_gpu(gpu, -1, "minor");
-    return !sim_node_error(KEY("/dev/nvidia%s", minor ? minor : KEY("%d", gpu)));
+    return !sim_node_error(KEY("/dev/nvidia%s", minor ? minor : KEY("%d", gpu)), O_RDWR);
 }
 
 static int mig_visible(int gpu, int mig)
 {
     const char *gi = sim_gpu(gpu, mig, "gi_cap"), *ci = sim_gpu(gpu, mig, "ci_cap");
-    return (!gi || !sim_node_error(KEY("/dev/nvidia-caps/nvidia-cap%s", gi))) &&
-           (!ci || !sim_node_error(KEY("/dev/nvidia-caps/nvidia-cap%s", ci)));
+    return (!gi || !sim_node_error(KEY("/dev/nvidia-caps/nvidia-cap%s", gi), O_RDONLY)) &&
+           (!ci || !sim_node_error(KEY("/dev/nvidia-caps/nvidia-cap%s", ci), O_RDONLY));
 }
 
 static void find_migs(dev_t_ parent)
@@ -296,7 +296,7 @@ static int start(const char *function)
         return NVML_ERROR_DRIVER_NOT_LOADED;
     if (strcmp(loaded, sim_own_version()))
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
-    if ((error = sim_node_error("/dev/nvidiactl")))
+    if ((error = sim_node_error("/dev/nvidiactl", O_RDWR)))
         return error == EPERM || error == EACCES ? NVML_ERROR_UNKNOWN : NVML_ERROR_DRIVER_NOT_LOADED;
     find_devices();
     return NVML_SUCCESS;
@@ -1751,7 +1751,10 @@ API nvmlDeviceSetComputeMode(dev_t_ d, unsigned mode)
 API nvmlDeviceSetEccMode(dev_t_ d, unsigned mode)
 {
     ENTER_PLAIN(d);
-    return mode > 1 ? NVML_ERROR_INVALID_ARGUMENT : change(d, "ecc.pending", mode);
+    int rc = mode > 1 ? NVML_ERROR_INVALID_ARGUMENT : change(d, "ecc.pending", mode);
+    if (!rc)
+        sim_keep_gpu(d->gpu, "ecc.pending", KEY("%u", mode));
+    return rc;
 }
 
 API nvmlDeviceClearEccErrorCounts(dev_t_ d, int counter)
@@ -1828,6 +1831,8 @@ API nvmlDeviceSetMigMode(dev_t_ d, unsigned mode, int *activation)
     int rc = change(d, "mig.pending", mode);
     if (rc)
         return rc;
+    if (number_or(d, "mig.resetless", 0) != 1) /* Ampere writes it down, later parts forget it */
+        sim_keep_gpu(d->gpu, "mig.pending", KEY("%u", mode));
     *activation = NVML_SUCCESS;
     if (number_or(d, "mig.current", 0) == mode)
         return NVML_SUCCESS;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define LIVE_STATE "/run/gpusim/state"
+#define KEPT_STATE "/var/lib/gpusim/kept"
 #define TRAILER "GPUSIM-PAYLOAD " /* the last 32 bytes of a grafted file: this, 16 hex digits of length, newline */
 #define TRAILER_SIZE 32
 
@@ -188,18 +189,22 @@ const char *sim_gpu(int gpu, int mig, const char *key)
     return sim_get(full);
 }
 
-int sim_set(const char *key, const char *value)
+static int append(const char *path, int flags, const char *key, const char *value)
 {
     char line[512];
     int fd, error = 0, size = snprintf(line, sizeof line, "%s=%s\n", key, value);
-    if (live_path[0]) {
-        if ((fd = open(live_path, O_WRONLY | O_APPEND | O_CLOEXEC)) < 0)
-            return errno;
-        flock(fd, LOCK_EX);
-        if (write(fd, line, (size_t)size) != size)
-            error = errno;
-        close(fd);
-    }
+    if ((fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0644)) < 0)
+        return errno;
+    flock(fd, LOCK_EX);
+    if (write(fd, line, (size_t)size) != size)
+        error = errno;
+    close(fd);
+    return error;
+}
+
+int sim_set(const char *key, const char *value)
+{
+    int error = live_path[0] ? append(live_path, 0, key, value) : 0;
     if (!error)
         put(strdup(key), strdup(value));
     return error;
@@ -210,6 +215,13 @@ int sim_set_gpu(int gpu, const char *key, const char *value)
     char full[256];
     snprintf(full, sizeof full, "gpu.%d.%s", gpu, key);
     return sim_set(full, value);
+}
+
+int sim_keep_gpu(int gpu, const char *key, const char *value)
+{
+    char full[256];
+    snprintf(full, sizeof full, "gpu.%d.%s", gpu, key);
+    return strcmp(live_path, LIVE_STATE) ? 0 : append(KEPT_STATE, O_CREAT, full, value);
 }
 
 const char *sim_own_version(void)
@@ -231,7 +243,7 @@ int sim_check_nodes(void)
     return !value || strcmp(value, "0");
 }
 
-int sim_node_error(const char *path)
+int sim_node_error(const char *path, int flags)
 {
     struct stat st;
     int fd;
@@ -239,7 +251,7 @@ int sim_node_error(const char *path)
         return 0;
     if (stat(path, &st))
         return errno;
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENXIO || errno == ENODEV ? 0 : errno;
     close(fd);

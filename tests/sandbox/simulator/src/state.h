@@ -32,9 +32,12 @@ int sim_set_gpu(int gpu, const char *key, const char *value);
 /* The version in the name of the library's own file (libnvidia-ml.so.<version>), else the state's, else "". */
 const char *sim_own_version(void);
 
-/* Whether a device node can be opened as far as permissions go. 0: yes; else ENOENT, EPERM, EACCES…
+/* The same for what the hardware keeps when it is switched off (ECC mode, MIG mode of some). */
+int sim_keep_gpu(int gpu, const char *key, const char *value);
+
+/* Whether a device node can be opened (flags as of open) as far as permissions go. 0: yes; else ENOENT, EPERM, EACCES…
  * A node whose driver is not there (ENXIO, ENODEV) counts as openable: in a sandbox no node has a driver. */
-int sim_node_error(const char *path);
+int sim_node_error(const char *path, int flags);
 int sim_check_nodes(void);
 
 /* Whether the persistence daemon (or anybody) holds the GPU open, and how to be that. */

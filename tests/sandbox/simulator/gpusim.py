@@ -1,0 +1,1178 @@
+#!/usr/bin/python3 -Es
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hardware and the kernel of a simulated GPU host. docs/simulator.md tells what for and how.
+
+Runs inside the host: `boot` before systemd starts, `load` and `unload` where the kernel would load a module, `graft`
+after every dpkg run; `set`, `mig`, `fault`, `refresh` and `show` are for people and tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+DESCRIPTION = "/etc/gpusim/host.json"
+HOME = "/usr/lib/gpusim"
+RUN = "/run/gpusim"
+STATE = f"{RUN}/state"
+KEPT = "/var/lib/gpusim/kept"  # what hardware remembers without power: ECC mode, MIG mode of some
+HELD = f"{RUN}/held"
+GPU_MAJOR, CONTROL_MINOR, MODESET_MINOR, DRM_MAJOR = 195, 255, 254, 226
+TRAILER, TRAILER_SIZE, PAYLOAD_STEP = b"GPUSIM-PAYLOAD ", 32, 64 * 1024
+LIBRARY = re.compile(r"libnvidia-(ml|cfg)\.so\.(\d+(?:\.\d+)+)")
+LIBRARY_ROOTS = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+    "/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib", "/opt/nvidia",
+)  # fmt: skip
+# Settings that live in the driver: gone when it is unloaded.
+VOLATILE = re.compile(r"persistence_mode|compute_mode|power\.limit|clock\.(application|locked)\..*|ecc\.volatile\..*")
+TURING, VOLTA, AMPERE, HOPPER = 6, 5, 7, 9
+NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
+DEPENDS = {"nvidia_uvm": ["nvidia"], "nvidia_modeset": ["nvidia"], "nvidia_drm": ["nvidia_modeset", "nvidia"],
+           "nvidia_peermem": ["nvidia"]}  # fmt: skip
+PCI_DRIVERS = {"nvidia": "nvidia", "nouveau": "nouveau", "nova_core": "nova_core"}
+SECURE_BOOT_VARIABLE = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+class Refused(Exception):
+    """What the kernel would answer with an error number."""
+
+    def __init__(self, number: int, text: str) -> None:
+        """Carry the error number and a line for the simulator's log."""
+        super().__init__(text)
+        self.number = number
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def at(path: str) -> Path:
+    """Give a path of the host; tests set GPUSIM_ROOT to a directory of theirs."""
+    root = os.environ.get("GPUSIM_ROOT", "")
+    return Path(root + path) if root else Path(path)
+
+
+def write(path: Path, text: str, mode: int = 0o444) -> None:
+    """Write a small file and its directories."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+def overwrite(path: Path, text: str) -> None:
+    """Write into the file that is there: others have it mounted elsewhere."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(path: Path, otherwise: str = "") -> str:
+    """Read a text file, or give what stands for a missing one."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return otherwise
+
+
+def link(path: Path, target: str) -> None:
+    """Make a symbolic link, in place of what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    path.symlink_to(target)
+
+
+def log(text: str) -> None:
+    """Note what the kernel would say; `gpusim log` shows it."""
+    with contextlib.suppress(OSError), at(f"{RUN}/log").open("a", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+@contextlib.contextmanager
+def locked():
+    """Let one gpusim at a time change the host."""
+    at(RUN).mkdir(parents=True, exist_ok=True)
+    with at(f"{RUN}/lock").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def description() -> dict:
+    """Read what the host was described as; no description is a host with no GPU."""
+    try:
+        return json.loads(at(DESCRIPTION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"pci": [], "state": "gpu.count=0\n"}
+
+
+def kernel_release() -> str:
+    """Give the release that `uname -r` says on this host."""
+    return read(at(f"{HOME}/kernel-release")).partition("\n")[0].strip() or os.uname().release
+
+
+# ---- the state ---------------------------------------------------------------------------------------------
+
+
+def parse_state(text: str) -> dict:
+    """Read key=value lines; the last line of a key wins."""
+    state = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            state[key] = value
+    return state
+
+
+def state_text(state: dict) -> str:
+    """Give a state as its file has it."""
+    return "".join(f"{key}={value}\n" for key, value in state.items())
+
+
+@contextlib.contextmanager
+def changing_state():
+    """Read the live state, let it be changed, write it back where it was; libraries hold the same lock."""
+    with at(STATE).open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        state = parse_state(file.read())
+        before = dict(state)
+        yield state
+        if state != before:
+            file.seek(0)
+            file.write(state_text(state))
+            file.truncate()
+
+
+def current_state() -> dict:
+    """Read the live state."""
+    return parse_state(read(at(STATE)))
+
+
+def gpus(state: dict) -> list[int]:
+    """Number the GPUs that the state describes."""
+    return list(range(int(state.get("gpu.count", "0"))))
+
+
+def of_gpu(state: dict, gpu: int, key: str, otherwise: str = "") -> str:
+    """Give a key of one GPU, or of all of them."""
+    value = state.get(f"gpu.{gpu}.{key}", state.get(f"gpu.*.{key}", otherwise))
+    return otherwise if value == "-" else value
+
+
+def is_held(bus_id: str) -> bool:
+    """Say whether the persistence daemon, or anybody, holds a GPU open."""
+    try:
+        with at(f"{HELD}/{bus_id}").open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    except OSError:
+        pass
+    return False
+
+
+# ---- boot --------------------------------------------------------------------------------------------------
+
+
+def mount(*arguments: str) -> None:
+    """Mount, or say what failed."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"mount {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def boot(_arguments: argparse.Namespace) -> None:
+    """Switch the hardware on: an empty bus gets its functions, the kernel its name; then coldplug."""
+    host = description()
+    at(RUN).mkdir(parents=True, exist_ok=True)
+    at(HELD).mkdir(exist_ok=True)
+    at(HELD).chmod(0o777)  # nvidia-persistenced is not root
+    at("/var/lib/gpusim").mkdir(parents=True, exist_ok=True)
+    write(at(STATE), first_state(host), 0o644)
+    mount_kernel(host)
+    plug_in(host)
+    offer_kernel_modules(host)
+    coldplug(host)
+    graft_all()
+
+
+def first_state(host: dict) -> str:
+    """Give the state at power-on: as described, but for what the hardware remembers."""
+    state = parse_state(host["state"])
+    for key, value in parse_state(read(at(KEPT))).items():
+        state[key] = value
+        gpu, _, name = key.rpartition(".")
+        if name == "pending" and f"{gpu}.current" in state:
+            state[f"{gpu}.current"] = value
+    return state_text(state)
+
+
+def mount_kernel(host: dict) -> None:
+    """Lay our own files over those of the kernel that this host is not supposed to have."""
+    mount("-t", "tmpfs", "-o", "mode=755,size=16m", "gpusim", "/sys/bus/pci/devices")
+    mount("-t", "tmpfs", "-o", "mode=755,size=16m", "gpusim", "/sys/bus/pci/drivers")
+    if Path("/proc/driver").is_dir():
+        mount("-t", "tmpfs", "-o", "mode=555,size=16m", "gpusim", "/proc/driver")
+    for name in ("upper", "work"):
+        at(f"{RUN}/sysmodule/{name}").mkdir(parents=True, exist_ok=True)
+    layers = f"lowerdir=/sys/module,upperdir={RUN}/sysmodule/upper,workdir={RUN}/sysmodule/work"
+    try:
+        mount("-t", "overlay", "-o", layers, "gpusim", "/sys/module")
+    except OSError:
+        mount("-t", "tmpfs", "-o", "mode=755", "gpusim", "/sys/module")
+    for name in (*NVIDIA_MODULES, "nouveau", "nova_core"):
+        shutil.rmtree(f"/sys/module/{name}", ignore_errors=True)
+    release, _, version = read(at(f"{HOME}/kernel-release")).partition("\n")
+    release = release.strip() or os.uname().release
+    version = version.strip() or os.uname().version
+    files = {
+        "/proc/modules": ("modules", "".join(
+            line for line in read(Path("/proc/modules")).splitlines(keepends=True)
+            if not line.startswith(("nvidia", "nouveau", "nova"))
+        )),
+        "/proc/devices": ("devices", real_devices()),
+        "/proc/version": ("version", f"Linux version {release} (debian-kernel@lists.debian.org) (gcc) {version}\n"),
+        "/proc/sys/kernel/osrelease": ("osrelease", release + "\n"),
+        "/proc/sys/kernel/version": ("osversion", version + "\n"),
+        "/proc/sys/kernel/random/boot_id": ("boot_id", f"{uuid.uuid4()}\n"),
+    }  # fmt: skip
+    for target, (name, text) in files.items():
+        write(at(f"{RUN}/{name}"), text)
+        if Path(target).exists():
+            mount("--bind", f"{RUN}/{name}", target)
+    if host.get("secure_boot") is not None and Path("/sys/firmware").is_dir():
+        mount("-t", "tmpfs", "-o", "mode=755", "gpusim", "/sys/firmware")
+        variable = Path("/sys/firmware/efi/efivars") / SECURE_BOOT_VARIABLE
+        variable.parent.mkdir(parents=True)
+        variable.write_bytes(bytes([6, 0, 0, 0, int(bool(host["secure_boot"]))]))
+
+
+def real_devices() -> str:
+    """Give /proc/devices without what NVIDIA's driver on the real machine may have put there."""
+    return "".join(line for line in read(Path("/proc/devices")).splitlines(keepends=True) if "nvidia" not in line)
+
+
+def plug_in(host: dict) -> None:
+    """Fill the PCI bus."""
+    for function in host["pci"]:
+        directory = at("/sys/bus/pci/devices") / function["address"]
+        for name, value in function["files"].items():
+            write(directory / name, value + "\n")
+        write(directory / "driver_override", "(null)\n", 0o644)
+        write(directory / "resource", "0x0000000000000000 0x0000000000000000 0x0000000000000000\n" * 13)
+        (directory / "config").write_bytes(config_space(function["files"]))
+        if function.get("driver"):
+            bind(function["address"], function["driver"])
+
+
+def config_space(files: dict) -> bytes:
+    """Give the head of a function's configuration space, which lspci reads."""
+    number = {name: int(files[name], 16) for name in ("vendor", "device", "class", "revision")}
+    head = struct.pack("<HHHHI", number["vendor"], number["device"], 7, 0x10, number["class"] << 8 | number["revision"])
+    subsystem = struct.pack("<HH", int(files["subsystem_vendor"], 16), int(files["subsystem_device"], 16))
+    return (head.ljust(44, b"\0") + subsystem).ljust(256, b"\0")
+
+
+def bind(address: str, driver: str) -> None:
+    """Give a function to a driver."""
+    drivers = at("/sys/bus/pci/drivers") / driver
+    drivers.mkdir(parents=True, exist_ok=True)
+    link(drivers / address, f"../../devices/{address}")
+    link(at("/sys/bus/pci/devices") / address / "driver", f"../../drivers/{driver}")
+
+
+def release(address: str) -> None:
+    """Take a function away from its driver."""
+    place = at("/sys/bus/pci/devices") / address / "driver"
+    if place.is_symlink():
+        driver = place.readlink().name
+        place.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            (at("/sys/bus/pci/drivers") / driver / address).unlink()
+
+
+def driver_of(address: str) -> str:
+    """Name the driver that a function is bound to, if any."""
+    place = at("/sys/bus/pci/devices") / address / "driver"
+    return place.readlink().name if place.is_symlink() else ""
+
+
+def offer_kernel_modules(host: dict) -> None:
+    """Put the kernel's own nouveau and nova_core on disk where the host is described to have them."""
+    modules = at(f"/lib/modules/{kernel_release()}")
+    changed = False
+    for name in ("nouveau", "nova_core"):
+        file = modules / "kernel" / "drivers" / "gpu" / f"{name}.ko"
+        if host.get(name) and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            information = {
+                "name": name, "license": "GPL and additional rights" if name == "nouveau" else "GPL",
+                "description": f"{name} (simulated)", "intree": "Y", "vermagic": f"{kernel_release()} SMP mod_unload ",
+                "alias": "pci:v000010DEd*sv*sd*bc03sc*i*",
+            }  # fmt: skip
+            file.write_bytes(module_file(information))
+            changed = True
+        elif not host.get(name) and file.exists():
+            file.unlink()
+            changed = True
+    if changed and shutil.which("depmod"):
+        for name in ("modules.order", "modules.builtin"):
+            (modules / name).touch()
+        subprocess.run(["depmod", "-a", kernel_release()], check=False)
+
+
+def module_file(information: dict) -> bytes:
+    """Give the least ELF file that modprobe, modinfo and depmod take for a kernel module."""
+    modinfo = b"".join(f"{key}={value}".encode() + b"\0" for key, value in information.items())
+    names = b"\0.modinfo\0.shstrtab\0.symtab\0.strtab\0"
+    symbols = b"\0" * 24
+    offsets = [64, 64 + len(modinfo), 64 + len(modinfo) + len(names)]
+    start = (offsets[2] + len(symbols) + 1 + 7) & ~7
+    header = b"\x7fELF\2\1\1".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, 5, 2
+    )
+    section = struct.Struct("<IIQQQQIIQQ").pack
+    sections = b"".join((
+        section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        section(1, 1, 2, 0, offsets[0], len(modinfo), 0, 0, 1, 0),
+        section(10, 3, 0, 0, offsets[1], len(names), 0, 0, 1, 0),
+        section(20, 2, 0, 0, offsets[2], len(symbols), 4, 1, 8, 24),
+        section(28, 3, 0, 0, offsets[2] + len(symbols), 1, 0, 0, 1, 0),
+    ))  # fmt: skip
+    return (header + modinfo + names + symbols + b"\0").ljust(start, b"\0") + sections
+
+
+def coldplug(host: dict) -> None:
+    """Ask the host's own modprobe for every function, as udev does at boot."""
+    aliases = sorted({function["files"]["modalias"] for function in host["pci"] if not function.get("driver")})
+    if aliases and shutil.which("modprobe"):
+        done = subprocess.run(["modprobe", "-ab", *aliases], capture_output=True, text=True, check=False)
+        if done.stderr:
+            log(f"coldplug: {done.stderr.strip()}")
+
+
+# ---- kernel modules ----------------------------------------------------------------------------------------
+
+
+def decompress(data: bytes) -> bytes:
+    """Unpack a module file as distributions pack them."""
+    if data[:6] == b"\xfd7zXZ\0":
+        import lzma  # noqa: PLC0415 - most modules are not packed
+
+        return lzma.decompress(data)
+    if data[:2] == b"\x1f\x8b":
+        import gzip  # noqa: PLC0415
+
+        return gzip.decompress(data)
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        done = subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=False)
+        if done.returncode:
+            raise Refused(errno.EOPNOTSUPP, "zstd cannot unpack the module")
+        return done.stdout
+    return data
+
+
+def module_information(data: bytes) -> dict:
+    """Read the .modinfo section of a 64-bit ELF file: a list of values a key; `signer` tells of a signature."""
+    try:
+        if data[:5] != b"\x7fELF\2":
+            raise Refused(errno.ENOEXEC, "not a 64-bit ELF file")
+        table, size, count, names = struct.unpack_from("<Q", data, 40) + struct.unpack_from("<HHH", data, 58)
+        sections = [struct.unpack_from("<IIQQQQ", data, table + size * number) for number in range(count)]
+        strings = sections[names][4]
+        found = [
+            (section[4], section[5]) for section in sections if data.startswith(b".modinfo\0", strings + section[0])
+        ]
+        if not found:
+            raise Refused(errno.ENOEXEC, "no .modinfo in it")
+        offset, length = found[0]
+    except (struct.error, IndexError, ValueError):
+        raise Refused(errno.ENOEXEC, "a damaged ELF file") from None
+    information: dict = {}
+    for entry in data[offset : offset + length].split(b"\0"):
+        key, equals, value = entry.decode("utf-8", "replace").partition("=")
+        if equals:
+            information.setdefault(key, []).append(value)
+    if data.endswith(b"~Module signature appended~\n"):
+        information["signer"] = [signer_of(data)]
+    return information
+
+
+def signer_of(data: bytes) -> str:
+    """Give the common name in the signature at a module's end (PKCS#7), as far as a plain look finds it."""
+    size = struct.unpack(">I", data[-32:-28])[0]
+    signature = data[-(40 + size) :]
+    found = signature.rfind(b"\x06\x03\x55\x04\x03")  # commonName
+    if found < 0 or found + 7 > len(signature):
+        return ""
+    return signature[found + 7 : found + 7 + signature[found + 6]].decode("utf-8", "replace")
+
+
+def load(arguments: argparse.Namespace) -> None:
+    """Load a module file, as the kernel would. The exit status is the error number."""
+    with open(arguments.path, "rb") as file:
+        information = module_information(decompress(file.read()))
+    file_name = Path(os.path.realpath(arguments.path)).name
+    name = information.get("name", [re.sub(r"\.ko(\.\w+)?$", "", file_name)])[0].replace("-", "_")
+    with locked():
+        check_module(name, information)
+        parameters = dict(word.partition("=")[::2] for word in arguments.parameters.split())
+        if name == "nvidia":
+            start_driver(information, parameters)
+        elif name in PCI_DRIVERS:
+            take_gpus(name)
+        show_module(name, information, parameters)
+        if name in ("nvidia", "nvidia_uvm", "nvidia_modeset"):
+            make_nodes(current_state())
+        if name == "nvidia_drm":
+            make_drm()
+        count_users()
+    log(f"loaded {name} {information.get('version', [''])[0]}".rstrip())
+    if name == "nvidia":
+        graft_all()
+
+
+def check_module(name: str, information: dict) -> None:
+    """Refuse what the kernel would refuse before a module's own code runs."""
+    magic = information.get("vermagic", [""])[0].split(" ")[0]
+    if magic != kernel_release():
+        raise Refused(errno.ENOEXEC, f"{name}: version magic '{magic}' should be '{kernel_release()}'")
+    host = description()
+    signer = information.get("signer", [None])[0]
+    trusted = information.get("intree") == ["Y"] or signer in host.get("mok", [])
+    if host.get("secure_boot") and not trusted:
+        raise Refused(errno.EKEYREJECTED, f"{name}: signed by {signer!r}, whose key is not enrolled")
+    if at(f"/sys/module/{name}/initstate").exists():
+        raise Refused(errno.EEXIST, f"{name}: is there already")
+    for needed in DEPENDS.get(name, []):
+        if not at(f"/sys/module/{needed}/initstate").exists():
+            raise Refused(errno.ENOENT, f"{name}: unknown symbol of {needed}")
+        loaded = read(at(f"/sys/module/{needed}/version")).strip()
+        if loaded and information.get("version", [loaded])[0] != loaded:
+            raise Refused(errno.EINVAL, f"{name}: {information['version'][0]} disagrees with {needed} {loaded}")
+
+
+def gpu_functions(host: dict) -> list[str]:
+    """Give the addresses of NVIDIA's GPUs on the bus."""
+    return [
+        function["address"] for function in host["pci"]
+        if function["files"]["vendor"] == "0x10de" and function["files"]["class"][:6] in ("0x0300", "0x0302")
+    ]  # fmt: skip
+
+
+def take_gpus(module: str) -> None:
+    """Bind the GPUs that nobody has to one of the kernel's own drivers."""
+    free = [address for address in gpu_functions(description()) if not driver_of(address)]
+    for address in free:
+        bind(address, PCI_DRIVERS[module])
+
+
+def start_driver(information: dict, parameters: dict) -> None:
+    """Do what NVIDIA's module does when it is loaded: find its GPUs, show itself in /proc and to NVML."""
+    version = information.get("version", ["0"])[0]
+    flavor = "open" if "GPL" in information.get("license", [""])[0] else "proprietary"
+    host = description()
+    with changing_state() as state:
+        mine = []
+        for gpu in gpus(state):
+            address = of_gpu(state, gpu, "pci.bus_id")
+            why = unsupported(int(of_gpu(state, gpu, "architecture", "0")), flavor, version)
+            if driver_of(address):
+                why = f"bound to {driver_of(address)}"
+            if why:
+                log(f"NVRM: {address}: {why}")
+            else:
+                mine.append(gpu)
+        if not mine:
+            raise Refused(errno.ENODEV, "NVRM: no NVIDIA GPU for this module")
+        for gpu in gpus(state):
+            if gpu not in mine:
+                state[f"gpu.{gpu}.return.*"] = "28"
+            reset_gpu(state, gpu, parse_state(host["state"]))
+            firmware = int(of_gpu(state, gpu, "architecture", "0")) >= TURING and (
+                flavor == "open" or parameters.get("NVreg_EnableGpuFirmware") != "0"
+            )
+            state[f"gpu.{gpu}.gsp.enabled"] = str(int(firmware))
+        state["module.version"] = version
+        state["module.flavor"] = flavor
+        state.update({f"module.parameter.{key}": value for key, value in parameters.items()})
+        for gpu in mine:
+            bind(of_gpu(state, gpu, "pci.bus_id"), "nvidia")
+        snapshot = dict(state)
+    for function in host["pci"]:
+        if function["files"]["vendor"] == "0x10de" and function["files"]["class"].startswith("0x0680"):
+            bind(function["address"], "nvidia-nvswitch")
+    show_in_proc(snapshot, host)
+
+
+def branch_of(version: str) -> int:
+    """Give the branch of a driver's version."""
+    return int(version.partition(".")[0])
+
+
+def unsupported(architecture: int, flavor: str, version: str) -> str:
+    """Say why a driver has nothing to do with a GPU, or nothing."""
+    if flavor == "open" and architecture < TURING:
+        return "not supported by open modules"
+    if flavor == "proprietary" and architecture > HOPPER:
+        return "supported by open modules only"
+    if architecture <= VOLTA and branch_of(version) >= 590:
+        return "supported up to branch 580"
+    return ""
+
+
+def reset_gpu(state: dict, gpu: int, described: dict) -> None:
+    """Give a GPU what it has after a reset: pending modes take effect, settings are gone."""
+    for mode in ("ecc", "mig"):
+        if f"gpu.{gpu}.{mode}.pending" in state:
+            state[f"gpu.{gpu}.{mode}.current"] = state[f"gpu.{gpu}.{mode}.pending"]
+    if state.get(f"gpu.{gpu}.mig.current") == "0":
+        drop_migs(state, gpu)
+    for key in [key for key in state if key.startswith(f"gpu.{gpu}.") and VOLATILE.fullmatch(key.split(".", 2)[2])]:
+        if key in described:
+            state[key] = described[key]
+        else:
+            del state[key]
+
+
+def drop_migs(state: dict, gpu: int) -> None:
+    """Remove the MIG devices of a GPU."""
+    for key in [key for key in state if re.match(rf"gpu\.{gpu}\.mig\.\d+\.", key)]:
+        del state[key]
+
+
+def show_module(name: str, information: dict, parameters: dict) -> None:
+    """Show a loaded module in /sys/module and /proc/modules."""
+    directory = at(f"/sys/module/{name}")
+    write(directory / "initstate", "live\n")
+    write(directory / "refcnt", "0\n")
+    write(directory / "coresize", "56807424\n" if name == "nvidia" else "65536\n")
+    write(directory / "taint", "" if information.get("intree") == ["Y"] else "POE\n")
+    for key in ("version", "srcversion"):
+        if key in information:
+            write(directory / key, information[key][0] + "\n")
+    (directory / "holders").mkdir(exist_ok=True)
+    for key, value in parameters.items():
+        write(directory / "parameters" / key, value + "\n")
+    if name == "nvidia_drm":
+        write(directory / "parameters" / "modeset", parameters.get("modeset", "N").replace("1", "Y") + "\n")
+    for needed in DEPENDS.get(name, []):
+        link(at(f"/sys/module/{needed}/holders/{name}"), f"../../{name}")
+    if name in PCI_DRIVERS:
+        link(directory / "drivers" / f"pci:{PCI_DRIVERS[name]}", f"../../../bus/pci/drivers/{PCI_DRIVERS[name]}")
+        at(f"/sys/bus/pci/drivers/{PCI_DRIVERS[name]}").mkdir(exist_ok=True)
+    with at(f"{RUN}/modules.loaded").open("a", encoding="utf-8") as file:
+        file.write(f"{name}\n")
+
+
+def loaded_modules() -> list[str]:
+    """Name the modules that gpusim loaded, the oldest first."""
+    return read(at(f"{RUN}/modules.loaded")).split()
+
+
+def users_of(name: str, state: dict) -> tuple[list[str], int]:
+    """Say which modules depend on one, and how many others use it."""
+    modules = [other for other in loaded_modules() if name in DEPENDS.get(other, [])]
+    others = 0
+    if name == "nvidia":
+        others = sum(is_held(of_gpu(state, gpu, "pci.bus_id")) for gpu in gpus(state)) + len(holders(state))
+    return modules, others
+
+
+def holders(state: dict) -> list[str]:
+    """Name the described processes that hold the driver."""
+    return [name for name in state.get("holders", "").split(",") if name]
+
+
+def count_users() -> None:
+    """Write reference counts and /proc/modules anew."""
+    state = current_state()
+    lines = []
+    for name in reversed(loaded_modules()):
+        modules, others = users_of(name, state)
+        directory = at(f"/sys/module/{name}")
+        count = f"{len(modules) + others}\n"
+        if read(directory / "refcnt") != count:
+            write(directory / "refcnt", count)
+        size, taint = read(directory / "coresize", "0").strip(), read(directory / "taint").strip()
+        users = "".join(f"{user}," for user in modules) or "-"
+        lines.append(
+            f"{name} {size} {count.strip()} {users} Live 0x0000000000000000" + (f" ({taint})" if taint else "")
+        )
+    real = [line for line in read(at(f"{RUN}/modules")).splitlines() if line.split(" ")[0] not in module_names_ever()]
+    overwrite_if_changed(at(f"{RUN}/modules"), "".join(line + "\n" for line in lines + real))
+
+
+def module_names_ever() -> set[str]:
+    """Name the modules that gpusim has loaded since boot, the unloaded ones too."""
+    return set(loaded_modules()) | set(read(at(f"{RUN}/modules.unloaded")).split())
+
+
+def overwrite_if_changed(path: Path, text: str) -> None:
+    """Write into a file unless it says the same."""
+    if read(path) != text:
+        if path.exists():
+            path.chmod(0o644)
+        overwrite(path, text)
+
+
+def unload(arguments: argparse.Namespace) -> None:
+    """Unload a module, as the kernel would."""
+    name = arguments.name.replace("-", "_")
+    with locked():
+        state = current_state()
+        if name not in loaded_modules():
+            raise Refused(errno.ENOENT, f"{name}: not loaded")
+        modules, others = users_of(name, state)
+        if modules or others:
+            raise Refused(errno.EWOULDBLOCK, f"{name}: in use by {', '.join(modules) or f'{others} others'}")
+        if name == "nvidia":
+            stop_driver()
+        for address in [path.name for path in at(f"/sys/bus/pci/drivers/{PCI_DRIVERS.get(name, '-')}").glob("*:*")]:
+            release(address)
+        for needed in DEPENDS.get(name, []):
+            with contextlib.suppress(FileNotFoundError):
+                at(f"/sys/module/{needed}/holders/{name}").unlink()
+        shutil.rmtree(at(f"/sys/module/{name}"), ignore_errors=True)
+        left = [other for other in loaded_modules() if other != name]
+        with at(f"{RUN}/modules.unloaded").open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+        overwrite(at(f"{RUN}/modules.loaded"), "".join(other + "\n" for other in left))
+        if name in NVIDIA_MODULES:
+            remove_nodes(name)
+        count_users()
+    log(f"unloaded {name}")
+    if name == "nvidia":
+        graft_all()
+
+
+def stop_driver() -> None:
+    """Take back what the driver showed."""
+    with changing_state() as state:
+        for key in [key for key in state if key.startswith("module.")]:
+            del state[key]
+        described = parse_state(description()["state"])
+        for gpu in gpus(state):
+            reset_gpu(state, gpu, described)
+            if state.get(f"gpu.{gpu}.return.*") == "28" and f"gpu.{gpu}.return.*" not in described:
+                del state[f"gpu.{gpu}.return.*"]
+    for name in ("nvidia", "nvidia-caps", "nvidia-nvswitch"):
+        shutil.rmtree(at(f"/proc/driver/{name}"), ignore_errors=True)
+    for path in at("/sys/bus/pci/drivers/nvidia-nvswitch").glob("*:*"):
+        release(path.name)
+    overwrite_if_changed(at(f"{RUN}/devices"), real_devices_before())
+
+
+def real_devices_before() -> str:
+    """Give /proc/devices without what gpusim added."""
+    return "".join(line for line in read(at(f"{RUN}/devices")).splitlines(keepends=True) if "nvidia" not in line)
+
+
+# ---- what the driver shows ---------------------------------------------------------------------------------
+
+
+def show_in_proc(state: dict, host: dict) -> None:
+    """Fill /proc/driver and /proc/devices."""
+    version, flavor = state["module.version"], state["module.flavor"]
+    proc = at("/proc/driver/nvidia")
+    kind = "UNIX Open Kernel Module for x86_64" if flavor == "open" else "UNIX x86_64 Kernel Module"
+    build = "Release Build" if flavor == "open" else "Thu Jan  1 00:00:00 UTC 1970"
+    write(proc / "version", f"NVRM version: NVIDIA {kind}  {version}  {build}\nGCC version:  gcc (Debian)\n")
+    write(proc / "params", driver_parameters(state))
+    write(proc / "registry", 'Binary: ""\n', 0o644)
+    for gpu in gpus(state):
+        address = of_gpu(state, gpu, "pci.bus_id")
+        if driver_of(address) == "nvidia":
+            write(proc / "gpus" / address / "information", gpu_information(state, gpu))
+            write(proc / "gpus" / address / "registry", 'Binary: ""\n', 0o644)
+            write(proc / "gpus" / address / "power", "Runtime D3 status:          Disabled by default\n")
+    for minor, name in enumerate(("config", "monitor"), start=1):
+        write(proc / "capabilities" / "mig" / name, capability(minor, 0o400))
+    show_migs(state)
+    write(at("/proc/driver/nvidia-caps/mig-minors"), mig_minors(len(gpus(state))))
+    write(at("/proc/driver/nvidia-caps/sys-minors"), "fabric-imex-mgmt 0\n")
+    switches = [
+        function["address"] for function in host["pci"]
+        if function["files"]["vendor"] == "0x10de" and function["files"]["class"].startswith("0x0680")
+    ]  # fmt: skip
+    if switches:
+        for minor, address in enumerate(switches):
+            write(
+                at(f"/proc/driver/nvidia-nvswitch/devices/{address}/information"),
+                f"Device instance: {minor}\nPCI Bus Location: {address}\n",
+            )
+        write(
+            at("/proc/driver/nvidia-nvswitch/permissions"), "DeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"
+        )
+    show_devices(branch_of(version), bool(switches))
+
+
+def driver_parameters(state: dict) -> str:
+    """Give /proc/driver/nvidia/params with what the module was loaded with."""
+    known = {
+        "ResmanDebugLevel": "4294967295", "RmLogonRC": "1", "ModifyDeviceFiles": "1", "DeviceFileUID": "0",
+        "DeviceFileGID": "0", "DeviceFileMode": "438", "InitializeSystemMemoryAllocations": "1",
+        "UsePageAttributeTable": "4294967295", "EnableMSI": "1", "EnablePCIeGen3": "0", "MemoryPoolSize": "0",
+        "RestrictProfilingToAdminUsers": "1", "PreserveVideoMemoryAllocations": "0", "EnableGpuFirmware": "18",
+        "DynamicPowerManagement": "3", "EnableUserNUMAManagement": "1", "CreateImexChannel0": "0",
+    }  # fmt: skip
+    for key, value in state.items():
+        if key.startswith("module.parameter.NVreg_"):
+            known[key.split("NVreg_", 1)[1]] = str(int(value, 0)) if re.fullmatch(r"0[0-7x]\w*|\d+", value) else value
+    return "".join(f"{key}: {value}\n" for key, value in known.items())
+
+
+def gpu_information(state: dict, gpu: int) -> str:
+    """Give /proc/driver/nvidia/gpus/<address>/information."""
+    lines = {
+        "Model": of_gpu(state, gpu, "name"),
+        "IRQ": of_gpu(state, gpu, "irq", "0"),
+        "GPU UUID": of_gpu(state, gpu, "uuid"),
+        "Video BIOS": of_gpu(state, gpu, "vbios"),
+        "Bus Type": "PCIe",
+        "DMA Size": "47 bits",
+        "DMA Mask": "0x7fffffffffff",
+        "Bus Location": of_gpu(state, gpu, "pci.bus_id"),
+        "Device Minor": of_gpu(state, gpu, "minor"),
+        "GPU Firmware": state["module.version"] if of_gpu(state, gpu, "gsp.enabled") == "1" else "N/A",
+        "GPU Excluded": "No",
+    }
+    return "".join(f"{key}:".ljust(16) + f" {value}\n" for key, value in lines.items())
+
+
+def capability(minor: int, mode: int = 0o444) -> str:
+    """Give a capability's file, which says how its device node is to be made."""
+    return f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n"
+
+
+def show_migs(state: dict) -> None:
+    """Show the capabilities of the GPU and compute instances that exist now."""
+    base = at("/proc/driver/nvidia/capabilities")
+    for directory in base.glob("gpu*"):
+        shutil.rmtree(directory)
+    for gpu, mig in mig_devices(state):
+        minor, gi, ci, gi_cap, ci_cap = (mig[key] for key in ("minor", "gi", "ci", "gi_cap", "ci_cap"))
+        instance = base / f"gpu{minor}" / "mig" / f"gi{gi}"
+        write(instance / "access", capability(int(gi_cap)))
+        write(instance / f"ci{ci}" / "access", capability(int(ci_cap)))
+        del gpu
+
+
+def mig_devices(state: dict) -> list[tuple[int, dict]]:
+    """List the MIG devices of GPUs whose MIG mode is on."""
+    found: dict = {}
+    for key, value in state.items():
+        match = re.fullmatch(r"gpu\.(\d+)\.mig\.(\d+)\.(\w+)", key)
+        if match and of_gpu(state, int(match[1]), "mig.current") == "1":
+            found.setdefault((int(match[1]), int(match[2])), {})[match[3]] = value
+    return [
+        (gpu, {**mig, "minor": of_gpu(state, gpu, "minor", str(gpu))})
+        for (gpu, _number), mig in sorted(found.items()) if "gi_cap" in mig
+    ]  # fmt: skip
+
+
+def mig_minors(gpu_count: int) -> str:
+    """Give /proc/driver/nvidia-caps/mig-minors: a number for every instance that could ever be."""
+    import mig_layout  # noqa: PLC0415 - not needed for most calls
+
+    lines = ["config 1", "monitor 2"]
+    for gpu in range(max(8, gpu_count)):
+        for gi in range(mig_layout.GI_A_GPU):
+            lines.append(f"gpu{gpu}/gi{gi}/access {mig_layout.gi_capability(gpu, gi)}")
+            lines += [
+                f"gpu{gpu}/gi{gi}/ci{ci}/access {mig_layout.ci_capability(gpu, gi, ci)}"
+                for ci in range(mig_layout.CI_A_GI)
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def show_devices(branch: int, switches: bool) -> None:
+    """Add the driver's character devices to /proc/devices, with majors that nobody has."""
+    lines = real_devices_before().splitlines()
+    taken = {int(line.split()[0]) for line in lines if re.match(r"\s*\d+ ", line)}
+    new = [(GPU_MAJOR, "nvidia-frontend")] if branch <= 545 else [
+        (GPU_MAJOR, "nvidia"), (GPU_MAJOR, "nvidia-modeset"), (GPU_MAJOR, "nvidiactl")
+    ]  # fmt: skip
+    names = ["nvidia-caps", *(["nvidia-nvswitch"] if switches else []), "nvidia-nvlink", "nvidia-uvm"]
+    if branch >= 550:
+        names.insert(0, "nvidia-caps-imex-channels")
+    free = (number for number in range(511, 200, -1) if number not in taken)
+    new += [(next(free), name) for name in names]
+    character, block = lines[: lines.index("Block devices:")], lines[lines.index("Block devices:") :]
+    while character and not character[-1]:
+        character.pop()
+    added = character[1:] + [f"{major:3d} {name}" for major, name in new]
+    added.sort(key=lambda line: int(line.split()[0]))
+    overwrite_if_changed(at(f"{RUN}/devices"), "\n".join([character[0], *added, "", *block]) + "\n")
+
+
+def major_of(name: str) -> int | None:
+    """Give the major number of a character device."""
+    match = re.search(rf"^\s*(\d+) {re.escape(name)}$", read(at(f"{RUN}/devices")), re.M)
+    return int(match[1]) if match else None
+
+
+def node(path: str, major: int, minor: int, mode: int = 0o666, owner: tuple[int, int] = (0, 0)) -> None:
+    """Make a character device, or leave it as somebody else made it."""
+    place = at(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    wanted = os.makedev(major, minor)
+    with contextlib.suppress(FileNotFoundError):
+        there = place.lstat()
+        if stat.S_ISCHR(there.st_mode) and there.st_rdev == wanted:
+            return
+        place.unlink()
+    os.mknod(place, mode | stat.S_IFCHR, wanted)
+    place.chmod(mode)
+    os.chown(place, *owner)
+
+
+def make_nodes(state: dict) -> None:
+    """Make the device nodes of what is loaded, as nvidia-modprobe and udev would."""
+    given = {key.split("NVreg_")[1]: value for key, value in state.items() if "NVreg_" in key}
+    if given.get("ModifyDeviceFiles") == "0" or "module.version" not in state:
+        return
+    mode = int(given.get("DeviceFileMode", "0666"), 8 if given.get("DeviceFileMode", "0").startswith("0") else 10)
+    owner = (int(given.get("DeviceFileUID", "0")), int(given.get("DeviceFileGID", "0")))
+    node("/dev/nvidiactl", GPU_MAJOR, CONTROL_MINOR, mode, owner)
+    for gpu in gpus(state):
+        if driver_of(of_gpu(state, gpu, "pci.bus_id")) == "nvidia":
+            minor = int(of_gpu(state, gpu, "minor", str(gpu)))
+            node(f"/dev/nvidia{minor}", GPU_MAJOR, minor, mode, owner)
+    loaded = loaded_modules()
+    if "nvidia_modeset" in loaded:
+        node("/dev/nvidia-modeset", GPU_MAJOR, MODESET_MINOR, mode, owner)
+    if "nvidia_uvm" in loaded and (major := major_of("nvidia-uvm")) is not None:
+        node("/dev/nvidia-uvm", major, 0, mode, owner)
+        node("/dev/nvidia-uvm-tools", major, 1, mode, owner)
+    if (major := major_of("nvidia-nvswitch")) is not None:
+        node("/dev/nvidia-nvswitchctl", major, 255)
+        for number, _path in enumerate(sorted(at("/proc/driver/nvidia-nvswitch/devices").glob("*"))):
+            node(f"/dev/nvidia-nvswitch{number}", major, number)
+    make_capability_nodes(state)
+
+
+def make_capability_nodes(state: dict) -> None:
+    """Make the nodes that open MIG instances, and take away those of instances that are gone."""
+    major = major_of("nvidia-caps")
+    if major is None:
+        return
+    wanted = {1: 0o400, 2: 0o444}
+    for _gpu, mig in mig_devices(state):
+        wanted.update({int(mig["gi_cap"]): 0o444, int(mig["ci_cap"]): 0o444})
+    for path in at("/dev/nvidia-caps").glob("nvidia-cap*"):
+        if int(path.name[len("nvidia-cap") :]) not in wanted:
+            path.unlink()
+    for minor, mode in wanted.items():
+        node(f"/dev/nvidia-caps/nvidia-cap{minor}", major, minor, mode)
+
+
+def make_drm() -> None:
+    """Make the DRM nodes that nvidia_drm brings."""
+    state = current_state()
+    number = 0
+    for gpu in gpus(state):
+        address = of_gpu(state, gpu, "pci.bus_id")
+        if driver_of(address) != "nvidia":
+            continue
+        card, render = f"card{number}", f"renderD{128 + number}"
+        node(f"/dev/dri/{card}", DRM_MAJOR, number, 0o660)
+        node(f"/dev/dri/{render}", DRM_MAJOR, 128 + number, 0o660)
+        link(at(f"/dev/dri/by-path/pci-{address}-card"), f"../{card}")
+        link(at(f"/dev/dri/by-path/pci-{address}-render"), f"../{render}")
+        for name in (card, render):
+            at(f"/sys/bus/pci/devices/{address}/drm/{name}").mkdir(parents=True, exist_ok=True)
+        number += 1
+
+
+def remove_nodes(module: str) -> None:
+    """Take away the device nodes of a module that is gone."""
+    if module == "nvidia":
+        # The real driver leaves its nodes behind; they are of no use and open with an error, here as there.
+        shutil.rmtree(at("/dev/nvidia-caps"), ignore_errors=True)
+    if module == "nvidia_drm":
+        shutil.rmtree(at("/dev/dri"), ignore_errors=True)
+        for directory in at("/sys/bus/pci/devices").glob("*/drm"):
+            shutil.rmtree(directory)
+
+
+# ---- grafting ----------------------------------------------------------------------------------------------
+
+
+def libraries(roots: list[str]) -> list[Path]:
+    """Find the driver's libraries that are to be simulated: real files with a driver version in their names."""
+    found: dict[tuple[int, int], Path] = {}
+    pending = [at(root) for root in roots]
+    while pending:
+        directory = pending.pop()
+        try:
+            entries = list(os.scandir(directory))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                # Below the usual library directories, only what is NVIDIA's own.
+                if "nvidia" in entry.path[len(os.environ.get("GPUSIM_ROOT", "")) :]:
+                    pending.append(Path(entry.path))
+            elif LIBRARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found.setdefault((status.st_dev, status.st_ino), Path(entry.path))
+    return sorted(found.values())
+
+
+def volume_libraries(roots: list[str]) -> list[Path]:
+    """Find simulated libraries in driver volumes (copies; hard links share the file)."""
+    return [
+        path for root in roots for path in at(root).rglob("libnvidia-*.so.*")
+        if LIBRARY.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+    ]  # fmt: skip
+
+
+def payload() -> bytes:
+    """Give the state as containers get it, which see no /run/gpusim: with what only the host can know put in."""
+    state = current_state()
+    for gpu in gpus(state):
+        if is_held(of_gpu(state, gpu, "pci.bus_id")):
+            state[f"gpu.{gpu}.persistence_mode"] = "1"
+    return state_text(state).encode()
+
+
+def padded(text: bytes, least: int = 0) -> bytes:
+    """Bring a payload to a round size, so that it can change in place, and end it with its length."""
+    size = max(least, -(-(len(text) + TRAILER_SIZE) // PAYLOAD_STEP) * PAYLOAD_STEP - TRAILER_SIZE)
+    return text.ljust(size, b"\n") + TRAILER + f"{size:016x}\n".encode()
+
+
+def grafted_size(file) -> int | None:
+    """Give the size of the payload in an open library, or None where it is not one of ours."""
+    end = file.seek(0, os.SEEK_END)
+    if end <= TRAILER_SIZE:
+        return None
+    file.seek(end - TRAILER_SIZE)
+    trailer = file.read(TRAILER_SIZE)
+    return int(trailer[len(TRAILER) :], 16) if trailer.startswith(TRAILER) else None
+
+
+def graft(path: Path, text: bytes) -> bool:
+    """Put the simulated library in place of a real one, or bring the state in a simulated one up to date."""
+    with path.open("rb") as file:
+        head = file.read(20)
+        size = grafted_size(file)
+    if size is not None:
+        return refresh_file(path, size, text)
+    if head[:5] != b"\x7fELF\2" or struct.unpack_from("<H", head, 18)[0] != 62:
+        return False
+    kind = LIBRARY.fullmatch(path.name)[1]
+    ours = at(f"{HOME}/libnvidia-{kind}.so.1").read_bytes()
+    status = path.stat()
+    beside = path.with_name(f".{path.name}.gpusim")
+    beside.write_bytes(ours + padded(text))
+    beside.chmod(stat.S_IMODE(status.st_mode))
+    os.chown(beside, status.st_uid, status.st_gid)
+    os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
+    beside.rename(path)
+    return True
+
+
+def refresh_file(path: Path, size: int, text: bytes) -> bool:
+    """Write the state into a simulated library in place: whoever has a link to the file sees it too."""
+    with path.open("r+b") as file:
+        file.seek(-(size + TRAILER_SIZE), os.SEEK_END)
+        start = file.tell()
+        new = padded(text, size)
+        if file.read() == new:
+            return False
+        file.seek(start)
+        file.write(new)
+    return True
+
+
+def graft_all() -> list[Path]:
+    """Replace what dpkg brought, bring all copies up to date, and name what changed."""
+    host = description()
+    text = payload()
+    changed = [path for path in libraries([*LIBRARY_ROOTS, *host.get("library_roots", [])]) if graft(path, text)]
+    for path in volume_libraries(host.get("volume_roots", [])):
+        with path.open("rb") as file:
+            size = grafted_size(file)
+        if size is not None and refresh_file(path, size, text):
+            changed.append(path)
+    return changed
+
+
+def graft_command(arguments: argparse.Namespace) -> None:
+    """Replace the driver's libraries; called by dpkg, so never a reason to fail."""
+    if not at(STATE).exists():
+        return  # an image is being built: nothing has booted yet
+    try:
+        with locked():
+            changed = graft_all()
+            count_users()
+    except OSError as error:
+        print(f"gpusim graft: {error}", file=sys.stderr)
+        return
+    if not arguments.quiet:
+        for path in changed:
+            print(path)
+
+
+# ---- changing the state ------------------------------------------------------------------------------------
+
+
+def after_change() -> None:
+    """Let nodes, /proc, counts and libraries follow the state."""
+    state = current_state()
+    if "module.version" in state:
+        show_migs(state)
+        make_nodes(state)
+    count_users()
+    graft_all()
+
+
+def set_command(arguments: argparse.Namespace) -> None:
+    """Set keys of the live state (KEY= removes one)."""
+    with locked():
+        with changing_state() as state:
+            for assignment in arguments.assignments:
+                key, equals, value = assignment.partition("=")
+                if not equals or not key:
+                    raise Refused(errno.EINVAL, f"{assignment!r} is not KEY=VALUE")
+                if value:
+                    state[key] = value
+                else:
+                    state.pop(key, None)
+        if arguments.keep:
+            with at(KEPT).open("a", encoding="utf-8") as file:
+                file.writelines(f"{assignment}\n" for assignment in arguments.assignments)
+        after_change()
+
+
+def mig_command(arguments: argparse.Namespace) -> None:
+    """Set a GPU's MIG mode and lay out its instances."""
+    import mig_layout  # noqa: PLC0415
+
+    shape = description().get("mig", {}).get(str(arguments.gpu))
+    if shape is None:
+        raise Refused(errno.ENODEV, f"GPU {arguments.gpu} has no MIG")
+    with locked():
+        with changing_state() as state:
+            gpu = f"gpu.{arguments.gpu}"
+            on = arguments.layout != ["off"]
+            wanted = [] if arguments.layout in (["on"], ["off"]) else arguments.layout
+            try:
+                devices = mig_layout.place(wanted, shape["profiles"], shape["slices"])
+            except mig_layout.LayoutError as error:
+                raise Refused(errno.EINVAL, str(error)) from error
+            drop_migs(state, arguments.gpu)
+            state[f"{gpu}.mig.current"] = state[f"{gpu}.mig.pending"] = str(int(on))
+            minor = int(of_gpu(state, arguments.gpu, "minor", str(arguments.gpu)))
+            new = mig_layout.device_state(state[f"{gpu}.uuid"], state[f"{gpu}.name"], minor, devices)
+            state.update({f"{gpu}.{key}": str(value) for key, value in new.items()})
+        after_change()
+
+
+def fault_command(arguments: argparse.Namespace) -> None:
+    """Make an NVML call fail, hang or lie, or stop doing so."""
+    prefix = f"gpu.{arguments.gpu}." if arguments.gpu is not None else ""
+    with locked():
+        with changing_state() as state:
+            if arguments.clear:
+                for key in [
+                    key
+                    for key in state
+                    if re.fullmatch(r"(gpu\.[\d*]+\.(mig\.\d+\.)?)?(return|delay|garbage)\..*", key)
+                ]:
+                    del state[key]
+            for kind in ("return", "delay", "garbage"):
+                value = getattr(arguments, kind + "_value")
+                if value is not None:
+                    state[f"{prefix}{kind}.{arguments.call}"] = value
+        after_change()
+
+
+def refresh_command(_arguments: argparse.Namespace) -> None:
+    """Bring everything up to date with the live state."""
+    with locked():
+        after_change()
+
+
+def show_command(arguments: argparse.Namespace) -> None:
+    """Print the live state, or one key of it."""
+    state = current_state()
+    for key in sorted(state):
+        if not arguments.key or key.startswith(arguments.key):
+            print(f"{key}={state[key]}")
+
+
+def log_command(_arguments: argparse.Namespace) -> None:
+    """Print what the simulated kernel had to say since boot."""
+    print(read(at(f"{RUN}/log")), end="")
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="gpusim", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, function) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=function.__doc__)
+        sub.set_defaults(function=function)
+        return sub
+
+    command("boot", boot)
+    sub = command("load", load)
+    sub.add_argument("path")
+    sub.add_argument("parameters", nargs="?", default="")
+    sub = command("unload", unload)
+    sub.add_argument("name")
+    sub.add_argument("flags", nargs="?")
+    command("graft", graft_command).add_argument("--quiet", action="store_true")
+    command("refresh", refresh_command)
+    sub = command("set", set_command)
+    sub.add_argument("--keep", action="store_true", help="over a reboot too")
+    sub.add_argument("assignments", nargs="+", metavar="KEY=VALUE")
+    sub = command("mig", mig_command)
+    sub.add_argument("gpu", type=int)
+    sub.add_argument("layout", nargs="+", help="on, off, or profiles: 3g.20gb 1g.5gb")
+    sub = command("fault", fault_command)
+    sub.add_argument("call", nargs="?", default="*", help="an NVML function's name, or *")
+    sub.add_argument("--gpu")
+    sub.add_argument("--return", dest="return_value", metavar="CODE")
+    sub.add_argument("--delay", dest="delay_value", metavar="SECONDS")
+    sub.add_argument("--garbage", dest="garbage_value", metavar="BYTE")
+    sub.add_argument("--clear", action="store_true", help="forget all faults first")
+    command("show", show_command).add_argument("key", nargs="?", default="")
+    command("log", log_command)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; a refusal's error number is the exit status."""
+    sys.path.insert(0, HOME)
+    parsed = parse(arguments)
+    try:
+        parsed.function(parsed)
+    except Refused as refusal:
+        log(str(refusal))
+        print(f"gpusim {parsed.command}: {refusal}", file=sys.stderr)
+        return refusal.number
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

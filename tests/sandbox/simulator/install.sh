@@ -1,0 +1,33 @@
+#!/bin/sh
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# install.sh BUILD_DIR DESTDIR: lay the simulator into a host's root file system. The host's image then starts
+# /usr/lib/gpusim/init. Whoever makes the image writes DESTDIR/usr/lib/gpusim/kernel-release.
+set -eu
+
+[ $# -eq 2 ] || { echo "usage: $0 BUILD_DIR DESTDIR" >&2; exit 2; }
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+dest=${2%/}
+home=$dest/usr/lib/gpusim
+
+install -d "$home" "$dest/usr/sbin" "$dest/etc/gpusim" "$dest/etc/dpkg/dpkg.cfg.d" "$dest/var/lib/gpusim" \
+    "$dest/etc/systemd/system/docker.service.d" "$dest/etc/systemd/system/multi-user.target.wants"
+install -m 0755 "$here/gpusim.py" "$home/gpusim"
+install -m 0644 "$here/mig_layout.py" "$home/mig_layout.py"
+install -m 0755 "$here/init.sh" "$home/init"
+install -m 0755 "$here/import_image.py" "$home/import-image"
+install -m 0644 "$build/libnvidia-ml.so.1" "$build/libnvidia-cfg.so.1" "$home/"
+install -m 0755 "$build/libgpusim-kernel.so" "$build/gpu-client" "$home/"
+install -m 0644 "$build/gpu-client.tar" "$home/"
+ln -sfn ../lib/gpusim/gpusim "$dest/usr/sbin/gpusim"
+
+install -m 0644 "$here/units/dpkg.cfg" "$dest/etc/dpkg/dpkg.cfg.d/gpusim"
+install -m 0644 "$here/units/docker.conf" "$dest/etc/systemd/system/docker.service.d/gpusim.conf"
+install -m 0644 "$here/units/gpusim-podman.path" "$here/units/gpusim-podman.service" "$dest/etc/systemd/system/"
+ln -sfn ../gpusim-podman.path "$dest/etc/systemd/system/multi-user.target.wants/gpusim-podman.path"
+
+# Last: from here on, every program in that root loads it.
+echo /usr/lib/gpusim/libgpusim-kernel.so >"$dest/etc/ld.so.preload"
