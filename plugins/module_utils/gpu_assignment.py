@@ -124,7 +124,6 @@ class Planner:
     def _plan_stopped(self) -> dict[str, Any]:
         """Stop a container as it is: what it should be like is looked at when it is to run again."""
         before = self._before()
-        labels = gpu_holders.labels_of(self._existing or {})
         options = {**self._passed_on(), "name": self._name, "state": "stopped"}
         result = self._result(
             options=options,
@@ -132,10 +131,8 @@ class Planner:
             before=before,
             after={**before, "running": False},
         )
-        result["gpu_assignment"].update(
-            uuids=[uuid for uuid in labels.get(gpu_holders.LABEL_GPUS, "").split(",") if uuid],
-            isolation=labels.get(gpu_holders.LABEL_ISOLATION, NONE),
-        )
+        uuids = gpu_holders.labelled(self._existing or {})
+        result["gpu_assignment"].update(uuids=sorted(uuids), isolation=before["isolation"])
         return result
 
     def _plan_present(self) -> dict[str, Any]:
@@ -374,10 +371,14 @@ class Planner:
         if self._existing is None:
             return {"exists": False, "running": False, "gpus": [], "isolation": NONE}
         held = self._accelerator.held(self._existing, self._state)
+        uuids = held.uuids
+        if uuids and not self._accelerator.inventory.gpus:
+            # The driver was not asked: the label says which GPUs the nodes meant.
+            uuids = gpu_holders.labelled(self._existing) or uuids
         return {
             "exists": True,
             "running": gpu_holders.is_running(self._existing),
-            "gpus": sorted(self._named(uuid) for uuid in held.uuids),
+            "gpus": sorted(self._named(uuid) for uuid in uuids),
             "isolation": held.isolation,
         }
 

@@ -47,6 +47,11 @@ def labels_of(container: Mapping[str, Any]) -> Mapping[str, str]:
     return (container.get("Config") or {}).get("Labels") or {}
 
 
+def labelled(container: Mapping[str, Any]) -> frozenset[str]:
+    """List the GPUs that this module gave a container, by its label."""
+    return frozenset(uuid for uuid in labels_of(container).get(LABEL_GPUS, "").split(",") if uuid)
+
+
 def is_running(container: Mapping[str, Any]) -> bool:
     state = container.get("State") or {}
     return bool(state.get("Running")) or state.get("Status") in ("running", "paused", "restarting")

@@ -528,7 +528,7 @@ def _plan(module: AnsibleModule) -> dict:
         engines,
         ACCELERATORS[params["accelerator"]](gather),
         Reservations(),
-        module.check_mode,
+        check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
     )
     return planner.plan()

@@ -90,7 +90,7 @@ def podman(version="5.4.2", **changes):
     return EngineState(name="podman", version=version, **{**state, **changes})
 
 
-def container(name, status="running", policy="", labels=None, env=(), mounts=(), image="sha256:1", **host):
+def container(name, status="running", *, policy="", labels=None, env=(), mounts=(), image="sha256:1", **host):
     """An inspection result, as both engines write it."""
     return {
         "Id": f"id-of-{name}",

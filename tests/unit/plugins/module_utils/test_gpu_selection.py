@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import (
     Conditions,
     Holder,
@@ -309,7 +310,7 @@ def test_an_exclusive_mig_device_is_not_taken_by_its_neighbour():
     neighbour = Holder("n", "docker", frozenset({MIG_UUIDS[0]}))
     assert chosen(["0:1"], MIXED, exclusive=True, holders=[neighbour]) == ["0:1"]
     whole = Holder("w", "docker", frozenset({UUIDS[0]}))
-    with pytest.raises(SelectionError, match="MIG 0:1 .* is held by docker container w"):
+    with pytest.raises(SelectionError, match=r"MIG 0:1 .* is held by docker container w"):
         chosen(["0:1"], MIXED, exclusive=True, holders=[whole])
 
 
