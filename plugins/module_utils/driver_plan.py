@@ -42,7 +42,13 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
             _modules(host, result, todo)
         except _NoVersion as error:
             result["errors"].append(str(error))
-    result["acts"] = any(todo.values())
+    result["steps"] = {
+        "packages": bool(todo["install"] or todo["repair"]),
+        "hold": bool(todo["hold"] or todo["unhold"]),
+        "files": bool(todo["files"]),
+        "load": bool(todo["load"]),
+    }
+    result["acts"] = any(result["steps"].values())
     result["summary"] = _summary(result, todo)
     return result
 
