@@ -68,7 +68,7 @@ bench: sandbox ## Cost of a converged run, module latency, fleet scale
 ##@ Real GPUs
 .PHONY: gpu-bundle
 gpu-bundle: setup ## What a GPU host without a package registry needs for gpu-acceptance
-	@tests/gpu/make_bundle
+	@python tests/gpu/make_bundle
 
 .PHONY: gpu-acceptance
 gpu-acceptance: ## The collection against this machine's real NVIDIA GPUs; changes no setting of a card

@@ -60,6 +60,16 @@ def private_mounts() -> None:
     _run("mount", "--make-rslave", "/")
 
 
+def mount_tmpfs(directory: Path) -> None:
+    """Put an empty file system over a directory, for us and our children alone."""
+    _run("mount", "-t", "tmpfs", "-o", "mode=755", "acceptance", directory)
+
+
+def unmount(directory: Path) -> None:
+    """Take away what was mounted over a directory, if anything was."""
+    subprocess.run(["umount", str(directory)], capture_output=True, check=False)
+
+
 class EngineRoot:
     """The root file system, and the process that keeps its mount namespace alive."""
 

@@ -1,0 +1,599 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The checks. Each gives results with their evidence; what is expected comes from nvidia-smi, never from the module."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from acceptance import smi
+from acceptance.machine import IMAGE, PREFIX, Machine, run, smi_report
+
+REPEATS = 9
+# A UUID of no GPU anywhere.
+NOBODY = "GPU-00000000-dead-4bad-8bad-000000000000"
+INJECTIONS = {
+    "ghost-gpu": "expect a GPU that is not there",
+    "extra-gpu": "give a GPU to the container that should see none",
+    "wrong-fact": "compare with a nvidia-smi that prints another serial number and memory size",
+}
+
+
+class Result(NamedTuple):
+    """One check's outcome."""
+
+    check: str
+    passed: bool
+    evidence: str
+    problems: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Bench:
+    """What the checks share: the machine, what nvidia-smi said at the start, and what was found so far."""
+
+    def __init__(self, machine: Machine, report: smi.Report, inject: str | None) -> None:
+        self.machine, self.report, self.inject = machine, report, inject
+        self.uuids = [gpu.uuid for gpu in report.gpus]
+        self.minors = {gpu.uuid: int(gpu.text("minor_number") or 0) for gpu in report.gpus}
+        self.timings: dict[str, Any] = {}
+        self.notes: dict[str, Any] = {}
+
+    def expected(self) -> list[str]:
+        """Give the UUIDs that must be there, and one that cannot be where that was asked for."""
+        return [*self.uuids, NOBODY] if self.inject == "ghost-gpu" else list(self.uuids)
+
+
+def answers(events: Sequence[dict[str, Any]], task: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["task"] == task]
+
+
+def failures(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Say what failed, in the words of the module."""
+    return [
+        f"{event['task']}{' ' + _label(event['item']) if event['item'] else ''}: {event['result'].get('msg', event)}"
+        for event in events
+        if event["status"] in ("failed", "unreachable")
+    ]
+
+
+def _label(item: Any) -> str:
+    return str(item["name"]) if isinstance(item, dict) and "name" in item else str(item)
+
+
+def changes(events: Sequence[dict[str, Any]], expected: dict[str, bool]) -> list[str]:
+    """Name the tasks that changed something though they should not have, or the other way round."""
+    problems = []
+    for task, should in expected.items():
+        found = answers(events, task)
+        if not found:
+            problems.append(f"{task}: there is no result")
+        for event in found:
+            if event["status"] == "ok" and bool(event["result"].get("changed")) is not should:
+                what = "did not say that it changes something" if should else "says that it changed something"
+                problems.append(f"{task} {_label(event['item']) if event['item'] else ''}: {what}".replace(" :", ":"))
+    return problems
+
+
+def short(uuid: str) -> str:
+    return uuid[:12]
+
+
+# --- facts --------------------------------------------------------------------------------------------------------
+
+
+def facts(bench: Bench) -> Iterator[Result]:
+    """Every field of nvidia_gpu_facts that nvidia-smi -q -x prints as well."""
+    before = smi_report()
+    events = bench.machine.ansible.play("facts")
+    after = smi_report()
+    problems = failures(events)
+    told = {event["task"]: event["result"] for event in events}
+    found = (told.get("Default call") or {}).get("ansible_facts") or {}
+    bench.notes["facts"] = found
+    if bench.inject == "wrong-fact":
+        for report in (before, after):
+            element = report.gpus[0].element
+            for path, text in (("serial", "42"), ("fb_memory_usage/total", "7 MiB")):
+                node = element.find(path)
+                if node is not None:
+                    node.text = text
+    driver = found.get("nvidia_driver") or {}
+    for what, fact, printed in (
+        ("nvidia_gpu_state", found.get("nvidia_gpu_state"), "ready"),
+        ("nvidia_driver.version", driver.get("version"), before.top("driver_version")),
+        ("nvidia_driver.cuda_version", driver.get("cuda_version"), before.top("cuda_version")),
+        ("nvidia_driver.library_version", driver.get("library_version"), before.top("driver_version")),
+    ):
+        if fact != printed:
+            problems.append(f"{what}: the fact is {fact!r}, expected {printed!r}")
+    gpus = found.get("nvidia_gpus") or []
+    have, want = [gpu.get("uuid") for gpu in gpus], bench.expected()
+    if have != want:
+        problems.append(f"nvidia_gpus: there are {have}, expected {want}")
+    equal = near = 0
+    for gpu in gpus:
+        sides = before.gpu(gpu.get("uuid")), after.gpu(gpu.get("uuid"))
+        if None in sides:
+            continue
+        comparison = smi.compare(gpu, *sides)
+        equal, near = equal + len(comparison.equal), near + len(comparison.near)
+        problems += [f"GPU {gpu['index']} {difference}" for difference in comparison.differences]
+        health = gpu.get("health") or {}
+        if health.get("state") != "ok":
+            problems.append(f"GPU {gpu['index']} health is {health.get('state')}: {health.get('reasons')}")
+    binding = (told.get("Default call") or {}).get("nvml_binding")
+    evidence = (
+        f"{len(gpus)} GPUs, {equal} fields equal, {near} that move within what nvidia-smi printed before and after;"
+        f" pynvml from the {binding}"
+    )
+    yield Result("facts against nvidia-smi -q -x", not problems, evidence, tuple(problems))
+    yield _topology((told.get("Topology") or {}).get("ansible_facts") or {}, bench)
+
+
+def _topology(found: dict[str, Any], bench: Bench) -> Result:
+    topology = found.get("nvidia_topology") or {}
+    printed = run(["nvidia-smi", "topo", "-m"]).stdout
+    rows = [line.split("\t") for line in printed.splitlines() if line.lstrip("\x1b[4m").startswith("GPU")]
+    relations = {"X": "self", "PIX": "pix", "PXB": "pxb", "PHB": "phb", "NODE": "node", "SYS": "sys"}
+    problems = [] if topology.get("gpus") == bench.uuids else [f"nvidia_topology.gpus is {topology.get('gpus')}"]
+    compared = 0
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(word.strip() for word in row[1 : len(bench.uuids) + 1]):
+            links = int(cell[2:]) if cell.startswith("NV") and cell[2:].isdigit() else 0
+            try:
+                have_links, have = topology["nvlinks"][i][j], topology["pcie"][i][j]
+            except (KeyError, IndexError, TypeError):
+                problems.append(f"nvidia_topology has nothing for GPU {i} and GPU {j}")
+                continue
+            compared += 1
+            if cell in relations and have != relations[cell]:
+                problems.append(f"GPU {i} to GPU {j}: the fact is {have}, nvidia-smi topo prints {cell}")
+            if have_links != links and i != j:
+                problems.append(f"GPU {i} to GPU {j}: the fact is {have_links} NVLinks, nvidia-smi topo prints {cell}")
+    if compared != len(bench.uuids) ** 2:
+        problems.append(f"nvidia-smi topo -m prints {compared} relations for {len(bench.uuids)} GPUs: {printed!r}")
+    return Result("topology against nvidia-smi topo -m", not problems, f"{compared} relations equal", tuple(problems))
+
+
+# --- timing -------------------------------------------------------------------------------------------------------
+
+
+def median(seconds: Sequence[float]) -> float:
+    return round(statistics.median(seconds), 4)
+
+
+def interleaved(programs: dict[str, Callable[[], Any]], repeats: int = REPEATS) -> dict[str, float]:
+    """Time programs in turns, so that what disturbs one disturbs all. One round before does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for turn in range(repeats + 1):
+        for name, program in programs.items():
+            started = time.perf_counter()
+            program()
+            if turn:
+                taken[name].append(time.perf_counter() - started)
+    return {name: median(seconds) for name, seconds in taken.items()}
+
+
+def timing(bench: Bench) -> Iterator[Result]:
+    """The facts' time on the host over that of nvidia-smi -q -x."""
+    ansible = bench.machine.ansible
+    python = ansible.interpreter
+    program = ansible.payload("gpufleet.hosts.nvidia_gpu_facts", "")
+    nothing = ansible.payload("ansible.builtin.ping", "")
+    first = run([python, program], cwd=program.parent)
+    problems = []
+    if '"nvidia_gpu_state": "ready"' not in first.stdout:
+        problems.append(f"{program.name} exited {first.returncode}: {(first.stdout + first.stderr)[-300:]}")
+    taken = interleaved(
+        {
+            "nvidia-smi -q -x": lambda: run(["nvidia-smi", "-q", "-x"]),
+            "nvidia_gpu_facts": lambda: run([python, program], cwd=program.parent),
+            "ansible.builtin.ping": lambda: run([python, nothing], cwd=nothing.parent),
+            "python3 -c pass": lambda: run([python, "-c", "pass"]),
+        }
+    )
+    ratio = taken["nvidia_gpu_facts"] / taken["nvidia-smi -q -x"]
+    own = (taken["nvidia_gpu_facts"] - taken["ansible.builtin.ping"]) / taken["nvidia-smi -q -x"]
+    bench.timings["facts"] = {
+        "what": (
+            "Wall time of the program that Ansible runs on the host for a default call (AnsiballZ, one Python process"
+            " and the child that asks NVML), against one `nvidia-smi -q -x`, both as processes on the host; medians"
+            f" of {REPEATS} interleaved runs after one to warm up. ansible.builtin.ping is the same for a module that"
+            " does nothing. The controller's work is in neither."
+        ),
+        "seconds": taken,
+        "ratio": round(ratio, 2),
+        "ratio_without_ansible": round(own, 2),
+    }
+    evidence = (
+        f"{taken['nvidia_gpu_facts'] * 1000:.0f} ms / {taken['nvidia-smi -q -x'] * 1000:.0f} ms = {ratio:.2f};"
+        f" without what an empty module costs ({taken['ansible.builtin.ping'] * 1000:.0f} ms) {own:.2f}"
+    )
+    if ratio > 1.0:
+        problems.append(f"the ratio is {ratio:.2f}, more than 1.0")
+    yield Result("time of facts against nvidia-smi", not problems, evidence, tuple(problems))
+
+
+def container_timing(bench: Bench) -> Iterator[Result]:
+    """A container's start with a GPU against one without."""
+    engine = bench.machine.engine
+    made = bench.notes.get("volume") or {}
+    device = [f"--device=nvidia.com/gpu={bench.uuids[0]}"] if engine.name == "podman" else []
+    plain = [
+        *([f"--volume={made['mount']}"] if made else []),
+        *(f"--device=/dev/{node}" for node in ("nvidiactl", "nvidia-uvm", f"nvidia{bench.minors[bench.uuids[0]]}")),
+    ]
+    begin, end = ("run", "--rm", "--network=none"), (IMAGE, "sleep", "0")
+    ways = {"without a GPU": (), "with a GPU by volume": plain}
+    if device:
+        ways["with a GPU by CDI"] = device
+    problems = []
+    for name, options in ways.items():
+        done = engine(*begin, *options, *end)
+        if done.returncode:
+            problems.append(f"{name}: {engine.name} run exited {done.returncode}: {done.stderr.strip()[-300:]}")
+    taken = interleaved({name: lambda o=options: engine(*begin, *o, *end) for name, options in ways.items()}, 5)
+    bench.timings["container_start"] = {
+        "what": f"`{engine.name} run --rm IMAGE sleep 0`, start to end; medians of 5 interleaved runs.",
+        "seconds": taken,
+        "ratio": {name: round(taken[name] / taken["without a GPU"], 2) for name in ways if name != "without a GPU"},
+    }
+    evidence = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in taken.items())
+    yield Result("container start with and without a GPU", not problems, evidence, tuple(problems))
+
+
+# --- volume, CDI, CUDA --------------------------------------------------------------------------------------------
+
+
+def volume(bench: Bench) -> Iterator[Result]:
+    """The driver volume, and that it is complete."""
+    machine = bench.machine
+    events = machine.ansible.play("volume", volumes=str(machine.volumes), engine=machine.engine.name)
+    problems = failures(events) + changes(events, {"Predict": True, "Make": True, "Make again": False})
+    made = next((event["result"].get("volume") for event in answers(events, "Make")), None) or {}
+    bench.notes["volume"] = made
+    version = bench.report.top("driver_version")
+    if made.get("version") != version or made.get("name") != f"nvidia_driver_{version}":
+        problems.append(f"the volume is {made.get('name')} of {made.get('version')}, the driver {version}")
+    place = Path(made.get("path") or "/nonexistent")
+    for library in ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"):
+        file = place / "lib64" / library
+        if not file.exists():
+            problems.append(f"{file} is not there")
+        elif file.resolve().parent != (place / "lib64").resolve():
+            problems.append(f"{file} leads out of the volume, to {file.resolve()}")
+    listed = machine.engine("volume", "inspect", made.get("name", "?"))
+    if listed.returncode:
+        problems.append(f"{machine.engine.name} volume inspect: {listed.stderr.strip()}")
+    evidence = (
+        f"{made.get('name')}: {len(made.get('libraries') or [])} libraries,"
+        f" {len(made.get('binaries') or [])} programs, {(made.get('total_bytes') or 0) >> 20} MiB"
+        f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked); predicted, made, second run unchanged"
+    )
+    yield Result("nvidia_driver_volume", not problems, evidence, tuple(problems))
+
+
+def cdi(bench: Bench) -> Iterator[Result]:
+    """The CDI specification."""
+    machine = bench.machine
+    events = machine.ansible.play("cdi", volumes=str(machine.volumes))
+    problems = failures(events) + changes(events, {"Predict": True, "Write": True, "Write again": False})
+    files = [path for place in ("/etc/cdi", "/run/cdi") for path in sorted(Path(place).glob("*"))]
+    text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
+    problems += [f"{uuid} is in no specification" for uuid in bench.expected() if uuid not in text]
+    evidence = f"{', '.join(map(str, files)) or 'no file'} names all of {len(bench.uuids)} GPUs; second run unchanged"
+    yield Result("nvidia_cdi_spec", not problems, evidence, tuple(problems))
+
+
+def cuda(bench: Bench) -> Iterator[Result]:
+    """CUDA on the host."""
+    events = bench.machine.ansible.play("cuda", missing=NOBODY)
+    problems = failures(events)
+    probe = next((event["result"] for event in answers(events, "Probe")), {})
+    problems += cuda_problems(probe, bench.expected())
+    absent = next((event["result"] for event in answers(events, "Probe a GPU that is not there")), {})
+    words = next((gpu.get("result") for gpu in absent.get("gpus") or []), None)
+    if absent.get("passed") is not False or "CUDA shows no GPU" not in str(words):
+        problems.append(f"a GPU that is not there is reported as {words!r}")
+    yield Result("nvidia_cuda_probe on the host", not problems, cuda_evidence(probe), tuple(problems))
+
+
+def cuda_problems(probe: dict[str, Any], uuids: Sequence[str]) -> list[str]:
+    """Say what keeps a probe from having passed on exactly these GPUs."""
+    problems = [f"CUDA: {probe['error']}"] if probe.get("error") else []
+    shown = [gpu.get("uuid") for gpu in probe.get("gpus") or []]
+    if sorted(map(str, shown)) != sorted(uuids):
+        problems.append(f"CUDA shows {shown}, expected {list(uuids)}")
+    problems += [
+        f"CUDA on {gpu.get('uuid')}: {gpu.get('result')}" for gpu in probe.get("gpus") or [] if not gpu.get("passed")
+    ]
+    return problems
+
+
+def cuda_evidence(probe: dict[str, Any]) -> str:
+    gpus = probe.get("gpus") or []
+    passed = [gpu for gpu in gpus if gpu.get("passed")]
+    kernel = max((gpu.get("kernel_ms") or 0 for gpu in passed), default=0)
+    return f"{len(passed)} of {len(gpus)} GPUs PASS (CUDA {probe.get('cuda_version')}, kernel {kernel:.0f} ms at most)"
+
+
+# --- containers ---------------------------------------------------------------------------------------------------
+
+
+class Wanted(NamedTuple):
+    """A container and the GPUs that it has to see."""
+
+    name: str
+    isolation: str
+    gpus: Any
+    uuids: list[str]
+
+    @property
+    def given(self) -> str:
+        return "none" if self.gpus == "none" else "all" if self.gpus == "all" else f"{len(self.gpus)}"
+
+
+def wanted_containers(bench: Bench, isolation: str) -> list[Wanted]:
+    """Each single GPU, each pair, all of them, none of them. By index and by UUID in turn."""
+    everything = list(enumerate(bench.uuids))
+    sets = [[one] for one in everything]
+    sets += [list(pair) for pair in itertools.combinations(everything, 2)]
+    found = []
+    for number, members in enumerate(sets):
+        uuids = [uuid for _index, uuid in members]
+        # Lists of text: a template would make numbers of indexes, and the module takes both.
+        gpus = uuids if number % 2 else [str(index) for index, _uuid in members]
+        label = "-".join(str(index) for index, _uuid in members)
+        found.append(Wanted(f"{PREFIX}{isolation}-{label}", isolation, gpus, uuids))
+    found.append(Wanted(f"{PREFIX}{isolation}-all", isolation, "all", list(bench.uuids)))
+    found.append(Wanted(f"{PREFIX}{isolation}-none", "auto", "none", []))
+    return found
+
+
+def containers(bench: Bench, isolation: str) -> Iterator[Result]:
+    """Containers with every set of GPUs; inside, what is there, what can be opened, what computes."""
+    machine = bench.machine
+    wanted = wanted_containers(bench, isolation)
+    asked = [{"name": one.name, "gpus": one.gpus, "isolation": one.isolation} for one in wanted]
+    if bench.inject == "extra-gpu":
+        # The last one should see no GPU. It is given one.
+        asked[-1].update(gpus=["0"], isolation=isolation)
+    if bench.inject == "ghost-gpu":
+        wanted[0] = wanted[0]._replace(uuids=[*wanted[0].uuids, NOBODY])
+    common = {
+        "engine": machine.engine.name,
+        "image": IMAGE,
+        "probes": str(machine.shared / "probes"),
+        "volumes": str(machine.volumes),
+    }
+    events = machine.ansible.play("containers", containers=asked, **common)
+    started = [event for event in answers(events, "Start") if event["status"] == "ok"]
+    by_name = {_label(event["item"]): event for event in events if event["task"] == "Start" and event["item"]}
+    overall = [text for text in failures(events) if not any(one.name in text for one in wanted)]
+    for one in wanted:
+        mine = [event for event in events if event["item"] and _label(event["item"]) == one.name]
+        problems = failures(mine) + changes(mine, {"Predict": True, "Start": True, "Start again": False})
+        evidence, more = _look_inside(bench, one, (by_name.get(one.name) or {}).get("result") or {})
+        problems += more
+        what = "no GPU" if not one.uuids else "GPU " + ", ".join(one.name.rpartition(f"{isolation}-")[2].split("-"))
+        yield Result(f"gpu_container by {isolation}: {what}", not problems, evidence, tuple(problems))
+    events = machine.ansible.play("remove", names=[one.name for one in wanted], engine=machine.engine.name)
+    overall += failures(events) + changes(events, {"Remove": True, "Remove again": False})
+    left = machine.engine.containers()
+    overall += [f"{name} is still there" for name in left]
+    machine.remove_containers()
+    yield Result(
+        f"containers by {isolation} go",
+        not overall,
+        f"{len(started)} started, all removed, second removal unchanged",
+        tuple(overall),
+    )
+
+
+def _look_inside(bench: Bench, wanted: Wanted, result: dict[str, Any]) -> tuple[str, list[str]]:
+    minors = sorted(bench.minors.values())
+    seen = bench.machine.engine.inside(
+        wanted.name, "python3", "/acceptance/inside.py", "--minors", ",".join(map(str, minors))
+    )
+    if "nvml" not in seen:
+        return "nothing could be run inside", [f"in {wanted.name}: {seen.get('error')}"]
+    problems = judge_inside(seen, wanted.uuids, bench.minors)
+    assigned = (result.get("gpu_assignment") or {}).get("uuids")
+    if result and sorted(assigned or []) != sorted(wanted.uuids):
+        problems.append(f"gpu_assignment.uuids is {assigned}, expected {wanted.uuids}")
+    others = [minor for uuid, minor in bench.minors.items() if uuid not in wanted.uuids]
+    denied = ", ".join(f"nvidia{minor}: {seen['own'][str(minor)]}" for minor in others) or "there is no other GPU"
+    shown = ", ".join(short(uuid) for uuid in seen["nvml"]["uuids"]) or "none"
+    work = cuda_evidence(seen["cuda"]) if wanted.uuids else "CUDA shows none"
+    return f"NVML: {shown}; own nodes of others: {denied}; {work}", problems
+
+
+def judge_inside(seen: dict[str, Any], uuids: Sequence[str], minors: dict[str, int]) -> list[str]:
+    """Say what is wrong with what a container sees and can do, given the GPUs that it was given."""
+    problems = []
+    for source in ("nvml", "smi", "nvml_afterwards"):
+        shown = (seen.get(source) or {}).get("uuids") or []
+        if sorted(shown) != sorted(uuids):
+            error = (seen.get(source) or {}).get("error")
+            problems.append(f"{source} shows {shown}, expected {list(uuids)}{f' ({error})' if error else ''}")
+    for uuid, minor in minors.items():
+        opened = seen["given"].get(str(minor))
+        own = [seen[way].get(str(minor)) for way in ("own", "own_elsewhere")]
+        if uuid in uuids and opened != "opens":
+            problems.append(f"/dev/nvidia{minor} was given and cannot be opened: {opened}")
+        if uuid not in uuids and opened != "ENOENT":
+            problems.append(f"/dev/nvidia{minor} was not given and is there: {opened}")
+        if uuid not in uuids and not all(str(word).endswith(("EPERM", "EACCES")) for word in own):
+            problems.append(f"GPU {minor} was not given, and a node that the container made itself: {', '.join(own)}")
+    cuda_probe = seen.get("cuda") or {}
+    if uuids:
+        problems += cuda_problems(cuda_probe, uuids)
+    elif cuda_probe.get("gpus"):
+        problems.append(f"CUDA shows {[gpu.get('uuid') for gpu in cuda_probe['gpus']]} in a container without a GPU")
+    return problems
+
+
+# --- exclusive ----------------------------------------------------------------------------------------------------
+
+
+def exclusive(bench: Bench) -> Iterator[Result]:
+    """Two runs at once that want a GPU of their own, and one that wants more than are left."""
+    machine = bench.machine
+    common = {
+        "engine": machine.engine.name,
+        "image": IMAGE,
+        "probes": str(machine.shared / "probes"),
+        "volumes": str(machine.volumes),
+    }
+    names = [f"{PREFIX}exclusive-{letter}" for letter in "ab"]
+    played: dict[str, list[dict[str, Any]]] = {}
+
+    def play(name: str, gpus: int) -> None:
+        played[name] = machine.ansible.play("exclusive", container=name, gpus=gpus, **common)
+
+    threads = [threading.Thread(target=play, args=(name, 1)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    held = {
+        name: (event["result"].get("gpu_assignment") or {}).get("uuids") or []
+        for name in names
+        for event in answers(played[name], "Start")
+        if event["status"] == "ok"
+    }
+    problems = []
+    room = min(len(names), len(bench.expected()))
+    if len(held) != room:
+        problems.append(f"{len(held)} of {len(names)} containers got a GPU, expected {room}")
+        problems += [text for name in names for text in failures(played[name])]
+    given = [uuid for uuids in held.values() for uuid in uuids]
+    if len(set(given)) != len(given) or len(given) != len(held):
+        problems.append(f"one GPU was given twice, or none: {held}")
+    problems += [text for name in held for text in changes(played[name], {"Start": True, "Start again": False})]
+    probes: dict[str, dict[str, Any]] = {}
+
+    def look(name: str) -> None:
+        minors = ",".join(map(str, sorted(bench.minors.values())))
+        probes[name] = machine.engine.inside(name, "python3", "/acceptance/inside.py", "--minors", minors)
+
+    threads = [threading.Thread(target=look, args=(name,)) for name in held]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, seen in probes.items():
+        if "nvml" in seen:
+            problems += [f"{name}: {text}" for text in judge_inside(seen, held[name], bench.minors)]
+        else:
+            problems.append(f"{name}: {seen.get('error')}")
+    where = ", ".join(f"{name[-1]} has {' '.join(map(short, uuids))}" for name, uuids in held.items())
+    refused = [text for name in names if name not in held for text in failures(played[name])]
+    problems += [f"the refusal names no holder: {text}" for text in refused if not any(name in text for name in held)]
+    evidence = f"{where}; CUDA computes in all at once" + (f"; the other: {refused[0][:160]}" if refused else "")
+    yield Result("two exclusive containers at once", not problems, evidence, tuple(problems))
+
+    too_many = f"{PREFIX}exclusive-c"
+    events = machine.ansible.play("exclusive", container=too_many, gpus=len(bench.uuids), **common)
+    said = " ".join(failures(events))
+    problems = [] if said else [f"{too_many} got {len(bench.uuids)} GPUs though others hold some"]
+    if said and (not held or not all(name in said for name in held)):
+        problems.append(f"the refusal does not name the holders {sorted(held)}: {said[:300]}")
+    yield Result("one exclusive GPU too many is refused", not problems, said[:200], tuple(problems))
+    machine.remove_containers()
+
+
+# --- roles, clean -------------------------------------------------------------------------------------------------
+
+
+def roles(bench: Bench) -> Iterator[Result]:
+    """The roles in check mode: they adopt what is there and would change nothing."""
+    for play, what in (("driver", "nvidia_driver, preinstalled"), ("persistenced", "nvidia_persistenced")):
+        events = bench.machine.ansible.play(play, check=True)
+        problems = failures(events)
+        problems += [
+            f"{event['task']} would change something: {event['result'].get('msg') or event['result'].get('diff')}"
+            for event in events
+            if event["status"] == "ok" and event["result"].get("changed")
+        ]
+        done = len([event for event in events if event["status"] == "ok"])
+        yield Result(f"check mode of {what}", not problems, f"{done} tasks, nothing to change", tuple(problems))
+
+
+def clean(bench: Bench) -> Iterator[Result]:
+    """The specification and the volume go."""
+    machine = bench.machine
+    events = machine.ansible.play("clean", volumes=str(machine.volumes), engine=machine.engine.name)
+    problems = failures(events)
+    for what in ("specification", "volume"):
+        problems += changes(events, {f"Remove the {what}": True, f"Remove the {what} again": False})
+    left = [str(path) for place in ("/etc/cdi", "/run/cdi") for path in Path(place).glob("*gpufleet*")]
+    left += [str(path) for path in machine.volumes.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    problems += [f"{path} is still there" for path in left[:10]]
+    yield Result("specification and volume go", not problems, "removed, second removal unchanged", tuple(problems))
+
+
+# In this order; each with what it needs before it.
+CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
+    "facts": facts,
+    "timing": timing,
+    "cuda": cuda,
+    "volume": volume,
+    "cdi": cdi,
+    "containers-volume": lambda bench: containers(bench, "volume"),
+    "containers-cdi": lambda bench: containers(bench, "cdi"),
+    "start": container_timing,
+    "exclusive": exclusive,
+    "clean": clean,
+    "roles": roles,
+}
+NEEDS = {
+    "containers-volume": ("volume",),
+    "containers-cdi": ("volume", "cdi"),
+    "start": ("volume", "cdi"),
+    "exclusive": ("volume",),
+    "clean": ("volume", "cdi"),
+}
+
+
+def chosen(only: Sequence[str]) -> list[str]:
+    """Give the checks that were asked for and those that they build on, in order."""
+    if not only:
+        return list(CHECKS)
+    names = set(only) | {need for name in only for need in NEEDS.get(name, ())}
+    return [name for name in CHECKS if name in names]
+
+
+def perform(bench: Bench, names: Sequence[str], say: Callable[[Result], None]) -> list[Result]:
+    """Run checks. One that breaks is a result like the others."""
+    results = []
+    for name in names:
+        started = time.monotonic()
+        try:
+            for result in CHECKS[name](bench):
+                now = time.monotonic()
+                timed = result._replace(seconds=round(now - started, 1))
+                started = now
+                results.append(timed)
+                say(timed)
+        except Exception as error:
+            kind, line = type(error).__name__, _where(sys.exc_info()[2])
+            broken = Result(name, False, f"the check broke: {kind}", (f"{kind} at {line}: {error}",))
+            results.append(broken._replace(seconds=round(time.monotonic() - started, 1)))
+            say(results[-1])
+    return results
+
+
+def _where(trace: Any) -> str:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "?"

@@ -1,0 +1,332 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the checks work with: the bundle, Ansible, a container engine, and what the host looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from acceptance import engine_root, smi
+
+HERE = Path(__file__).resolve().parent
+IMAGE = "localhost/gpufleet-acceptance:latest"
+PREFIX = "gpufleet-acceptance-"
+# Ours alone while the bundle's podman is used: what the modules write there, no other process sees, and it is gone
+# when we are.
+PRIVATE = ("/etc/cdi", "/run/cdi", "/run/gpufleet", "/var/lib/gpufleet")
+# Looked through before and after: nothing may be left.
+WATCHED = (
+    "/dev",
+    "/etc/cdi",
+    "/run/cdi",
+    "/run/gpufleet",
+    "/var/lib/gpufleet",
+    "/etc/containers",
+    "/root/.nv",
+    "~/.nv",
+)
+# sys.path and not PYTHONPATH: the environment would reach the modules, and with it a pynvml that the host hasn't got.
+LAUNCHER = (
+    "import sys; site, command = sys.argv[1:3]; del sys.argv[1:3]; site and sys.path.insert(0, site);"
+    " sys.argv[0] = 'ansible-' + command; import importlib;"
+    " importlib.import_module('ansible.cli.' + command).main()"
+)
+
+
+class CannotRun(Exception):
+    """The acceptance cannot be run here; the text says what is missing."""
+
+
+def run(argv: Sequence[str | Path], timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its exit status is the caller's to judge."""
+    words = [str(word) for word in argv]
+    more.setdefault("stdin", subprocess.DEVNULL)
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout, **more)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 124, "", f"{' '.join(words)}: no end after {timeout:g} s")
+
+
+class Bundle:
+    """What `make gpu-bundle` made."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def verify(self) -> int:
+        """Compare every file with its checksum; returns how many there are."""
+        sums = self.directory / "SHA256SUMS"
+        lines = sums.read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            digest, _space, name = line.partition("  ")
+            path = self.directory / name
+            if not path.is_file():
+                raise CannotRun(f"{path} is missing, though {sums} names it; make the bundle anew (make gpu-bundle)")
+            if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+                raise CannotRun(f"{path} does not have the checksum of {sums}; make the bundle anew (make gpu-bundle)")
+        return len(lines)
+
+    def unpack_wheels(self, target: Path) -> None:
+        tag = f"-cp{sys.version_info[0]}{sys.version_info[1]}-"
+        wheels = sorted((self.directory / "wheels").glob("*.whl"))
+        fitting = [wheel for wheel in wheels if "-py3-" in wheel.name or "-py2.py3-" in wheel.name or tag in wheel.name]
+        if not any(tag in wheel.name for wheel in fitting):
+            there = sorted({part[2:3] + "." + part[3:] for w in wheels for part in w.stem.split("-") if "cp3" in part})
+            raise CannotRun(
+                f"the bundle has wheels for Python {', '.join(there)}, and this is {sys.version.split()[0]};"
+                " run tests/gpu/run with one of those"
+            )
+        for wheel in fitting:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(target)
+
+    def unpack_collections(self, target: Path) -> None:
+        with tarfile.open(self.directory / "collections.tar.xz") as archive:
+            archive.extractall(target)
+
+    def unpack_image(self, target: Path) -> None:
+        with lzma.open(self.directory / "image.tar.xz") as packed, target.open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+
+
+class Ansible:
+    """ansible-playbook on this host, with the collection of this checkout."""
+
+    def __init__(self, repository: Path, work: Path, bundle: Bundle | None) -> None:
+        self.work = work
+        self.site = ""
+        collections = work / "collections"
+        ours = collections / "ansible_collections/gpufleet"
+        ours.mkdir(parents=True)
+        (ours / "hosts").symlink_to(repository)
+        if bundle:
+            self.site = str(work / "site")
+            bundle.unpack_wheels(work / "site")
+            bundle.unpack_collections(collections)
+        (work / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
+        system = Path("/usr/bin/python3")
+        self.interpreter = str(system if system.exists() else sys.executable)
+        self.environment = {
+            **os.environ,
+            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
+            "ANSIBLE_HOME": str(work / "home"),
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_REMOTE_TEMP": str(work / "tmp"),
+            "LC_ALL": "C.UTF-8",
+        }
+        self.environment.pop("PYTHONPATH", None)
+        self.count = 0
+        self.log = work / "ansible.log"
+
+    def version(self) -> str:
+        done = self._launch("adhoc", "--version")
+        if done.returncode:
+            raise CannotRun(
+                f"this Python has no Ansible ({done.stderr.strip().splitlines()[-1:]}); make the bundle on a connected"
+                " machine (make gpu-bundle), or run this with a Python that has ansible-core 2.19"
+            )
+        return done.stdout.splitlines()[0]
+
+    def _launch(self, command: str, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, **more.pop("environment", {})}
+        argv = [sys.executable, "-c", LAUNCHER, self.site, command, *arguments]
+        done = run(argv, timeout=more.pop("timeout", 300), env=environment, **more)
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"\n# {command} {' '.join(arguments)}\n{done.stdout}{done.stderr}")
+        return done
+
+    def play(self, name: str, /, check: bool = False, **variables: Any) -> list[dict[str, Any]]:
+        """Run one of plays/, and return what its tasks answered; a play that breaks off is one more answer, failed."""
+        self.count += 1
+        stem = f"{self.count:03}-{name}-{time.monotonic_ns()}"
+        events, given = self.work / f"{stem}.jsonl", self.work / f"{stem}.vars.json"
+        given.write_text(json.dumps(variables), encoding="utf-8")
+        done = self._launch(
+            "playbook",
+            *("-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={self.interpreter}"),
+            *("-e", f"@{given}", *(("--check", "--diff") if check else ()), str(HERE / "plays" / f"{name}.yml")),
+            environment={"ACCEPTANCE_EVENTS": str(events)},
+        )
+        text = events.read_text(encoding="utf-8") if events.exists() else ""
+        answers = [json.loads(line) for line in text.splitlines()]
+        if done.returncode and not any(answer["status"] == "failed" for answer in answers):
+            words = (done.stderr.strip() or done.stdout.strip())[-600:]
+            failure = {"msg": f"ansible-playbook exited {done.returncode}: {words}"}
+            answers.append({"task": name, "item": None, "status": "failed", "seconds": 0, "result": failure})
+        return answers
+
+    def payload(self, module: str, arguments: str) -> Path:
+        """Have Ansible write the program that it runs on a host for this module, and leave it there."""
+        keep = self.work / "keep"
+        self._launch(
+            "adhoc",
+            *("localhost", "-c", "local", "-e", f"ansible_python_interpreter={self.interpreter}"),
+            *("-m", module, "-a", arguments),
+            environment={"ANSIBLE_KEEP_REMOTE_FILES": "1", "ANSIBLE_REMOTE_TEMP": str(keep)},
+        )
+        found = sorted(keep.glob(f"*/AnsiballZ_{module.rpartition('.')[2]}.py"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise CannotRun(f"Ansible left no program of {module} in {keep}")
+        return found[-1]
+
+
+class Engine:
+    """A container engine by its command line, as a user would call it."""
+
+    def __init__(self, name: str, program: str, description: str) -> None:
+        self.name, self.program, self.description = name, program, description
+
+    def __call__(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return run([self.program, *arguments], timeout=timeout)
+
+    def inside(self, container: str, *argv: str) -> dict[str, Any]:
+        """Run a program in a container and take the JSON that it prints."""
+        done = self("exec", container, *argv)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            return {"error": f"exit {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}"}
+
+    def containers(self) -> list[str]:
+        done = self("ps", "--all", "--filter", f"name={PREFIX}", "--format", "{{.Names}}")
+        return done.stdout.split()
+
+
+class Machine:
+    """The host while it is being tested. Use it in a `with`: leaving takes everything down."""
+
+    def __init__(self, repository: Path, work: Path, bundle: Bundle | None, engine: str) -> None:
+        self.repository, self.work, self.bundle, self._wanted = repository, work, bundle, engine
+        self.shared = work / "shared"
+        self.volumes = self.shared / "volumes"
+        self._made: list[Path] = []
+        self._root: engine_root.EngineRoot | None = None
+        self.engine: Engine
+        self.ansible: Ansible
+
+    def __enter__(self) -> Machine:
+        try:
+            self.ansible = Ansible(self.repository, self.work, self.bundle)
+            self.engine = self._an_engine()
+            self._prepare_containers()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _an_engine(self) -> Engine:
+        for name in ("podman", "docker") if self._wanted in ("auto", "host") else ():
+            program = shutil.which(name)
+            if program and run([program, "info"]).returncode == 0:
+                version = run([program, "--version"]).stdout.strip()
+                return Engine(name, program, f"the host's {version}")
+        if self._wanted == "host":
+            raise CannotRun("no podman and no docker answers on this host; leave out --engine host")
+        if self.bundle is None:
+            raise CannotRun("this host has no podman and no docker; make the bundle, which has one (make gpu-bundle)")
+        engine_root.private_mounts()
+        for directory in PRIVATE:
+            self._private(Path(directory))
+        self._root = engine_root.EngineRoot(self.work / "root")
+        self._root.set_up(self.bundle.directory / "rootfs.tar.xz", [self.shared, *map(Path, PRIVATE)])
+        programs = str(self._root.programs)
+        self.ansible.environment["PATH"] = f"{programs}:{os.environ.get('PATH', os.defpath)}"
+        program = f"{programs}/podman"
+        version = run([program, "--version"])
+        if version.returncode:
+            raise CannotRun(f"the bundle's podman does not run here: {version.stderr.strip()}")
+        return Engine("podman", program, f"the bundle's {version.stdout.strip()}")
+
+    def _private(self, directory: Path) -> None:
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir()
+            self._made.append(path)
+        engine_root.mount_tmpfs(directory)
+
+    def _prepare_containers(self) -> None:
+        probes = self.shared / "probes"
+        probes.mkdir(parents=True)
+        shutil.copy(HERE / "inside.py", probes)
+        shutil.copy(self.repository / "plugins/module_utils/cuda_driver.py", probes)
+        if self.bundle is None:
+            raise CannotRun("the containers' image is in the bundle; make it on a connected machine (make gpu-bundle)")
+        image = self.shared / "image.tar"
+        self.bundle.unpack_image(image)
+        done = self.engine("import", str(image), IMAGE, timeout=300)
+        image.unlink()
+        if done.returncode:
+            raise CannotRun(f"{self.engine.name} import of the bundle's image: {(done.stderr or done.stdout).strip()}")
+
+    def remove_containers(self) -> None:
+        names = self.engine.containers()
+        if names:
+            self.engine("rm", "--force", *names)
+
+    def __exit__(self, *_exception: object) -> None:
+        if getattr(self, "engine", None) is not None:
+            self.remove_containers()
+            self.engine("rmi", "--force", IMAGE)
+        if self._root is not None:
+            self._root.take_down()
+        for directory in PRIVATE if self._root is not None else ():
+            engine_root.unmount(Path(directory))
+        for path in reversed(self._made):
+            path.rmdir()
+
+
+def smi_report() -> smi.Report:
+    """Ask nvidia-smi."""
+    done = run(["nvidia-smi", "-q", "-x"])
+    if done.returncode:
+        raise CannotRun(f"nvidia-smi -q -x exited {done.returncode}: {(done.stdout + done.stderr).strip()[:300]}")
+    return smi.Report(done.stdout)
+
+
+def has_gpus() -> bool:
+    """Say whether there is an NVIDIA GPU in this machine, whatever its driver's state."""
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        try:
+            vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
+        except OSError:
+            continue
+        if vendor == "0x10de" and kind[:6] in ("0x0300", "0x0302"):
+            return True
+    return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def belongings() -> dict[str, list[str]]:
+    """List what lies in the places where something of ours could be left."""
+    found = {}
+    for place in WATCHED:
+        path = Path(place).expanduser()
+        if path.is_dir() and place == "/dev":
+            found[place] = sorted(str(node) for node in path.rglob("nvidia*"))
+        else:
+            found[place] = [str(path), *sorted(map(str, path.rglob("*")))] if path.is_dir() else []
+    return found
+
+
+def commit_of(repository: Path) -> str:
+    """Name the commit of the checkout, and say if files differ from it."""
+    head = run(["git", "-C", str(repository), "rev-parse", "HEAD"]) if shutil.which("git") else None
+    if head is None or head.returncode:
+        return "unknown"
+    changed = run(["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=no"]).stdout.strip()
+    return head.stdout.strip() + (" with uncommitted changes" if changed else "")

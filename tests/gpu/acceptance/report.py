@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Results for people: lines on the terminal, a page for docs/acceptance. And JSON for the rest. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acceptance.checks import Result
+
+WIDTH = 46
+
+
+def line(result: Result) -> str:
+    """One check on the terminal; what is wrong with it below."""
+    mark = "pass" if result.passed else "FAIL"
+    text = f"{mark}  {result.check:<{WIDTH}}  {result.seconds:5.1f} s  {result.evidence}"
+    return "\n".join([text, *(f"        - {problem}" for problem in result.problems)])
+
+
+def summary(results: Sequence[Result]) -> str:
+    bad = [result for result in results if not result.passed]
+    if not results:
+        return "nothing was checked"
+    if bad:
+        return f"{len(bad)} of {len(results)} checks FAILED: {', '.join(result.check for result in bad)}"
+    return f"all {len(results)} checks passed"
+
+
+def slug(text: str) -> str:
+    """Make a file name of a product's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower().replace("nvidia", "")).strip("-") or "gpu"
+
+
+def stem(about: Mapping[str, Any]) -> str:
+    return f"{about['date']}-{about['count']}x{slug(about['gpu'])}"
+
+
+def document(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything as JSON."""
+    return {
+        **about,
+        "passed": bool(results) and all(result.passed for result in results),
+        "checks": [{**result._asdict(), "problems": list(result.problems)} for result in results],
+        "timings": dict(timings),
+    }
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def page(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[str, Any]) -> str:
+    """The page in docs/acceptance."""
+    lines = [
+        f"# Acceptance on {about['count']} x {about['gpu']}, {about['date']}",
+        "",
+        f"{summary(results)[0].upper()}{summary(results)[1:]}.",
+        "",
+        "| | |",
+        "|---|---|",
+    ]
+    for title, key in (
+        ("Commit", "commit"),
+        ("GPUs", "gpus"),
+        ("Driver", "driver"),
+        ("CUDA", "cuda"),
+        ("Container engine", "engine"),
+        ("Host", "host"),
+        ("Ansible", "ansible"),
+        ("Duration", "duration"),
+    ):
+        lines.append(f"| {title} | {_cell(str(about[key]))} |")
+    lines += ["", "## Checks", "", "| check | result | evidence | seconds |", "|---|---|---|---|"]
+    for result in results:
+        shown = "; ".join((result.evidence, *result.problems)) if not result.passed else result.evidence
+        mark = "pass" if result.passed else "**fail**"
+        lines.append(f"| {_cell(result.check)} | {mark} | {_cell(shown)} | {result.seconds:.1f} |")
+    for title, key in (("Time of nvidia_gpu_facts", "facts"), ("Container start", "container_start")):
+        if key in timings:
+            lines += ["", f"## {title}", "", timings[key]["what"], "", "| program | median |", "|---|---|"]
+            lines += [f"| {_cell(name)} | {value * 1000:.0f} ms |" for name, value in timings[key]["seconds"].items()]
+            lines += ["", _ratio(key, timings[key])]
+    lines += ["", f"Made by `make gpu-acceptance`; all of it as JSON in [{stem(about)}.json]({stem(about)}.json).", ""]
+    return "\n".join(lines)
+
+
+def _ratio(key: str, timing: Mapping[str, Any]) -> str:
+    if key == "facts":
+        return (
+            f"Facts over nvidia-smi: **{timing['ratio']}**. Without what an empty module costs:"
+            f" {timing['ratio_without_ansible']}."
+        )
+    return "; ".join(f"{name}, over without: **{ratio}**" for name, ratio in timing["ratio"].items()) + "."
