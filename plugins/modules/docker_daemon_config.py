@@ -380,7 +380,12 @@ def run(module: AnsibleModule) -> dict:
         )
         pending = daemon_config.pending({**new.written, "at": float("inf")}, boot_id(), module.run_command, unit)
     result["pending"] = pending
-    if module.check_mode or not result["changed"]:
+    if module.check_mode:
+        return result
+    if not result["changed"]:
+        if state.written and not any(pending.values()):
+            # A note to ourselves that has done its work; nothing of the host's changes with it.
+            write_state(state_file, state._replace(written=None))
         return result
 
     if is_written:

@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
+
+DOCKERD = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Docker version 26.1.5, build x"; exit 0; fi
+echo "$@" >> {log}
+if grep -q refuse "$3"; then echo "unable to configure: refuse"; exit 1; fi
+echo "configuration OK"
+"""
+
+
+class Done(Exception):
+    """The module has ended."""
+
+
+class Host:
+    """A daemon.json in a directory of the test's own, and the module on it."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = root / "etc" / "docker" / "daemon.json"
+        self.state = root / "state"
+        self.log = root / "log"
+        self.dockerd = root / "dockerd"
+        self.dockerd.write_text(DOCKERD.format(log=self.log))
+        self.dockerd.chmod(0o755)
+        self.systemctl = "MainPID=0"
+        self.flags: list[daemon_config.Flag] = []
+        real = basic.AnsibleModule.run_command
+
+        def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:
+            return (0, self.systemctl, "") if args[0] == "systemctl" else real(module, args, **more)
+
+        def end(_module: basic.AnsibleModule, **result: t.Any) -> None:
+            raise Done(result)
+
+        monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
+        monkeypatch.setattr(basic.AnsibleModule, "exit_json", end)
+        monkeypatch.setattr(
+            basic.AnsibleModule, "fail_json", lambda module, msg, **more: end(module, failed=True, msg=msg)
+        )
+        monkeypatch.setattr(daemon_config, "unit_flags", lambda root, unit: self.flags)
+
+    def write(self, text: str, mode: int = 0o644) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(text)
+        self.file.chmod(mode)
+
+    def __call__(self, options: dict[str, t.Any] | None = None, check: bool = False, **more: t.Any) -> dict[str, t.Any]:
+        arguments = {
+            "path": str(self.file),
+            "state_directory": str(self.state),
+            "dockerd": str(self.dockerd),
+            "_ansible_check_mode": check,
+            "_ansible_diff": True,
+            **({} if options is None else {"options": options}),
+            **more,
+        }
+        with patch_module_args(arguments), pytest.raises(Done) as caught:
+            docker_daemon_config.main()
+        return caught.value.args[0]
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_a_new_file_and_no_trace_of_it_afterwards(host: Host) -> None:
+    there = host({"live-restore": True})
+    assert there["changed"]
+    assert there["changed_keys"] == ["live-restore"]
+    assert there["reload_sufficient"]
+    assert there["validated_by"] == f"{host.dockerd} 26.1.5"
+    assert json.loads(host.file.read_text()) == {"live-restore": True}
+    assert host.file.stat().st_mode & 0o777 == 0o644
+    record = next(host.state.rglob("*.json"))
+    assert record.stat().st_mode & 0o777 == 0o600
+
+    again = host({"live-restore": True})
+    assert not again["changed"]
+    assert again["diff"]["before"] == again["diff"]["after"]
+
+    gone = host(state="absent")
+    assert gone["changed"]
+    assert not host.file.parent.exists()
+    assert not host.state.exists()
+    assert not host(state="absent")["changed"]
+
+
+def test_others_keys_mode_and_text_survive(host: Host) -> None:
+    text = '{"labels": ["rack=b7"], "runtimes": {"kata": {"path": "/k"}}}'
+    host.write(text, 0o600)
+    host({"labels": ["site=x"], "runtimes": {"nvidia": {"path": "n"}}, "features": {"cdi": True}})
+    assert json.loads(host.file.read_text()) == {
+        "labels": ["rack=b7", "site=x"],
+        "runtimes": {"kata": {"path": "/k"}, "nvidia": {"path": "n"}},
+        "features": {"cdi": True},
+    }
+    assert host.file.stat().st_mode & 0o777 == 0o600
+    part = host({"features": {"cdi": None}}, state="absent")
+    assert part["changed_keys"] == ["features.cdi"]
+    assert part["restart_required_keys"] == ["features.cdi"]
+    assert not part["reload_sufficient"]
+    host(state="absent")
+    assert host.file.read_text() == text
+    assert host.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_check_mode_tells_and_touches_nothing(host: Host) -> None:
+    host.write("{}")
+    told = host({"debug": True}, check=True)
+    assert told["changed"]
+    assert told["changed_keys"] == ["debug"]
+    assert told["diff"]["before"] == "{}"
+    assert told["diff"]["after"] == '{\n  "debug": true\n}\n'
+    assert "--validate" in host.log.read_text()
+    assert host.file.read_text() == "{}"
+    assert not host.state.exists()
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_dockerd_refuses_never_becomes_live(host: Host, check: bool) -> None:
+    host.write("{}")
+    refused = host({"labels": ["refuse=1"]}, check=check)
+    assert refused["failed"]
+    assert "26.1.5 does not accept the file as it would be: unable to configure: refuse" in refused["msg"]
+    assert host.file.read_text() == "{}"
+    assert not host.state.exists()
+
+
+@pytest.mark.parametrize("text", ["", '{"debug": true,}', "[]", '{"a": 1, "a": 2}'])
+def test_a_broken_file_stays_as_it_is(host: Host, text: str) -> None:
+    host.write(text)
+    for arguments in ({"options": {"debug": True}}, {"state": "absent"}):
+        refused = host(**arguments)
+        assert refused["failed"]
+        assert str(host.file) in refused["msg"]
+        assert host.file.read_text() == text
+    assert not host.state.exists()
+
+
+def test_bytes_that_are_no_text_are_named(host: Host) -> None:
+    host.write("")
+    host.file.write_bytes(b'{"a": "\xff"}')
+    assert "byte 7: this is not UTF-8" in host({"debug": True})["msg"]
+
+
+def test_a_link_stays_a_link(host: Host, tmp_path: Path) -> None:
+    real = tmp_path / "real.json"
+    real.write_text('{"mtu": 9000}')
+    host.file.parent.mkdir(parents=True)
+    host.file.symlink_to(real)
+    host({"debug": True})
+    assert host.file.is_symlink()
+    assert json.loads(real.read_text()) == {"mtu": 9000, "debug": True}
+
+
+def test_a_backup_is_the_file_as_it_was(host: Host) -> None:
+    host.write('{"mtu": 9000}')
+    done = host({"debug": True}, backup=True)
+    assert Path(done["backup_file"]).read_text() == '{"mtu": 9000}'
+    assert "backup_file" not in host({"debug": True}, backup=True)
+
+
+def test_two_managers(host: Host) -> None:
+    host({"features": {"cdi": True}}, managed_by="one")
+    shared = host({"features": {"cdi": True}}, managed_by="two")
+    assert shared["changed"]
+    assert shared["changed_keys"] == []
+    assert not host({"features": {"cdi": True}}, managed_by="two")["changed"]
+    host(state="absent", managed_by="one")
+    assert json.loads(host.file.read_text()) == {"features": {"cdi": True}}
+    refused = host({"features": {"cdi": False}}, managed_by="three")
+    assert '"features.cdi" is wanted as false for three, and as true for two' in refused["msg"]
+    host(state="absent", managed_by="two")
+    assert not host.file.exists()
+
+
+def test_what_waits_for_a_restart_is_said_until_it_has_happened(host: Host) -> None:
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1\nStateChangeTimestampMonotonic=1"
+    options = {"features": {"cdi": True}, "live-restore": True}
+    first = host(options)
+    assert first["pending"] == {"reload": ["live-restore"], "restart": ["features.cdi"]}
+    assert host(options)["pending"] == first["pending"]
+
+    more = host({**options, "debug": True})
+    assert more["pending"] == {"reload": ["debug", "live-restore"], "restart": ["features.cdi"]}
+
+    late = 10**18
+    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic=1\nStateChangeTimestampMonotonic={late}"
+    assert host({**options, "debug": True})["pending"] == {"reload": [], "restart": ["features.cdi"]}
+
+    host.systemctl = f"MainPID=9\nExecMainStartTimestampMonotonic={late}\nStateChangeTimestampMonotonic={late}"
+    done = host({**options, "debug": True})
+    assert done["pending"] == {"reload": [], "restart": []}
+    assert not done["changed"]
+    assert json.loads(next(host.state.rglob("*.json")).read_text())["written"] is None
+
+
+def test_another_file_in_the_unit_is_pointed_out(host: Host) -> None:
+    host.flags = [daemon_config.Flag("--config-file=/x.json", "config-file", "/x.json", "/etc/systemd/system/d.conf")]
+    assert "Set path=/x.json" in host({"debug": True})["msg"]
+
+
+def test_no_dockerd_is_no_reason_to_fail(host: Host) -> None:
+    assert "dockerd: /nowhere/dockerd is not there" in host({"debug": True}, dockerd="/nowhere/dockerd")["msg"]
+    assert host({"debug": True}, validate=False, dockerd="/nowhere/dockerd")["validated_by"] == ""
+
+
+def test_options_are_needed_to_set_any(host: Host) -> None:
+    assert "options" in host()["msg"]
