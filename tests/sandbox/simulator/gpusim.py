@@ -361,7 +361,7 @@ def coldplug(host: dict) -> None:
     """Ask the host's own modprobe for every function, as udev does at boot."""
     aliases = sorted({function["files"]["modalias"] for function in host["pci"] if not function.get("driver")})
     if aliases and shutil.which("modprobe"):
-        done = subprocess.run(["modprobe", "-ab", *aliases], capture_output=True, text=True, check=False)
+        done = subprocess.run(["modprobe", "-abq", *aliases], capture_output=True, text=True, check=False)
         if done.stderr:
             log(f"coldplug: {done.stderr.strip()}")
 
@@ -1169,7 +1169,8 @@ def main(arguments: list[str]) -> int:
         parsed.function(parsed)
     except Refused as refusal:
         log(str(refusal))
-        print(f"gpusim {parsed.command}: {refusal}", file=sys.stderr)
+        if "GPUSIM_AS_KERNEL" not in os.environ:
+            print(f"gpusim {parsed.command}: {refusal}", file=sys.stderr)
         return refusal.number
     return 0
 

@@ -26,8 +26,10 @@ ln -sfn ../lib/gpusim/gpusim "$dest/usr/sbin/gpusim"
 
 install -m 0644 "$here/units/dpkg.cfg" "$dest/etc/dpkg/dpkg.cfg.d/gpusim"
 install -m 0644 "$here/units/docker.conf" "$dest/etc/systemd/system/docker.service.d/gpusim.conf"
-install -m 0644 "$here/units/gpusim-podman.path" "$here/units/gpusim-podman.service" "$dest/etc/systemd/system/"
-ln -sfn ../gpusim-podman.path "$dest/etc/systemd/system/multi-user.target.wants/gpusim-podman.path"
+for unit in gpusim-podman gpusim-held; do
+    install -m 0644 "$here/units/$unit.path" "$here/units/$unit.service" "$dest/etc/systemd/system/"
+    ln -sfn "../$unit.path" "$dest/etc/systemd/system/multi-user.target.wants/$unit.path"
+done
 
 # Last: from here on, every program in that root loads it.
 echo /usr/lib/gpusim/libgpusim-kernel.so >"$dest/etc/ld.so.preload"

@@ -15,8 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,7 +73,7 @@ API int uname(struct utsname *name)
 static int ask_gpusim(const char *verb, const char *what, const char *parameters)
 {
     static char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                                        "LC_ALL=C.UTF-8", NULL};
+                                        "LC_ALL=C.UTF-8", "GPUSIM_AS_KERNEL=1", NULL};
     char *const arguments[] = {GPUSIM, (char *)verb, (char *)what, (char *)(parameters ? parameters : ""), NULL};
     struct sigaction wait_normally = {.sa_handler = SIG_DFL}, saved;
     int status = 0;
@@ -203,15 +206,27 @@ API long syscall(long number, ...)
 }
 #endif
 
-/* ---- /proc/modules on a kernel that has no modules ------------------------------------------------------------------ */
+/* ---- files that the real kernel has not ------------------------------------------------------------------------------ */
 
-/* Such a kernel has no file that gpusim could mount its own over, so whoever opens it is led to ours. */
+/* A kernel without modules has no /proc/modules that gpusim could mount its own over: whoever opens it is led there. */
 static const char *instead(const char *path)
 {
     return path && path[0] == '/' && path[1] == 'p' && !strcmp(path, PROC_MODULES) &&
                    syscall(SYS_faccessat, AT_FDCWD, PROC_MODULES, F_OK, 0)
                ? OUR_MODULES
                : path;
+}
+
+/* NVIDIA's nodes have no driver behind them. On the host they open all the same, while the module is loaded: what has
+ * been opened is /dev/null. (Containers do not preload this and get ENXIO, where the device cgroup lets them.) */
+static int stand_in(int fd, const char *path, int flags)
+{
+    if (fd >= 0 || errno != ENXIO || strncmp(path, "/dev/nvidia", 11))
+        return fd;
+    if (!syscall(SYS_faccessat, AT_FDCWD, "/sys/module/nvidia/initstate", F_OK, 0))
+        return (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", flags & (O_ACCMODE | O_CLOEXEC));
+    errno = ENXIO;
+    return fd;
 }
 
 #define REAL(name)                                        \
@@ -224,19 +239,19 @@ static const char *instead(const char *path)
     mode_t mode = last & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY)) ? va_arg(arguments, mode_t) : 0;  \
     va_end(arguments)
 
-#define OPEN(name)                                                   \
-    API int name(const char *path, int flags, ...)                   \
-    {                                                                \
-        MODE(flags);                                                 \
-        REAL(name);                                                  \
-        return real(instead(path), flags, mode);                     \
+#define OPEN(name)                                                          \
+    API int name(const char *path, int flags, ...)                          \
+    {                                                                       \
+        MODE(flags);                                                        \
+        REAL(name);                                                         \
+        return stand_in(real(instead(path), flags, mode), path, flags);     \
     }
-#define OPENAT(name)                                                 \
-    API int name(int directory, const char *path, int flags, ...)    \
-    {                                                                \
-        MODE(flags);                                                 \
-        REAL(name);                                                  \
-        return real(directory, instead(path), flags, mode);          \
+#define OPENAT(name)                                                                \
+    API int name(int directory, const char *path, int flags, ...)                   \
+    {                                                                               \
+        MODE(flags);                                                                \
+        REAL(name);                                                                 \
+        return stand_in(real(directory, instead(path), flags, mode), path, flags);  \
     }
 #define FOPEN(name)                                                  \
     API FILE *name(const char *path, const char *mode)               \
@@ -251,3 +266,18 @@ OPENAT(openat)
 OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
+
+/* The persistence daemon asks whether a GPU's memory is a NUMA node of its own; it is not. Zeros say so, and zeros are
+ * what it asks with. */
+API int ioctl(int fd, unsigned long request, ...)
+{
+    struct stat st;
+    va_list arguments;
+    va_start(arguments, request);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (_IOC_TYPE(request) == 'F' && (_IOC_NR(request) == 215 || _IOC_NR(request) == 216) &&
+        !fstat(fd, &st) && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
+        return 0;
+    return (int)syscall(SYS_ioctl, fd, request, argument);
+}
