@@ -14,10 +14,12 @@ import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
+    MOST_BYTES,
     NvmlFailure,
     choice,
     flag,
     mebibytes,
+    member,
     number,
     scaled,
     text,
@@ -287,16 +289,16 @@ def _basic(gpu: _Gpu) -> dict:
 
 
 def _pci_bus_id(pci) -> str | None:
-    address = kernel_address(text(getattr(pci, "busId", None)))
+    address = kernel_address(text(member(pci, "busId")))
     if address:
         return address
-    domain, bus, device = (number(getattr(pci, part, None)) for part in ("domain", "bus", "device"))
+    domain, bus, device = (number(member(pci, part)) for part in ("domain", "bus", "device"))
     return None if None in (domain, bus, device) else f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
-def _pci_id(pci, member: str) -> tuple[str | None, str | None]:
+def _pci_id(pci, name: str) -> tuple[str | None, str | None]:
     """Split an id into the device's and the vendor's part: 0x233010de → 0x2330, 0x10de."""
-    both = number(getattr(pci, member, None))
+    both = number(member(pci, name))
     return (f"0x{both >> 16:04x}", f"0x{both & 0xFFFF:04x}") if both else (None, None)
 
 
@@ -320,8 +322,8 @@ def _memory_info(gpu: _Gpu):
 
 def _memory(gpu: _Gpu) -> dict:
     info = _memory_info(gpu)
-    total = number(getattr(info, "total", None)) or None
-    parts = {part: number(getattr(info, part, None), most=total) for part in ("free", "used")}
+    total = number(member(info, "total"), most=MOST_BYTES) or None
+    parts = {part: number(member(info, part), most=total) for part in ("free", "used")}
     return {
         "memory_total_mib": mebibytes(total),
         **{f"memory_{part}_mib": mebibytes(value) if total else None for part, value in parts.items()},
@@ -379,13 +381,13 @@ def _mig_device_details(mig: _Gpu) -> dict:
 
 def _mig_attribute(mig: _Gpu, name: str) -> int | None:
     attributes = mig.first("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")
-    return number(getattr(attributes, name, None))
+    return number(member(attributes, name))
 
 
 def _memory_eighths(mig: _Gpu, gpu: _Gpu) -> int | None:
     """Tell how many of the GPU's eight memory slices a MIG device has, from its share of the memory."""
     share = _mig_attribute(mig, "memorySizeMB")
-    whole = number(getattr(_memory_info(gpu), "total", None))
+    whole = number(member(_memory_info(gpu), "total"), most=MOST_BYTES)
     if not share or not whole:
         return None
     return min(8, math.ceil(share * (1 << 20) / whole * 8))
@@ -420,7 +422,7 @@ def _identity(gpu: _Gpu) -> dict:
         "inforom_ecc_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 1)),
         "inforom_power_version": text(gpu.ask("nvmlDeviceGetInforomVersion", 2)),
         "gsp_firmware_enabled": gpu.gsp_firmware_enabled(),
-        "gsp_firmware_version": text(getattr(firmware, "value", None)),
+        "gsp_firmware_version": text(member(firmware, "value")),
         "virtualization_mode": choice(gpu.ask("nvmlDeviceGetVirtualizationMode"), VIRTUALIZATION_MODES),
         "display_attached": flag(gpu.ask("nvmlDeviceGetDisplayMode")),
         "display_active": flag(gpu.ask("nvmlDeviceGetDisplayActive")),
@@ -462,10 +464,10 @@ def _throughput(gpu: _Gpu) -> dict:
 def _memory_details(gpu: _Gpu) -> dict:
     bar1 = gpu.ask("nvmlDeviceGetBAR1MemoryInfo")
     return {
-        "memory_reserved_mib": mebibytes(getattr(_memory_info(gpu), "reserved", None)),
-        "bar1_total_mib": mebibytes(getattr(bar1, "bar1Total", None)),
-        "bar1_free_mib": mebibytes(getattr(bar1, "bar1Free", None)),
-        "bar1_used_mib": mebibytes(getattr(bar1, "bar1Used", None)),
+        "memory_reserved_mib": mebibytes(member(_memory_info(gpu), "reserved")),
+        "bar1_total_mib": mebibytes(member(bar1, "bar1Total")),
+        "bar1_free_mib": mebibytes(member(bar1, "bar1Free")),
+        "bar1_used_mib": mebibytes(member(bar1, "bar1Used")),
     }
 
 
@@ -497,7 +499,7 @@ def _ecc_counts(gpu: _Gpu, counter: int) -> dict:
 
 def _sram_threshold_exceeded(gpu: _Gpu) -> bool | None:
     status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", _SramErrorStatus)
-    return flag(getattr(status, "bThresholdExceeded", None))
+    return flag(member(status, "bThresholdExceeded"))
 
 
 def _retired_pages(gpu: _Gpu) -> dict:
@@ -527,7 +529,7 @@ def _remapped_rows(gpu: _Gpu) -> dict:
 
 def _remap_availability(gpu: _Gpu) -> dict:
     histogram = gpu.ask("nvmlDeviceGetRowRemapperHistogram")
-    return {name: number(getattr(histogram, name, None)) for name in ("max", "high", "partial", "low", "none")}
+    return {name: number(member(histogram, name)) for name in ("max", "high", "partial", "low", "none")}
 
 
 def _power(gpu: _Gpu) -> dict:
@@ -613,8 +615,8 @@ def _utilization(gpu: _Gpu) -> dict:
 
     return {
         "utilization": {
-            "gpu_percent": number(getattr(rates, "gpu", None), most=100),
-            "memory_percent": number(getattr(rates, "memory", None), most=100),
+            "gpu_percent": number(member(rates, "gpu"), most=100),
+            "memory_percent": number(member(rates, "memory"), most=100),
             "encoder_percent": engine("Encoder"),
             "decoder_percent": engine("Decoder"),
             "jpeg_percent": engine("Jpg"),
@@ -686,9 +688,9 @@ def _fabric_info(gpu: _Gpu):
 
 def _fabric_state(gpu: _Gpu) -> dict:
     info = _fabric_info(gpu)
-    state = choice(getattr(info, "state", None), FABRIC_STATES)
+    state = choice(member(info, "state"), FABRIC_STATES)
     # Before the state is complete the status means nothing.
-    status = number(getattr(info, "status", None)) if state == "completed" else None
+    status = number(member(info, "status")) if state == "completed" else None
     return {"state": state, "status": status}
 
 
@@ -696,12 +698,12 @@ def _fabric(gpu: _Gpu) -> dict:
     info = _fabric_info(gpu)
     fabric = _fabric_state(gpu)
     completed = fabric["state"] == "completed"
-    mask = number(getattr(info, "healthMask", None))
+    mask = number(member(info, "healthMask"))
     return {
         "fabric": {
             **fabric,
-            "cluster_uuid": _uuid(getattr(info, "clusterUuid", None)) if completed else None,
-            "clique_id": number(getattr(info, "cliqueId", None)) if completed else None,
+            "cluster_uuid": _uuid(member(info, "clusterUuid")) if completed else None,
+            "clique_id": number(member(info, "cliqueId")) if completed else None,
             "bandwidth_degraded": {1: True, 2: False}.get(int(mask) & 0x3) if mask is not None else None,
         }
     }
@@ -733,14 +735,14 @@ def _processes(gpu: _Gpu) -> dict:
 
 
 def _process(gpu: _Gpu, kind: str, process) -> dict:
-    pid = number(getattr(process, "pid", None))
+    pid = number(member(process, "pid"))
     return {
         "pid": pid,
         "type": kind,
         "name": text(gpu.maybe("nvmlSystemGetProcessName", pid)) if pid is not None else None,
-        "memory_used_mib": mebibytes(getattr(process, "usedGpuMemory", None)),
-        "gi": number(getattr(process, "gpuInstanceId", None)),
-        "ci": number(getattr(process, "computeInstanceId", None)),
+        "memory_used_mib": mebibytes(member(process, "usedGpuMemory")),
+        "gi": number(member(process, "gpuInstanceId")),
+        "ci": number(member(process, "computeInstanceId")),
     }
 
 
@@ -755,7 +757,7 @@ def _signs(gpu: _Gpu) -> dict:
         "sram_threshold_exceeded": _sram_threshold_exceeded(gpu),
         "pcie": _pcie_link(gpu),
         "performance_state": _performance_state(gpu),
-        "gpu_percent": number(getattr(rates, "gpu", None), most=100),
+        "gpu_percent": number(member(rates, "gpu"), most=100),
         "throttle_reasons": _throttle_reasons(gpu),
         "fabric": _fabric_state(gpu),
     }

@@ -13,6 +13,7 @@ import ctypes
 import json
 import mmap
 import os
+import resource
 import select
 import signal
 import time
@@ -23,6 +24,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import 
 _CALL_NAME_SIZE = 128
 _PR_SET_PDEATHSIG = 1
 _DESCRIPTORS = 1024
+# NVML takes a few MiB. A library that answers nonsense where it should count makes the binding ask for all there is.
+_MEMORY = 1 << 30
 
 
 def ask(subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None) -> dict:
@@ -91,6 +94,7 @@ def _cut_loose(writer: int) -> None:
     """Let go of all that the caller's caller waits for: its output, its terminal, its process group."""
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

@@ -44,6 +44,8 @@ UNKNOWN = 999
 
 # What NVML puts where it has no number to tell.
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+# No memory of one GPU comes near a pebibyte.
+MOST_BYTES = 1 << 50
 _NAMELESS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
 
 
@@ -71,6 +73,14 @@ def number(value, most: float | None = None):
     if not value >= 0 or value in _NOT_AVAILABLE or (most is not None and value > most):
         return None
     return value
+
+
+def member(struct, name: str):
+    """Give back a structure's member; None where there is none, or nothing that can be read as text."""
+    try:
+        return getattr(struct, name, None)
+    except UnicodeDecodeError:
+        return None
 
 
 def flag(value) -> bool | None:
@@ -103,5 +113,5 @@ def scaled(value, divisor: int, digits: int = 2, most: float | None = None) -> f
 
 def mebibytes(value) -> int | None:
     """Give back bytes as whole MiB."""
-    value = number(value)
+    value = number(value, most=MOST_BYTES)
     return None if value is None else int(value) >> 20

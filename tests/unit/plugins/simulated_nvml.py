@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulated NVML library inside the test's own process: the quick way to run thousands of cases.
+
+The library reads its state anew at each nvmlInit; so one loaded library serves every description.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
+
+CACHE = Path(__file__).resolve().parents[3] / ".cache" / "bindings"
+# Debian 12's, Debian 13's, and the one of the tests' own environment.
+BINDINGS = ("11.525.112", "12.550.89", "installed")
+
+
+def binding_directory(version: str) -> Path:
+    """Give the directory of a binding's pynvml.py; fetch the release on first use."""
+    if version == "installed":
+        return Path(importlib.util.find_spec("pynvml").origin).parent
+    directory = CACHE / version
+    if not (directory / "pynvml.py").exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(directory)]
+        subprocess.run([*command, f"nvidia-ml-py=={version}"], check=True)
+        for wheel in directory.glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(directory)
+    return directory
+
+
+def load(version: str = "installed"):
+    """Load a binding as a module of its own, beside any other."""
+    path = binding_directory(version) / "pynvml.py"
+    spec = importlib.util.spec_from_file_location(f"pynvml_{version.replace('.', '_')}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # The binding makes its error classes out of what it finds there.
+    spec.loader.exec_module(module)
+    return module
+
+
+class Simulated:
+    """GPUs as described, behind the real C ABI, in this process."""
+
+    def __init__(self, directory: Path, description: dict, binding=None) -> None:
+        self.lab = NvmlLab(directory, description)
+        self.binding = binding or load()
+        ctypes.CDLL(str(self.lab.library), mode=ctypes.RTLD_GLOBAL)
+        self._described = self.lab.state.read_text(encoding="utf-8")
+
+    @contextlib.contextmanager
+    def session(self, faults: dict | None = None, on_call=None):
+        """Open NVML with state keys changed for this one time."""
+        lines = "".join(f"{key}={value}\n" for key, value in (faults or {}).items())
+        self.lab.state.write_text(self._described + lines, encoding="utf-8")
+        os.environ["GPUSIM_STATE"] = str(self.lab.state)
+        try:
+            with nvml.Nvml(self.binding, on_call) as opened:
+                yield opened
+        finally:
+            del os.environ["GPUSIM_STATE"]
+
+
+def leaves(value, path: str = "") -> dict:
+    """Flatten facts to one entry a value, so that two of them compare field by field."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return {path: value}
+    flat = {path: type(value)()} if not value else {}
+    for key, inner in items:
+        flat.update(leaves(inner, f"{path}.{key}" if path else str(key)))
+    return flat
