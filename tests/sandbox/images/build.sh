@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build the image of a simulated host from the distribution's own archive, as this machine's package sources name it.
 #   build.sh debian12|debian13 IMAGE [--force]
-# Built once: the image carries a digest of all that goes into it, and an equal digest is left as it is.
+# Built once: a second tag carries a digest of all that goes into the image, and an equal digest is left as it is.
 set -euo pipefail
 
 fail() { printf 'sandbox image %s: %s\n' "${distribution:-?}" "$1" >&2; exit 1; }
@@ -23,20 +23,20 @@ mkdir -p "$cache"
 "$simulator/build.sh" "$cache/simulator"
 
 # The archive and its security suite, from the sources that this machine itself uses.
-uris() { apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null | sort -u; }
-archive=$(uris | awk '$2 ~ /^(bookworm|trixie)$/ {print $1; exit}')
-security=$(uris | awk '$2 ~ /^(bookworm|trixie)-security$/ {print $1; exit}')
-if [ -z "$archive" ]; then
-    apt-get update >/dev/null 2>&1 || fail "apt-get update failed: is the network there?"
-    archive=$(uris | awk '$2 ~ /^(bookworm|trixie)$/ {print $1; exit}')
-    security=$(uris | awk '$2 ~ /^(bookworm|trixie)-security$/ {print $1; exit}')
-fi
+source_of() { # PATTERN OF A SUITE
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+        awk -v suite="$1" '$2 ~ suite && !found {found = $1} END {print found}'
+}
+archive=$(source_of '^(bookworm|trixie)$')
+security=$(source_of '^(bookworm|trixie)-security$')
 [ -n "$archive" ] || fail "this machine's apt sources name no Debian archive (bookworm or trixie)"
 
-digest=$(cat "$0" "$cache/simulator.digest" "$simulator/install.sh" 2>/dev/null |
-    { cat; printf '%s %s %s' "$suite" "$archive" "$packages"; find "$cache/simulator" -type f -exec sha256sum {} + | sort; } |
-    sha256sum | cut -c1-16)
-if [ "${3:-}" != --force ] && [ "$(docker image inspect --format '{{index .Config.Labels "gpufleet.digest"}}' "$image" 2>/dev/null)" = "$digest" ]; then
+digest=$({
+    printf '%s %s %s\n' "$suite" "$archive" "$packages"
+    find "$0" "$simulator" "$cache/simulator" -type f -not -name '.*' -not -path '*/__pycache__/*' -exec sha256sum {} + | sort
+} | sha256sum | cut -c1-16)
+id_of() { docker image inspect --format '{{.Id}}' "$1" 2>/dev/null || echo "no $1"; }
+if [ "${3:-}" != --force ] && [ "$(id_of "$image")" = "$(id_of "$image-$digest")" ]; then
     exit 0
 fi
 
@@ -90,5 +90,6 @@ SIMULATOR=$simulator SIMULATOR_BUILD=$cache/simulator SOURCES=$work/sources SOUR
     mmdebstrap --quiet --variant=minbase --include="$packages" "${aptopts[@]}" \
     --customize-hook="$work/customize" "$suite" "$work/root.tar" "${sources[@]}" >"$work/log" 2>&1 ||
     { cp "$work/log" "$cache/image-$distribution.log"; fail "mmdebstrap failed: $(grep -m1 -E '^(E:|Err:)' "$work/log" || tail -n 1 "$work/log") (see $cache/image-$distribution.log)"; }
-docker import -c "LABEL gpufleet.digest=$digest" -c 'ENV container=docker' -c 'STOPSIGNAL SIGRTMIN+3' \
-    -c 'ENTRYPOINT ["/usr/lib/gpusim/init"]' "$work/root.tar" "$image" >/dev/null || fail "docker import failed: is the disk full?"
+docker import -c 'ENV container=docker' -c 'ENTRYPOINT ["/usr/lib/gpusim/init"]' "$work/root.tar" "$image" >"$work/log" 2>&1 ||
+    fail "docker import failed: $(tail -n 1 "$work/log")"
+docker tag "$image" "$image-$digest"
