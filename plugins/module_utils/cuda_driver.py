@@ -490,7 +490,7 @@ def compute(context: Context, count: int) -> None:
     """Run the kernel and compare with the CPU."""
     a, b = numbers(1, count), numbers(2, count)
     size = 4 * count
-    memory_a, memory_b, memory_out = (context.allocate(size) for _ in range(3))
+    memory_a, memory_b, memory_out = context.allocate(size), context.allocate(size), context.allocate(size)
     context.put(memory_a, struct.pack(f"<{count}I", *a))
     context.put(memory_b, struct.pack(f"<{count}I", *b))
     context.put(memory_out, bytes(size))
@@ -661,6 +661,8 @@ def run_child(request: Request, timeout: float, work: Callable[..., None] = chil
     if not late and status is not None and os.WIFSIGNALED(status):
         trouble = f"the driver's library crashed ({signal.Signals(os.WTERMSIG(status)).name})"
     messages = [json.loads(line) for line in text.decode().splitlines() if line.endswith("}")]
+    if trouble is None and not any("end" in message or "error" in message for message in messages):
+        trouble = "the driver's library ended the process without a word"
     return Outcome(messages, trouble)
 
 
@@ -817,4 +819,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
