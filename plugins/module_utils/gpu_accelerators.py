@@ -71,7 +71,7 @@ class Accelerator(ABC):
         """Say what the engine must be asked for."""
 
     @abstractmethod
-    def no_access(self, engine: EngineState, env: Mapping[str, str]) -> Access:
+    def no_access(self, env: Mapping[str, str]) -> Access:
         """Say what keeps all accelerators away."""
 
     @abstractmethod
@@ -152,8 +152,8 @@ class Nvidia(Accelerator):
     ) -> Access:
         return gpu_isolation.access(isolation, engine, self._host(engine), units, capabilities)
 
-    def no_access(self, engine: EngineState, env: Mapping[str, str]) -> Access:
-        return gpu_isolation.no_access(engine, env)
+    def no_access(self, env: Mapping[str, str]) -> Access:
+        return gpu_isolation.no_access(env)
 
     def held(self, container: Mapping[str, Any], engine: EngineState) -> Held:
         return gpu_holders.held(container, engine, self._inventory, gpu_isolation.mig_minors(self._host(engine)))

@@ -146,7 +146,7 @@ class Planner:
         env = {**(image.env if image else {}), **(self._own.get("env") or {})}
         request, cause = self._request(image, env)
         if request.kind == "none":
-            return self._finish(image, _Assignment(reason=cause, access=self._accelerator.no_access(self._state, env)))
+            return self._finish(image, _Assignment(reason=cause, access=self._accelerator.no_access(env)))
         self._accelerator.observe(with_topology=request.kind == "count")
         with self._locked():
             holders = self._holders(request)

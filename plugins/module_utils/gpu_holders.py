@@ -94,7 +94,8 @@ def held(
     if by_request:
         return Held(frozenset(by_request), DEVICE_REQUESTS)
 
-    runtime = host.get("Runtime") or container.get("OCIRuntime") or engine.default_runtime
+    # Podman has both, and only its second one tells which runtime it is.
+    runtime = container.get("OCIRuntime") or host.get("Runtime") or engine.default_runtime
     visible = env.get("NVIDIA_VISIBLE_DEVICES", "")
     if _RUNTIME_NAME.search(runtime) and visible not in ("", "void", "none"):
         by_runtime = finder.by_names(visible.split(","))

@@ -147,7 +147,7 @@ def access(
     return Access(isolation=DEVICE_REQUESTS, device_ids=uuids, request_capabilities=("gpu", *(capabilities or ())))
 
 
-def no_access(engine: EngineState, env: Mapping[str, str]) -> Access:
+def no_access(env: Mapping[str, str]) -> Access:
     """Give no GPU at all, also where the engine's default runtime would go by the image's environment."""
     if env.get("NVIDIA_VISIBLE_DEVICES") not in (None, "", "void") or env.get("CUDA_VERSION"):
         return Access(env={"NVIDIA_VISIBLE_DEVICES": "void"})
@@ -200,8 +200,8 @@ def runtime_name(engine: EngineState, host: Host) -> str | None:
 
 def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
     """Say what a later `systemctl daemon-reload` may take away from the container, None when it takes nothing."""
-    if engine.cgroup_driver != "systemd":
-        return None
+    if engine.cgroup_driver != "systemd" or "crun" in engine.default_runtime:
+        return None  # Of the low-level runtimes only runc has systemd manage the devices.
     if name in (RUNTIME, DEVICE_REQUESTS):
         return (
             f"isolation={name} under the systemd cgroup driver: `systemctl daemon-reload` can take the GPUs away from "
@@ -302,12 +302,12 @@ def _device_requests_objection(engine: EngineState, host: Host) -> str | None:
     by_cdi = engine.version_key >= (29, 2) and _binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs
     if hook is None and not by_cdi:
         return f"docker finds no {_HOOKS[0]} (role nvidia_container_toolkit installs it)"
-    if hook is not None and engine.daemon_started is not None:
+    if hook is not None and engine.started is not None:
         try:
             came = os.stat(host.path(hook)).st_ctime
         except OSError:
             return None
-        if came > engine.daemon_started and not by_cdi:
+        if came > engine.started and not by_cdi:
             return f"{hook} came after docker was started, which looks for it then: restart docker"
     return None
 

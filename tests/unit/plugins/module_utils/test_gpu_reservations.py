@@ -11,6 +11,7 @@ import os
 import signal
 
 import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import (
     LIFETIME,
     ReservationError,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.image_requirements import (
     RequirementError,
     Served,
@@ -106,7 +107,12 @@ def test_what_is_served_passes_without_a_word(labels, env, there):
             "driver 535.261.03, arch 8.0, brand nvidia",
         ),
         ({}, {"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}, served(gpus=(A100, T4)), "for GPU GPU-t: NVIDIA_REQUIRE_ARCH"),
-        ({}, {"NVIDIA_REQUIRE_A": "driver>=1", "NVIDIA_REQUIRE_B": "driver<500"}, served(), "NVIDIA_REQUIRE_B=driver<500"),
+        (
+            {},
+            {"NVIDIA_REQUIRE_A": "driver>=1", "NVIDIA_REQUIRE_B": "driver<500"},
+            served(),
+            "NVIDIA_REQUIRE_B=driver<500",
+        ),
         ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=x"}, served(), "NVIDIA_REQUIRE_CUDA=cuda>=x: 'cuda>=x' is no condition"),
         ({}, {"NVIDIA_REQUIRE_CUDA": "rocm>=6"}, served(), "'rocm>=6' is no condition on cuda, driver, arch or brand"),
         ({}, {"NVIDIA_REQUIRE_CUDA": "cuda"}, served(), "'cuda' is no condition"),
