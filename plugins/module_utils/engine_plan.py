@@ -207,7 +207,9 @@ def apply_plan(
     running = info.get("containers_running") or 0
     if not running:
         return _act("restart", f"{keys} needs a restart, and no container is running")
-    if info.get("live_restore"):
+    # A daemon that starts without live-restore ends the containers that one with it has left running.
+    stays = config.get("live-restore") is True or "live-restore" not in reload
+    if info.get("live_restore") and stays:
         return _act("restart", f"{keys} needs a restart; live-restore keeps the {running} running containers")
     if config.get("live-restore") is True and not info.get("swarm"):
         return _act(
@@ -216,7 +218,7 @@ def apply_plan(
         )
     return _act(
         "wait",
-        f"{keys} needs a restart, which would stop {running} running containers since live-restore is off. "
+        f"{keys} needs a restart, which would stop {running} running containers without live-restore. "
         "Stop them and run again, or set container_engine_restart_policy=always.",
         reload=bool(reload),
     )
