@@ -65,9 +65,10 @@ static int list(int quiet)
     device d;
     int rc;
     if (!(library = dlopen("libnvidia-ml.so.1", RTLD_NOW))) {
-        const char *why = dlerror();
+        char why[512];
+        snprintf(why, sizeof why, "%s", dlerror());
         if (!(library = dlopen("/usr/local/nvidia/lib64/libnvidia-ml.so.1", RTLD_NOW))) {
-            fprintf(stderr, "gpu-client: %s\n", why ? why : "libnvidia-ml.so.1 not found");
+            fprintf(stderr, "gpu-client: %s\n", why);
             return 1;
         }
     }
