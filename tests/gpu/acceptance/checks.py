@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 import sys
 import threading
@@ -81,6 +82,11 @@ def changes(events: Sequence[dict[str, Any]], expected: dict[str, bool]) -> list
                 what = "did not say that it changes something" if should else "says that it changed something"
                 problems.append(f"{task} {_label(event['item']) if event['item'] else ''}: {what}".replace(" :", ":"))
     return problems
+
+
+def so(problems: Sequence[str], claim: str) -> str:
+    """Claim what a check has shown, if it has."""
+    return "" if problems else claim
 
 
 def short(uuid: str) -> str:
@@ -277,7 +283,7 @@ def volume(bench: Bench) -> Iterator[Result]:
     evidence = (
         f"{made.get('name')}: {len(made.get('libraries') or [])} libraries,"
         f" {len(made.get('binaries') or [])} programs, {(made.get('total_bytes') or 0) >> 20} MiB"
-        f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked); predicted, made, second run unchanged"
+        f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked){so(problems, '; predicted, made, second run unchanged')}"
     )
     yield Result("nvidia_driver_volume", not problems, evidence, tuple(problems))
 
@@ -289,9 +295,16 @@ def cdi(bench: Bench) -> Iterator[Result]:
     problems = failures(events) + changes(events, {"Predict": True, "Write": True, "Write again": False})
     files = [path for place in ("/etc/cdi", "/run/cdi") for path in sorted(Path(place).glob("*"))]
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
+    machine.show_to_the_engine(host_paths(text))
     problems += [f"{uuid} is in no specification" for uuid in bench.expected() if uuid not in text]
-    evidence = f"{', '.join(map(str, files)) or 'no file'} names all of {len(bench.uuids)} GPUs; second run unchanged"
+    evidence = ", ".join(map(str, files)) or "no file"
+    evidence += so(problems, f" names all of {len(bench.uuids)} GPUs; predicted, written, second run unchanged")
     yield Result("nvidia_cdi_spec", not problems, evidence, tuple(problems))
+
+
+def host_paths(specification: str) -> list[str]:
+    """Give the files of the host that a specification in JSON mounts."""
+    return re.findall(r'"hostPath": *"(/[^"]+)"', specification)
 
 
 def cuda(bench: Bench) -> Iterator[Result]:
@@ -394,7 +407,7 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
     yield Result(
         f"containers by {isolation} go",
         not overall,
-        f"{len(started)} started, all removed, second removal unchanged",
+        f"{len(started)} were started{so(overall, ', all removed, second removal unchanged')}",
         tuple(overall),
     )
 
@@ -499,7 +512,9 @@ def exclusive(bench: Bench) -> Iterator[Result]:
     where = ", ".join(f"{name[-1]} has {' '.join(map(short, uuids))}" for name, uuids in held.items())
     refused = [text for name in names if name not in held for text in failures(played[name])]
     problems += [f"the refusal names no holder: {text}" for text in refused if not any(name in text for name in held)]
-    evidence = f"{where}; CUDA computes in all at once" + (f"; the other: {refused[0][:160]}" if refused else "")
+    evidence = (
+        where + so(problems, "; CUDA computes in all at once") + (f"; refused: {refused[0][:160]}" if refused else "")
+    )
     yield Result("two exclusive containers at once", not problems, evidence, tuple(problems))
 
     too_many = f"{PREFIX}exclusive-c"
@@ -526,7 +541,8 @@ def roles(bench: Bench) -> Iterator[Result]:
             if event["status"] == "ok" and event["result"].get("changed")
         ]
         done = len([event for event in events if event["status"] == "ok"])
-        yield Result(f"check mode of {what}", not problems, f"{done} tasks, nothing to change", tuple(problems))
+        evidence = f"{done} tasks{so(problems, ', nothing to change')}"
+        yield Result(f"check mode of {what}", not problems, evidence, tuple(problems))
 
 
 def clean(bench: Bench) -> Iterator[Result]:
@@ -539,7 +555,8 @@ def clean(bench: Bench) -> Iterator[Result]:
     left = [str(path) for place in ("/etc/cdi", "/run/cdi") for path in Path(place).glob("*gpufleet*")]
     left += [str(path) for path in machine.volumes.rglob("*") if path.is_file() and path.suffix != ".lock"]
     problems += [f"{path} is still there" for path in left[:10]]
-    yield Result("specification and volume go", not problems, "removed, second removal unchanged", tuple(problems))
+    claim = so(problems, "removed, second removal unchanged")
+    yield Result("specification and volume go", not problems, claim, tuple(problems))
 
 
 # In this order; each with what it needs before it.

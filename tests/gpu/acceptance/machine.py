@@ -15,7 +15,7 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ PREFIX = "gpufleet-acceptance-"
 # Ours alone while the bundle's podman is used: what the modules write there, no other process sees, and it is gone
 # when we are.
 PRIVATE = ("/etc/cdi", "/run/cdi", "/run/gpufleet", "/var/lib/gpufleet")
-# Looked through before and after: nothing may be left.
+# Sockets that a specification may name. They can be shown in podman's root, but not copied to it.
+IPC = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/tmp/nvidia-mps")
 WATCHED = (
     "/dev",
     "/etc/cdi",
@@ -244,7 +245,8 @@ class Machine:
         for directory in PRIVATE:
             self._private(Path(directory))
         self._root = engine_root.EngineRoot(self.work / "root")
-        self._root.set_up(self.bundle.directory / "rootfs.tar.xz", [self.shared, *map(Path, PRIVATE)])
+        sockets = [Path(place) for place in IPC if Path(place).is_dir()]
+        self._root.set_up(self.bundle.directory / "rootfs.tar.xz", [self.shared, *map(Path, PRIVATE), *sockets])
         programs = str(self._root.programs)
         self.ansible.environment["PATH"] = f"{programs}:{os.environ.get('PATH', os.defpath)}"
         program = f"{programs}/podman"
@@ -273,6 +275,18 @@ class Machine:
         image.unlink()
         if done.returncode:
             raise CannotRun(f"{self.engine.name} import of the bundle's image: {(done.stderr or done.stdout).strip()}")
+
+    def show_to_the_engine(self, paths: Iterable[str]) -> None:
+        """Have files of the host in the root of the bundle's podman, too. An engine of the host's sees them anyway."""
+        for path in map(Path, paths) if self._root is not None else ():
+            place = self._root.root / path.relative_to("/")
+            if place.exists() or not path.exists() or path.is_socket():
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, place)
+            else:
+                shutil.copy(path, place)
 
     def remove_containers(self) -> None:
         names = self.engine.containers()

@@ -322,6 +322,7 @@ UNPRINTED = (
     "mig.profiles",
     "ecc.default",
     "power.energy_j",
+    "nvlink.version",
     "nvlink.link_count",
     "nvlink.active_count",
     "nvlink.links",
