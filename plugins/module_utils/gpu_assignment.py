@@ -269,14 +269,16 @@ class Planner:
 
     def _finish(self, image: Image | None, assignment: _Assignment) -> dict[str, Any]:
         before = self._before()
+        differs = self._existing is not None and self._differs(assignment)
+        # Docker's module does not start what it recreates for state=present, podman's does.
+        goes_on = before["running"] and not (differs and self._engine.name == "docker")
         after = {
             **before,
             "exists": True,
-            "running": self._params["state"] == "started" or (self._params["state"] == "present" and before["running"]),
+            "running": self._params["state"] == "started" or (self._params["state"] == "present" and goes_on),
             "gpus": sorted(self._named(uuid) for uuid in assignment.uuids),
             "isolation": assignment.isolation,
         }
-        differs = self._existing is not None and self._differs(assignment)
         assignment.warnings += container_options.undone_isolation(
             self._engine.name, self._own, self._state, assignment.uuids, assignment.access.devices
         )

@@ -136,4 +136,4 @@ class Engine:
 
     def volume(self, name):
         device = self.volumes.get(name)
-        return device and EngineVolume(name, "local", device)
+        return None if device is None else EngineVolume(name, "local", device or None)

@@ -103,8 +103,8 @@ def test_what_is_served_passes_without_a_word(labels, env, there):
             {},
             {"NVIDIA_REQUIRE_DRIVER": "driver>=550"},
             served(),
-            "unsatisfied requirement of the image for GPU GPU-a: NVIDIA_REQUIRE_DRIVER=driver>=550; there is cuda 12.2, "
-            "driver 535.261.03, arch 8.0, brand nvidia",
+            "unsatisfied requirement of the image for GPU GPU-a: NVIDIA_REQUIRE_DRIVER=driver>=550; there is cuda "
+            "12.2, driver 535.261.03, arch 8.0, brand nvidia",
         ),
         ({}, {"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}, served(gpus=(A100, T4)), "for GPU GPU-t: NVIDIA_REQUIRE_ARCH"),
         (

@@ -1,0 +1,597 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a request to what the engine's module is called with, on hosts that are tables."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.image_requirements import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    DRIVER,
+    MIG_UUIDS,
+    UUIDS,
+    Engine,
+    container,
+    docker,
+    facts,
+    gpu,
+    mig,
+    nodes,
+    podman,
+    slice_,
+)
+
+VOLUME_NAME = f"nvidia_driver_{DRIVER}"
+MOUNT = {"Name": VOLUME_NAME, "Destination": "/usr/local/nvidia", "RW": False}
+CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+class Case:
+    """A host, and runs of the module on it."""
+
+    def __init__(self, tmp_path):
+        self.root = tmp_path / "root"
+        for path in (
+            *CONTROL,
+            *(f"/dev/nvidia{minor}" for minor in range(4)),
+            f"/volume/lib64/libnvidia-ml.so.{DRIVER}",
+        ):
+            self.file(path)
+        self.reservations = Reservations(str(tmp_path / "run"))
+        self.docker = Engine(docker(), volumes={VOLUME_NAME: "/volume"})
+        self.podman = Engine(podman(), absence="the command podman is not in PATH")
+        self.facts = facts(gpu(index) for index in range(4))
+        self.asked = []
+
+    def file(self, path, text=""):
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def gather(self, subsets):
+        self.asked.append(subsets)
+        return self.facts
+
+    def plan(self, check=False, **params):
+        given = {name: option.get("default") for name, option in argument_spec().items()}
+        given.update({"name": "c", "image": "image", **params})
+        engines = {"docker": self.docker, "podman": self.podman}
+        accelerator = Nvidia(self.gather, root=str(self.root))
+        return Planner(given, engines, accelerator, self.reservations, check_mode=check).plan()
+
+    def has(self, *made):
+        self.docker.table.update({one["Name"].lstrip("/"): one for one in made})
+
+    def reserved(self):
+        return {holder.name: holder.uuids for holder in self.reservations.holders(("", ""))}
+
+
+@pytest.fixture
+def case(tmp_path):
+    return Case(tmp_path)
+
+
+def given_gpu(index, name="c", **options):
+    """A container that this module gave one GPU with isolation=volume."""
+    labels = {"gpufleet.gpus": UUIDS[index], "gpufleet.isolation": "volume", **options.pop("labels", {})}
+    devices = nodes(*CONTROL, f"/dev/nvidia{3 - index}")
+    return container(name, labels=labels, mounts=[MOUNT], Devices=devices, **options)
+
+
+def test_a_new_container_gets_the_gpu_by_its_node(case):
+    plan = case.plan(gpus=[1], env={"A": "1"})
+    assert (plan["module"], plan["engine"]) == ("community.docker.docker_container", "docker")
+    assert plan["module_args"] == {
+        "name": "c",
+        "image": "image",
+        "state": "started",
+        "pull": "never",
+        "recreate": False,
+        "restart": False,
+        "env": {
+            "A": "1",
+            "NVIDIA_VISIBLE_DEVICES": "void",
+            "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
+        },
+        "devices": [*CONTROL, "/dev/nvidia2"],
+        "volumes": [f"{VOLUME_NAME}:/usr/local/nvidia:ro"],
+        "labels": {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "volume"},
+    }
+    assert plan["driver_volume"] is None
+    assert plan["gpu_diff"] == {
+        "before": {"exists": False, "running": False, "gpus": [], "isolation": "none"},
+        "after": {
+            "exists": True,
+            "running": True,
+            "gpus": [f"{UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)"],
+            "isolation": "volume",
+        },
+    }
+    assert plan["gpu_assignment"] == {
+        "uuids": [UUIDS[1]],
+        "indexes": [1],
+        "isolation": "volume",
+        "engine": "docker",
+        "exclusive": False,
+        "reason": f"GPU 1 ({UUIDS[1]}): volume is the best that works here (cdi: docker 20.10.24 has no CDI, docker 25 "
+        "and later do)",
+        "warnings": [],
+    }
+    assert case.reserved() == {"c": {UUIDS[1]}}
+
+
+@pytest.mark.parametrize("gpus", [[1], ["1"], [UUIDS[1]], ["GPU-aaaa1"], ["3b:00.0"], 1, "1"])
+def test_the_same_gpu_written_differently_changes_nothing(case, gpus):
+    case.has(given_gpu(1))
+    plan = case.plan(gpus=gpus)
+    assert plan["gpu_assignment"]["uuids"] == [UUIDS[1]]
+    assert (plan["gpu_changed"], plan["module_args"]["recreate"], plan["token"]) == (False, False, None)
+    assert plan["gpu_diff"]["before"] == plan["gpu_diff"]["after"]
+
+
+def test_another_gpu_recreates_and_the_diff_names_both(case):
+    case.has(given_gpu(1))
+    plan = case.plan(gpus=[2])
+    assert plan["module_args"]["recreate"]
+    assert plan["module_args"]["labels"]["gpufleet.gpus"] == UUIDS[2]
+    assert plan["gpu_diff"]["before"]["gpus"] == [f"{UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)"]
+    assert plan["gpu_diff"]["after"]["gpus"] == [f"{UUIDS[2]} (GPU 2, NVIDIA A100-SXM4-40GB)"]
+
+
+def test_fewer_gpus_recreate_though_the_engines_module_would_let_more_pass(case):
+    two = container("c", mounts=[MOUNT], Devices=nodes(*CONTROL, "/dev/nvidia2", "/dev/nvidia1"))
+    case.has(two)
+    assert case.plan(gpus=[1])["module_args"]["recreate"]
+    assert case.plan(gpus="none")["module_args"]["recreate"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mounts": []},
+        {"mounts": [{**MOUNT, "Name": "nvidia_driver_525.1"}]},
+        {"mounts": [{**MOUNT, "RW": True}]},
+        {"Devices": nodes("/dev/nvidia2", "/dev/nvidiactl")},
+        {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/nvidia-modeset")},
+        {"Devices": nodes("/dev/nvidia1", *CONTROL)},
+        {"Devices": [], "DeviceRequests": [{"Driver": "", "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]]}]},
+    ],
+)
+def test_a_container_that_was_altered_is_repaired(case, change):
+    made = given_gpu(1)
+    made["Mounts"] = change.pop("mounts", made["Mounts"])
+    made["HostConfig"].update(change)
+    case.has(made)
+    assert case.plan(gpus=[1], isolation="volume")["module_args"]["recreate"]
+
+
+def test_a_moved_minor_number_recreates(case):
+    case.has(given_gpu(1))
+    case.facts = facts([gpu(0), gpu(1, minor=1), gpu(2, minor=2), gpu(3)])
+    plan = case.plan(gpus=[UUIDS[1]])
+    assert plan["module_args"]["recreate"]
+    assert "/dev/nvidia1" in plan["module_args"]["devices"]
+
+
+def test_capabilities_that_need_other_nodes_recreate(case):
+    case.has(given_gpu(1))
+    assert not case.plan(gpus=[1], capabilities=["utility", "compute"])["gpu_changed"]
+    assert case.plan(gpus=[1], capabilities=["utility"])["gpu_changed"]
+
+
+def test_the_users_own_devices_are_no_difference(case):
+    made = given_gpu(1)
+    made["HostConfig"]["Devices"] += nodes("/dev/nvidia-modeset", "/dev/fuse")
+    case.has(made)
+    assert not case.plan(gpus=[1], devices=["/dev/nvidia-modeset", "/dev/fuse"])["gpu_changed"]
+
+
+def test_a_container_of_somebody_elses_is_adopted_without_labels(case):
+    made = given_gpu(1)
+    made["Config"]["Labels"] = {}
+    case.has(made)
+    plan = case.plan(gpus=[1])
+    assert not plan["gpu_changed"]
+    assert "labels" not in plan["module_args"]
+
+
+def test_exclusive_alone_is_no_reason_to_recreate(case):
+    case.has(given_gpu(1))
+    plan = case.plan(gpus=[1], exclusive=True)
+    assert not plan["gpu_changed"]
+    assert "gpufleet.exclusive" not in plan["module_args"]["labels"]
+    # Recreated for a new image it gets the label.
+    case.docker.images["image"] = Image(id="sha256:2")
+    assert case.plan(gpus=[1], exclusive=True)["module_args"]["labels"]["gpufleet.exclusive"] == "true"
+
+
+def test_a_driver_upgrade_recreates_with_the_new_volume(case):
+    case.has(given_gpu(1))
+    case.facts["nvidia_driver"]["version"] = "550.163.01"
+    plan = case.plan(gpus=[1])
+    assert plan["module_args"]["recreate"]
+    assert plan["module_args"]["volumes"] == ["nvidia_driver_550.163.01:/usr/local/nvidia:ro"]
+    assert plan["driver_volume"] == {"engine": ["docker"], "path": "/var/lib/gpufleet/volumes"}
+
+
+@pytest.mark.parametrize("volumes", [{}, {VOLUME_NAME: "/empty"}, {VOLUME_NAME: ""}])
+def test_a_driver_volume_that_is_missing_or_empty_is_asked_for(case, volumes):
+    case.docker.volumes = volumes
+    plan = case.plan(gpus=[1], driver_volume_path="/srv/v", engine_options={"docker_host": "unix:///d"})
+    assert plan["driver_volume"] == {"engine": ["docker"], "path": "/srv/v", "docker_host": "unix:///d"}
+
+
+def test_a_count_keeps_what_the_container_has(case):
+    case.has(given_gpu(3))
+    plan = case.plan(gpus=1)
+    assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([3], False)
+    assert frozenset({"min", "identity", "topology"}) in case.asked
+    assert sorted(case.plan(gpus=2)["gpu_assignment"]["indexes"]) == [2, 3]
+
+
+def test_topology_is_only_asked_for_when_it_can_matter(case):
+    case.plan(gpus=[1])
+    assert case.asked == [frozenset({"min", "identity"})]
+
+
+def test_without_gpus_the_driver_is_not_even_asked(case):
+    case.facts = facts([], state="no_driver")
+    plan = case.plan(gpus="none")
+    assert (case.asked, plan["gpu_assignment"]["reason"]) == ([], "no GPU was asked for")
+    assert not {"devices", "env", "labels", "volumes"} & set(plan["module_args"])
+    assert case.plan()["gpu_assignment"]["reason"] == "the image needs no GPU and none was asked for"
+
+
+@pytest.mark.parametrize(
+    ("image", "indexes", "words"),
+    [
+        (
+            Image("1", labels={"com.nvidia.volumes.needed": "nvidia_driver"}),
+            [0, 1, 2, 3],
+            "label com.nvidia.volumes.needed",
+        ),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "all"}), [0, 1, 2, 3], "NVIDIA_VISIBLE_DEVICES asks (all)"),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "0,2"}), [0, 2], "NVIDIA_VISIBLE_DEVICES asks (0,2)"),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "void"}), [], "the image needs no GPU"),
+    ],
+)
+def test_without_gpus_the_image_decides(case, image, indexes, words):
+    case.docker.images["image"] = image
+    assignment = case.plan()["gpu_assignment"]
+    assert assignment["indexes"] == indexes
+    assert words in assignment["reason"]
+
+
+def test_none_is_none_also_for_an_image_that_wants_all(case):
+    case.docker.images["image"] = Image("1", env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    plan = case.plan(gpus="none")
+    assert plan["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_mig_devices_are_given_by_their_capability_nodes(case):
+    case.facts = facts([gpu(0, mig=mig(slice_(0), slice_(1))), gpu(1)])
+    case.file("/proc/driver/nvidia-caps/mig-minors", "gpu3/gi8/access 31\ngpu3/gi8/ci0/access 32\n")
+    case.file("/dev/nvidia-caps/nvidia-cap31")
+    case.file("/dev/nvidia-caps/nvidia-cap32")
+    plan = case.plan(gpus=["0:1"])
+    assert plan["module_args"]["devices"][3:] == [
+        "/dev/nvidia3",
+        "/dev/nvidia-caps/nvidia-cap31",
+        "/dev/nvidia-caps/nvidia-cap32",
+    ]
+    assert plan["gpu_assignment"]["indexes"] == ["0:1"]
+    assert plan["gpu_diff"]["after"]["gpus"] == [f"{MIG_UUIDS[1]} (MIG 0:1, 1g.5gb)"]
+
+
+def test_podman_gets_cdi_where_there_is_a_specification(case):
+    case.podman = Engine(podman())
+    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    case.file("/etc/cdi/nvidia.json", json.dumps(spec))
+    plan = case.plan(engine="podman", gpus=[1])
+    assert plan["module"] == "containers.podman.podman_container"
+    assert plan["module_args"]["device"] == [f"nvidia.com/gpu={UUIDS[1]}"]
+    assert plan["module_args"]["label"] == {"gpufleet.gpus": UUIDS[1], "gpufleet.isolation": "cdi"}
+    assert plan["driver_volume"] is None
+
+
+def test_podman_is_not_asked_to_restart_what_it_must_recreate(case):
+    case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
+    plan = case.plan(engine="podman", gpus=[2], restart=True)
+    assert plan["module_args"]["recreate"]
+    assert "force_restart" not in plan["module_args"]
+    assert case.plan(engine="podman", gpus=[1], restart=True)["module_args"]["force_restart"]
+
+
+# -- exclusive ---------------------------------------------------------------------------------------------------
+
+
+def test_exclusive_counts_see_both_engines_and_reservations(case):
+    case.has(given_gpu(0, "a"), container("all", status="exited", Devices=nodes("/dev/nvidia1")))
+    case.podman = Engine(
+        podman(), containers=[container("p", policy="always", status="exited", Devices=nodes("/dev/nvidia2"))]
+    )
+    with case.reservations.locked():
+        case.reservations.reserve("docker", "r", [UUIDS[2]], exclusive=True)
+    plan = case.plan(gpus=1, exclusive=True)
+    assert plan["gpu_assignment"]["indexes"] == [3]
+    with pytest.raises(SelectionError) as error:
+        case.plan(name="d", gpus=1, exclusive=True)
+    message = str(error.value)
+    assert "exclusive: 1 GPU asked for, but only 0 of 4 are free." in message
+    assert f"GPU 0 ({UUIDS[0]}) by docker container a;" in message
+    assert f"GPU 1 ({UUIDS[1]}) by podman container p (exited, restart policy always);" in message
+    assert re.search(
+        r"GPU 2 \(.*\) by docker container r \(reserved by a run in progress for at most \d+ s\);", message
+    )
+    assert f"GPU 3 ({UUIDS[3]}) by docker container c (reserved" in message
+
+
+def test_two_plans_never_give_one_gpu_twice(case):
+    plans = [case.plan(name=f"c{number}", gpus=1, exclusive=True) for number in range(4)]
+    assert sorted(plan["gpu_assignment"]["indexes"][0] for plan in plans) == [0, 1, 2, 3]
+    with pytest.raises(SelectionError, match="only 0 of 4 are free"):
+        case.plan(name="c4", gpus=1, exclusive=True)
+    with case.reservations.locked():
+        case.reservations.release(plans[2]["token"])
+    assert case.plan(name="c4", gpus=1, exclusive=True)["gpu_assignment"]["indexes"] == [2]
+
+
+def test_a_reservation_also_guards_what_is_not_exclusive_until_it_is_there(case):
+    case.plan(name="shared", gpus=[0])
+    assert case.plan(gpus=1, exclusive=True)["gpu_assignment"]["indexes"] != [0]
+
+
+def test_an_exclusive_container_keeps_its_gpu_and_guards_it_while_it_may_be_recreated(case):
+    case.has(given_gpu(2))
+    plan = case.plan(gpus=1, exclusive=True)
+    assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
+    assert case.reserved() == {"c": {UUIDS[2]}}
+
+
+def test_a_shared_gpu_is_given_up_for_a_free_one(case):
+    case.has(given_gpu(2), given_gpu(2, "other"))
+    plan = case.plan(gpus=1, exclusive=True)
+    assert plan["gpu_assignment"]["indexes"] != [2]
+    assert plan["gpu_changed"]
+
+
+def test_names_that_hold_nothing_can_be_told(case):
+    case.has(container("dcgm", DeviceRequests=[{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]))
+    with pytest.raises(SelectionError, match="by docker container dcgm"):
+        case.plan(gpus=1, exclusive=True)
+    assert case.plan(gpus=1, exclusive=True, exclusive_ignore=["dcgm"])["gpu_assignment"]["uuids"]
+
+
+def test_sharing_what_was_promised_to_another_is_warned_of(case):
+    case.has(given_gpu(1, "trainer", labels={"gpufleet.exclusive": "true"}))
+    (warning,) = case.plan(gpus=[1])["gpu_assignment"]["warnings"]
+    assert (
+        warning
+        == f"GPU 1 ({UUIDS[1]}) is shared with docker container trainer, which was promised it for itself alone."
+    )
+    assert case.plan(gpus=1)["gpu_assignment"]["indexes"] != [1]
+
+
+def test_check_mode_reserves_nothing_and_leaves_no_file(case, tmp_path):
+    plan = case.plan(check=True, gpus=1, exclusive=True)
+    assert plan["gpu_assignment"]["uuids"]
+    assert plan["token"] is None
+    assert not (tmp_path / "run").exists()
+
+
+# -- states ------------------------------------------------------------------------------------------------------
+
+
+def test_absent_needs_neither_driver_nor_image(case):
+    case.facts = facts([], state="error")
+    case.has(given_gpu(1))
+    plan = case.plan(
+        state="absent", image=None, engine_options={"keep_volumes": False, "log_driver": "x"}, stop_timeout=3
+    )
+    assert plan["module_args"] == {"name": "c", "state": "absent", "keep_volumes": False, "stop_timeout": 3}
+    assert plan["gpu_diff"]["before"]["gpus"] == [UUIDS[1]]
+    assert plan["gpu_diff"]["after"] == {"exists": False, "running": False, "gpus": [], "isolation": "none"}
+    assert case.asked == []
+    assert not plan["needless"]
+
+
+def test_absent_of_nothing_needs_no_call(case):
+    assert case.plan(state="absent", image=None)["needless"]
+
+
+def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
+    case.facts = facts([], state="error")
+    case.has(given_gpu(1))
+    plan = case.plan(state="stopped", gpus=[2], stop_timeout=3)
+    assert plan["module_args"] == {"name": "c", "state": "stopped", "stop_timeout": 3}
+    assert plan["gpu_assignment"]["uuids"] == [UUIDS[1]]
+    assert (plan["gpu_diff"]["before"]["running"], plan["gpu_diff"]["after"]["running"]) == (True, False)
+
+
+@pytest.mark.parametrize("state", ["stopped", "present"])
+def test_a_container_that_is_not_there_is_made_but_not_started(case, state):
+    plan = case.plan(state=state, gpus=[1])
+    assert plan["module_args"]["state"] == state
+    assert plan["module_args"]["devices"]
+    assert (plan["gpu_diff"]["after"]["exists"], plan["gpu_diff"]["after"]["running"]) == (True, False)
+
+
+def test_a_stopped_container_is_started_with_the_gpus_it_has(case):
+    case.has(given_gpu(2, status="exited"))
+    plan = case.plan(gpus=1, exclusive=True)
+    assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
+    assert case.reserved() == {"c": {UUIDS[2]}}
+
+
+def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
+    case.has(given_gpu(2, status="exited"), given_gpu(2, "other"))
+    plan = case.plan(gpus=1, exclusive=True)
+    assert plan["gpu_assignment"]["indexes"] != [2]
+    assert plan["gpu_changed"]
+
+
+# -- engines and images ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("docker_absence", "podman_absence", "there", "expected"),
+    [
+        (None, None, None, "docker"),
+        (None, "no podman", None, "docker"),
+        ("no docker", None, None, "podman"),
+        (None, None, "podman", "podman"),
+        (None, None, "docker", "docker"),
+    ],
+)
+def test_auto_takes_the_engine_that_is_there_or_has_the_container(
+    case, docker_absence, podman_absence, there, expected
+):
+    case.docker = Engine(docker(), absence=docker_absence, containers=[container("c")] if there == "docker" else [])
+    case.podman = Engine(podman(), absence=podman_absence, containers=[container("c")] if there == "podman" else [])
+    assert case.plan(gpus="none")["engine"] == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("docker", "engine=docker: docker does not answer. Install and start it (role container_engine)"),
+        ("podman", "engine=podman: the command podman is not in PATH. Install"),
+        (
+            "auto",
+            "No container engine answers (docker: docker does not answer; podman: the command podman is not in PATH)",
+        ),
+    ],
+)
+def test_an_engine_that_is_not_there_is_named(case, engine, words):
+    case.docker = Engine(docker(), absence="docker does not answer")
+    with pytest.raises(EngineError) as error:
+        case.plan(engine=engine, gpus=[1])
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("engine", "policy", "there", "expected"),
+    [
+        ("docker", "missing", False, ("community.docker.docker_image_pull", {"name": "new", "pull": "not_present"})),
+        ("docker", "always", True, ("community.docker.docker_image_pull", {"name": "new", "pull": "always"})),
+        ("podman", "missing", False, ("containers.podman.podman_image", {"name": "new", "force": False})),
+        ("podman", "always", True, ("containers.podman.podman_image", {"name": "new", "force": True})),
+    ],
+)
+def test_an_image_is_pulled_before_anything_is_decided(case, engine, policy, there, expected):
+    images = {"new": Image("1")} if there else {}
+    case.docker, case.podman = Engine(docker(), images=images), Engine(podman(), images=images)
+    plan = case.plan(engine=engine, image="new", pull=policy, gpus=[1])
+    assert (plan["pull"]["module"], plan["pull"]["args"]) == expected
+    assert case.asked == []
+
+
+def test_after_the_pull_the_plan_goes_on(case):
+    plan = case.plan(pull="always", gpus=[1], _pulled=True)
+    assert plan["gpu_assignment"]["indexes"] == [1]
+    with pytest.raises(PlanError, match="image new was pulled, but docker does not have it under that name"):
+        case.plan(image="new", gpus=[1], _pulled=True)
+
+
+def test_connection_options_reach_the_pull(case):
+    plan = case.plan(image="new", engine_options={"docker_host": "unix:///x", "log_driver": "journald"})
+    assert plan["pull"]["args"] == {"docker_host": "unix:///x", "name": "new", "pull": "not_present"}
+
+
+def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(case):
+    plan = case.plan(check=True, image="new", gpus=[1])
+    assert plan["predicted"]
+    assert plan["gpu_assignment"]["warnings"] == [
+        "image new is not here yet: what it requires is checked once it is pulled."
+    ]
+    assert not case.plan(check=True, gpus=[1])["predicted"]
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "words"),
+    [
+        ({"image": None}, PlanError, "state=started needs an image for container c"),
+        ({"image": None, "state": "present"}, PlanError, "state=present needs an image"),
+        (
+            {"image": "new", "pull": "never"},
+            PlanError,
+            "image new is not on this host's docker and pull=never. Load or pull",
+        ),
+        ({"gpus": [9]}, SelectionError, "There is no GPU 9. This host has 0 (GPU-aaaa0000"),
+        ({"gpus": 9}, SelectionError, "9 GPUs asked for, but this host has 4"),
+        ({"gpus": ["0:0"]}, SelectionError, "MIG device 0:0 is asked for, but MIG is off on GPU 0"),
+        (
+            {"gpus": [1], "isolation": "cdi"},
+            IsolationError,
+            "isolation=cdi cannot work here: docker 20.10.24 has no CDI",
+        ),
+        ({"gpus": [1], "isolation": "runtime"}, IsolationError, "docker has no runtime nvidia, only runc"),
+        ({"gpus": True}, SelectionError, "gpus=True is a truth value"),
+    ],
+)
+def test_errors_come_before_anything_is_touched(case, params, error, words):
+    with pytest.raises(error) as raised:
+        case.plan(**params)
+    assert words in str(raised.value)
+    assert case.reserved() == {}
+
+
+@pytest.mark.parametrize("state", ["no_hardware", "no_driver", "driver_not_loaded", "version_mismatch", "error"])
+def test_gpus_without_a_ready_driver_are_refused_with_the_state(case, state):
+    case.facts = facts([], state=state, reason="Load the module.")
+    with pytest.raises(SelectionError) as error:
+        case.plan(gpus=[1])
+    assert (
+        str(error.value)
+        == f"GPUs are asked for, but this host cannot give any (nvidia_gpu_state is {state}): Load the module."
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "env", "words"),
+    [
+        (
+            Image("1", labels={"com.nvidia.cuda.version": "13.0"}),
+            {},
+            "unsupported CUDA version: driver 12.2 < image 13.0",
+        ),
+        (
+            Image("1", env={"NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}),
+            {},
+            "unsupported CUDA version: driver 12.2 < image 13.0",
+        ),
+        (Image("1"), {"NVIDIA_REQUIRE_DRIVER": "driver>=999"}, "NVIDIA_REQUIRE_DRIVER=driver>=999"),
+    ],
+)
+def test_an_image_that_is_not_served_is_refused(case, image, env, words):
+    case.docker.images["image"] = image
+    with pytest.raises(RequirementError) as error:
+        case.plan(gpus=[1], env=env)
+    assert words in str(error.value)
+    assert case.plan(gpus=[1], env={**env, "NVIDIA_DISABLE_REQUIRE": "true"})["gpu_assignment"]["uuids"]
+    assert case.plan(gpus="none", env=env)["gpu_assignment"]["uuids"] == []
+
+
+def test_remarks_and_risks_are_in_the_result(case):
+    case.docker.images["image"] = Image("1", labels={"com.nvidia.cuda.version": "12.9"})
+    case.facts = facts(
+        [gpu(0, compute_mode="prohibited", health={"state": "degraded", "reasons": ["it is too hot"]}), gpu(1)]
+    )
+    warnings = case.plan(gpus=[0], privileged=True)["gpu_assignment"]["warnings"]
+    for words in ("compute mode prohibited", "it is too hot", "minor-version compatibility", "privileged: "):
+        assert words in str(warnings)
+    assert case.plan(gpus=[1])["gpu_assignment"]["warnings"][0].startswith("The image is made for CUDA 12.9")
