@@ -86,8 +86,8 @@ def _answered(gpus: list[dict], answer: dict) -> tuple[str, str]:
 
 
 def _without_driver(gpus: list[dict], versions: dict, failure: dict, host: dict) -> tuple[str, str]:
-    if not gpus and not host["wsl"] and not versions["loaded"]:
-        there = versions["library"] or versions["on_disk"]
+    if not gpus and not host["wsl"]:
+        there = versions["loaded"] or versions["library"] or versions["on_disk"]
         installed = f" The driver's files are installed ({there})." if there else ""
         return NO_HARDWARE, f"There is no NVIDIA GPU on the PCI bus.{installed}"
     if host["wsl"]:

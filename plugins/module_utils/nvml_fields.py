@@ -626,23 +626,18 @@ def _utilization(gpu: _Gpu) -> dict:
 
 
 def _nvlink(gpu: _Gpu) -> dict:
-    links = []
-    for link in range(_nvlink_count(gpu)):
-        active = flag(gpu.ask("nvmlDeviceGetNvLinkState", link))
-        if active is None:
-            continue
-        links.append(
-            {
-                "link": link,
-                "active": active,
-                "version": number(gpu.ask("nvmlDeviceGetNvLinkVersion", link), most=99) if active else None,
-                **_nvlink_remote(gpu, link, active),
-            }
-        )
+    states = {link: flag(gpu.ask("nvmlDeviceGetNvLinkState", link)) for link in range(_nvlink_count(gpu))}
+    links = [
+        {"link": link, "active": active, **_nvlink_remote(gpu, link, active)}
+        for link, active in states.items()
+        if active is not None
+    ]
+    up = [link["link"] for link in links if link["active"]]
     return {
         "nvlink": {
+            "version": number(gpu.ask("nvmlDeviceGetNvLinkVersion", up[0]), most=99) if up else None,
             "link_count": len(links) or None,
-            "active_count": sum(link["active"] for link in links) if links else None,
+            "active_count": len(up) if links else None,
             "links": links,
         }
     }

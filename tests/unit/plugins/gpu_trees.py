@@ -78,7 +78,9 @@ class Tree:
         self.file(f"lib/modules/{kernel}/{path}", b"" if suffix else kernel_module(version))
         index = self.path / f"lib/modules/{kernel}/modules.dep"
         known = index.read_text() if index.exists() else "kernel/drivers/gpu/drm/drm.ko:\n"
-        index.write_text(known + f"{path}: kernel/drivers/gpu/drm/drm.ko\n" + f"{path.replace('.ko', '-uvm.ko')}: {path}\n")
+        index.write_text(
+            known + f"{path}: kernel/drivers/gpu/drm/drm.ko\n" + f"{path.replace('.ko', '-uvm.ko')}: {path}\n"
+        )
 
     def boot_image(self, kernel: str) -> None:
         """Install a kernel's image."""
@@ -92,8 +94,10 @@ def kernel_module(version: str) -> bytes:
     names = b"\0.modinfo\0.shstrtab\0"
     modinfo_at, names_at = 64, 64 + len(modinfo)
     table_at = names_at + len(names)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack(
-        "<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table_at, 0, 64, 0, 0, 64, 3, 2
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table_at, 0, 64, 0, 0, 64, 3, 2)
     )
 
     def section(name: int, offset: int, size: int) -> bytes:

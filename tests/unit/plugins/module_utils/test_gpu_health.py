@@ -42,7 +42,10 @@ def test_what_a_product_does_not_support_speaks_not_against_it():
         ({"recovery_action": "recover_imex_domain"}, "IMEX domain"),
         ({"retired_pages_pending": True}, "wait for their retirement: reset this GPU or reboot"),
         ({"remapped_rows": {"pending": True, "failed": False}}, "waits for its remapping: reset this GPU or reboot"),
-        ({"remapped_rows": {"pending": False, "failed": True}}, "remapping a memory row failed: have this GPU replaced"),
+        (
+            {"remapped_rows": {"pending": False, "failed": True}},
+            "a memory row failed: have this GPU replaced",
+        ),
         ({"uncorrected_errors": 3}, "uncorrectable memory errors since the driver was loaded: 3"),
         ({"sram_threshold_exceeded": True}, "SRAM errors are beyond the threshold"),
         ({"pcie": {"width": 8, "width_max": 16}}, "the PCIe link is x8, x16 is possible"),

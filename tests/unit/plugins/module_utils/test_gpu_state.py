@@ -83,7 +83,15 @@ CASES = [
     ),
     ("nothing at all", [], NOTHING_INSTALLED, failed(12), {}, "no_hardware", ["no NVIDIA GPU on the PCI bus."]),
     ("an image for GPUs", [], INSTALLED, failed(9), {}, "no_hardware", ["files are installed (580.95.05)"]),
-    ("a bare host", GPU, NOTHING_INSTALLED, failed(12), {}, "no_driver", ["1 GPU on the PCI bus", "role nvidia_driver"]),
+    (
+        "a bare host",
+        GPU,
+        NOTHING_INSTALLED,
+        failed(12),
+        {},
+        "no_driver",
+        ["1 GPU on the PCI bus", "role nvidia_driver"],
+    ),
     (
         "a bare host with nouveau",
         [function(driver="nouveau")],
@@ -225,12 +233,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("functions", "versions", "answer", "host", "state", "words"),
-    [case[1:] for case in CASES],
-    ids=[case[0] for case in CASES],
-)
-def test_the_state_and_what_to_do(functions, versions, answer, host, state, words):
+@pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_state_and_what_to_do(case):
+    functions, versions, answer, host, state, words = case
     decided, reason = gpu_state.decide(functions, versions, answer, {**HOST, **host})
     assert decided == state
     for word in words:

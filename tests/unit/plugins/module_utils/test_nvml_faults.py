@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import resource
+from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import CODES, NvmlFailure
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
@@ -65,9 +67,9 @@ def simulated(tmp_path_factory):
 
 @pytest.fixture
 def little_memory():
-    """Live within a quarter of a GiB, as the child in nvml_guard does: nonsense where a count should be asks for far more."""
+    """Live within a little memory, as the child in nvml_guard does: nonsense in place of a count asks for far more."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    used = int(open("/proc/self/statm", encoding="ascii").read().split()[5]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (used + (1 << 28), before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_DATA, before)

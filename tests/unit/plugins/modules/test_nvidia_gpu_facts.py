@@ -1,0 +1,252 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module's documentation against what it returns, and the module run by Ansible on this very host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
+RETURN = yaml.safe_load(nvidia_gpu_facts.RETURN)
+OPTIONS = yaml.safe_load(nvidia_gpu_facts.DOCUMENTATION)["options"]
+RICH = {
+    "driver": {"version": "580.95.05"},
+    "gpus": [{"model": "H100-SXM5-80GB", "count": 2}, {"model": "A100-SXM4-40GB", "mig": ["1g.5gb"]}, {"model": "T4"}],
+    "nvswitches": 1,
+    "set": {"gpu.0.processes.compute": "4711:1073741824", "process.4711": "/usr/bin/python3"},
+}
+
+
+@pytest.fixture
+def gathered(tmp_path, monkeypatch):
+    """What the module returns with a subset or several, on a host that has about everything."""
+    simulated = Simulated(tmp_path, RICH)
+    monkeypatch.setenv("GPUSIM_STATE", str(simulated.lab.state))
+    for function in simulated.lab.host["pci"]:
+        for name, value in function["files"].items():
+            path = tmp_path / "sys/bus/pci/devices" / function["address"] / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(value)
+
+    def gather(*asked):
+        found = gpu_facts.gather(gpu_facts.choose_subsets(asked), root=str(tmp_path))
+        return {
+            "ansible_facts": found["facts"],
+            "nvml_binding": found["binding"]["origin"],
+            "nvml_binding_version": found["binding"]["version"],
+        }
+
+    return gather
+
+
+def deviations(documented: dict, value: dict, subsets: frozenset, where: str = "") -> list[str]:
+    """Name what is returned and not documented, documented and not returned, or of another type."""
+    found = []
+    due = {
+        name
+        for name, field in documented.items()
+        if field["returned"] == "always" or any(f"V({subset})" in field["returned"] for subset in subsets)
+    }
+    found += [f"{where}{name} is not documented" for name in sorted(set(value) - set(documented))]
+    found += [f"{where}{name} is not returned" for name in sorted(due - set(value))]
+    found += [f"{where}{name} is returned unasked" for name in sorted(set(value) & set(documented) - due)]
+    for name in sorted(due & set(value)):
+        found += _deviation(documented[name], value[name], subsets, f"{where}{name}")
+    return found
+
+
+def _deviation(field: dict, value, subsets: frozenset, where: str) -> list[str]:
+    if value is None:
+        return []
+    expected = TYPES[field["type"]]
+    if type(value) is not expected:
+        return [f"{where} is a {type(value).__name__}, documented is {field['type']}"]
+    if "contains" not in field and expected is not list:
+        return []
+    if "contains" not in field:
+        elements = TYPES[field["elements"]]
+        return [f"{where} holds a {type(one).__name__}" for one in value if not isinstance(one, elements)]
+    values = value if expected is list else [value]
+    return [text for one in values for text in deviations(field["contains"], one, subsets, f"{where}.")]
+
+
+def documented_fields(tree: dict, where: str = ""):
+    for name, field in tree.items():
+        yield f"{where}{name}", field
+        yield from documented_fields(field.get("contains", {}), f"{where}{name}.")
+
+
+@pytest.mark.parametrize("asked", [["all"], list(gpu_facts.DEFAULT_SUBSETS), *([name] for name in gpu_facts.SUBSETS)])
+def test_what_is_returned_is_what_is_documented(gathered, asked):
+    assert deviations(RETURN, gathered(*asked), gpu_facts.choose_subsets(asked)) == []
+
+
+def test_a_host_without_anything_returns_the_same_keys(tmp_path):
+    found = gpu_facts.gather(root=str(tmp_path), driver_root=str(tmp_path))
+    returned = {"ansible_facts": found["facts"], "nvml_binding": None, "nvml_binding_version": None}
+    assert deviations(RETURN, returned, frozenset({"min"})) == []
+
+
+def test_the_walk_finds_what_is_wrong():
+    tree = {"a": {"returned": "always", "type": "int"}, "b": {"returned": "when the subset V(ecc) is gathered"}}
+    assert deviations(tree, {"a": 1}, frozenset()) == []
+    assert deviations(tree, {"a": "1"}, frozenset()) == ["a is a str, documented is int"]
+    assert deviations(tree, {"a": 1, "b": 1}, frozenset()) == ["b is returned unasked"]
+    assert deviations(tree, {"a": 1, "c": 1}, frozenset({"ecc"})) == ["c is not documented", "b is not returned"]
+
+
+@pytest.mark.parametrize(("path", "field"), [pytest.param(*item, id=item[0]) for item in documented_fields(RETURN)])
+def test_every_field_has_type_sample_and_unit(path, field):
+    assert field["type"] in TYPES
+    assert field["description"].endswith(".")
+    if "contains" in field:
+        assert field["type"] in ("dict", "list")
+        return
+    assert isinstance(field["sample"], TYPES[field["type"]]), path
+    for suffix, unit in (("_mib", "MiB"), ("_w", "in W"), ("_mhz", "MHz"), ("_c", "degrees Celsius"), ("_j", "in J")):
+        if path.endswith(suffix):
+            assert unit in field["description"], path
+
+
+def test_options_are_documented_as_they_are():
+    assert OPTIONS["gather_subset"]["default"] == list(gpu_facts.DEFAULT_SUBSETS)
+    for subset in gpu_facts.SUBSETS:
+        assert f"V({subset})" in " ".join(OPTIONS["gather_subset"]["description"])
+
+
+# ---- run by Ansible ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory) -> str:
+    """A Python that has the standard library and nothing else, as a host with nothing to install on has it."""
+    directory = tmp_path_factory.mktemp("bare")
+    venv.create(directory, with_pip=False, symlinks=True)
+    return str(directory / "bin" / "python")
+
+
+@pytest.fixture
+def ad_hoc(tmp_path):
+    """Run the module the way a user does at the command line, against simulated GPUs."""
+
+    def run(arguments: str = "", *, python: str = sys.executable, gpus=None, options=(), connection="local") -> dict:
+        lab = NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": gpus or [{"model": "T4", "count": 2}]})
+        inventory = tmp_path / "inventory.yml"
+        variables = {
+            "ansible_connection": connection,
+            "ansible_python_interpreter": python,
+            "ansible_remote_tmp": str(tmp_path / "remote"),
+            "ansible_async_dir": str(tmp_path / "async"),
+        }
+        inventory.write_text(json.dumps({"all": {"hosts": {"here": variables}}}))
+        environment = {
+            **lab.env,
+            "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
+        }
+        command = [str(Path(sys.executable).parent / "ansible"), "-i", str(inventory), "here"]
+        command += ["-m", "gpufleet.hosts.nvidia_gpu_facts", "-a", arguments, *options]
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+        text = done.stdout.partition(" => ")[2] or done.stdout + done.stderr
+        return json.loads(text[text.index("{") : text.rindex("}") + 1])
+
+    return run
+
+
+def left_behind(directory: Path) -> list[str]:
+    return [str(path) for path in (directory / "remote").rglob("*") if path.is_file()]
+
+
+def test_the_host_s_own_binding_serves_where_there_is_one(ad_hoc):
+    result = ad_hoc()
+    assert result["nvml_binding"] == "host"
+    assert result["nvml_binding_version"] == "13.615.71"
+    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    assert len(result["ansible_facts"]["nvidia_gpus"]) == 2
+    assert result["changed"] is False
+
+
+@pytest.mark.parametrize("options", [[], ["--check", "--diff"]], ids=["run", "check"])
+@pytest.mark.parametrize("pipelining", ["true", "false"])
+def test_the_controller_s_binding_travels_where_there_is_none(ad_hoc, bare_python, tmp_path, options, pipelining):
+    variables = ["-e", f"ansible_pipelining={pipelining}"]
+    result = ad_hoc(python=bare_python, options=[*options, *variables])
+    assert result["nvml_binding"] == "controller"
+    assert result["nvml_binding_version"] == "13.615.71"
+    assert [gpu["name"] for gpu in result["ansible_facts"]["nvidia_gpus"]] == ["Tesla T4", "Tesla T4"]
+    assert left_behind(tmp_path) == []
+
+
+def test_a_job_in_the_background_has_the_binding_with_it(ad_hoc, bare_python, tmp_path):
+    result = ad_hoc(python=bare_python, options=["-B", "60", "-P", "1"])
+    assert result["nvml_binding"] == "controller"
+    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    deadline = time.monotonic() + 15  # Ansible's own wrapper cleans up some time after the job.
+    while left_behind(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left_behind(tmp_path) == []
+
+
+def test_both_bindings_tell_the_same(ad_hoc, bare_python):
+    gpus = [{"model": "A100-SXM4-40GB", "mig": ["1g.5gb", "2g.10gb"]}]
+    theirs, ours = (ad_hoc("gather_subset=all", python=python, gpus=gpus) for python in (sys.executable, bare_python))
+    assert theirs["ansible_facts"]["nvidia_gpus"] == ours["ansible_facts"]["nvidia_gpus"]
+
+
+def test_a_host_without_a_driver_needs_no_binding(bare_python, tmp_path):
+    command = [str(Path(sys.executable).parent / "ansible"), "-i", "here,", "-c", "local", "here", "-o", "-vvv"]
+    command += [
+        "-e",
+        f"ansible_python_interpreter={bare_python}",
+        "-m",
+        "gpufleet.hosts.nvidia_gpu_facts",
+        "-a",
+        f"driver_root={tmp_path}",
+    ]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, env={**os.environ})
+    assert '"nvml_binding": null' in done.stdout
+    assert "pynvml-" not in done.stdout  # nothing was sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("gather_subset=gpus", ["no subset 'gpus'", "Known: all, min, identity", "topology"]),
+        ("gather_subset='!min'", ["min is always gathered", "'!all'"]),
+        ("timeout=0", ["timeout", "0"]),
+        ("timeout=-1", ["timeout", "-1"]),
+        ("timeout=soon", ["timeout", "float"]),
+        ("driver_root=/nonexistent", ["driver_root", "/nonexistent"]),
+        ("subset=min", ["Unsupported parameters", "subset"]),
+    ],
+)
+def test_bad_input_is_refused_in_words(ad_hoc, arguments, words):
+    result = ad_hoc(arguments)
+    assert result.get("failed", "msg" in result)
+    for word in words:
+        assert word in result["msg"]
+
+
+def test_a_driver_that_hangs_costs_the_timeout(ad_hoc):
+    faults = [{"model": "T4", "faults": [{"call": "nvmlDeviceGetUUID", "delay": 300}]}]
+    result = ad_hoc("timeout=1", gpus=faults)
+    facts = result["ansible_facts"]
+    assert facts["nvidia_gpu_state"] == "error"
+    assert "did not answer within 1 seconds (nvmlDeviceGetUUID of GPU 0)" in facts["nvidia_gpu_state_reason"]
