@@ -1,0 +1,164 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import sys
+import zipfile
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing, binding_version, load_binding
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import nvml_binding
+
+MISSING = {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}
+DONE = {"changed": False, "ansible_facts": {}}
+
+
+@pytest.fixture
+def action(tmp_path, monkeypatch):
+    """An action plugin whose host is played by a list of results."""
+    monkeypatch.setattr(nvml_binding.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    plugin = nvml_binding.NvmlAction.__new__(nvml_binding.NvmlAction)
+    plugin._task = SimpleNamespace(
+        action="gpufleet.hosts.gpu_container", args={"name": "x"}, async_val=0, check_mode=False, diff=False
+    )
+    shell = SimpleNamespace(tmpdir=None, join_path=lambda *parts: "/".join(parts))
+    plugin._connection = SimpleNamespace(has_native_async=False, _shell=shell)
+    plugin._make_tmp_path = MagicMock(return_value="/remote/ansible-tmp-1")
+    plugin._transfer_file = MagicMock()
+    plugin._fixup_perms2 = MagicMock()
+    plugin._execute_module = MagicMock()
+    monkeypatch.setattr(nvml_binding.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
+    return plugin
+
+
+def test_a_host_that_needs_nothing_gets_one_call(action):
+    action._execute_module.side_effect = [DONE]
+    assert action.run(task_vars={}) == DONE
+    action._execute_module.assert_called_once_with(
+        module_name="gpufleet.hosts.gpu_container", module_args={"name": "x"}, task_vars={}
+    )
+    action._transfer_file.assert_not_called()
+
+
+def test_a_host_without_a_binding_gets_it_and_a_second_call(action):
+    action._execute_module.side_effect = [MISSING, DONE]
+    assert action.run(task_vars={}) == DONE
+    remote = "/remote/ansible-tmp-1/pynvml-13.615.71.zip"
+    assert action._transfer_file.call_args.args[1] == remote
+    assert action._execute_module.call_args.kwargs["module_args"] == {"name": "x", "_nvml_binding_path": remote}
+    action._fixup_perms2.assert_called_once_with(["/remote/ansible-tmp-1", remote])
+
+
+def test_the_directory_that_is_there_is_used(action):
+    action._connection._shell.tmpdir = "/remote/there"
+    action._execute_module.side_effect = [MISSING, DONE]
+    action.run(task_vars={})
+    assert action._transfer_file.call_args.args[1] == "/remote/there/pynvml-13.615.71.zip"
+    action._make_tmp_path.assert_not_called()
+
+
+def test_another_failure_is_passed_on(action):
+    action._execute_module.side_effect = [{"failed": True, "msg": "something else"}]
+    assert action.run(task_vars={})["msg"] == "something else"
+
+
+def test_a_job_in_the_background_is_probed_for_first(action):
+    action._task.async_val = 60
+    action._execute_module.side_effect = [MISSING, {"started": 1}]
+    assert action.run(task_vars={}) == {"started": 1}
+    probe, job = action._execute_module.call_args_list
+    assert probe.kwargs["module_name"] == "gpufleet.hosts.nvidia_gpu_facts"
+    assert "wrap_async" not in probe.kwargs
+    assert job.kwargs["wrap_async"] is True
+    assert job.kwargs["module_args"]["_nvml_binding_path"].endswith("pynvml-13.615.71.zip")
+
+
+def test_a_job_on_a_host_with_a_binding_gets_nothing(action):
+    action._task.async_val = 60
+    action._execute_module.side_effect = [DONE, {"started": 1}]
+    action.run(task_vars={})
+    assert action._execute_module.call_args.kwargs["module_args"] == {"name": "x"}
+    action._transfer_file.assert_not_called()
+
+
+@pytest.mark.parametrize("async_val", [0, 60])
+def test_neither_side_has_one(action, monkeypatch, async_val):
+    action._task.async_val = async_val
+    action._execute_module.side_effect = [MISSING]
+    monkeypatch.setattr(nvml_binding, "controller_binding", lambda: None)
+    result = action.run(task_vars={})
+    assert result["failed"] is True
+    for word in ("NVIDIA driver on this host", "neither there nor on the controller", "pip install nvidia-ml-py"):
+        assert word in result["msg"]
+    assert sys.executable in result["msg"]
+
+
+def test_a_package_without_a_file_is_no_binding(monkeypatch):
+    for spec in (None, SimpleNamespace(origin=None), SimpleNamespace(origin="/gone/pynvml.py")):
+        monkeypatch.setattr(nvml_binding.importlib.util, "find_spec", lambda name, spec=spec: spec)
+        assert nvml_binding.controller_binding() is None
+
+
+def test_the_packed_binding_is_imported_where_there_is_none(tmp_path, monkeypatch):
+    binding = nvml_binding.controller_binding()
+    packed = nvml_binding.pack(binding, str(tmp_path))
+    named = tmp_path / nvml_binding.archive_name(binding)
+    (tmp_path / packed).rename(named)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with pytest.raises(BindingMissing, match="No module named 'pynvml'"):
+        load_binding()
+    module = load_binding(str(named))
+    assert module.__file__.startswith(str(named))
+    assert binding_version(module.__file__) == "13.615.71"
+    sys.modules.pop("pynvml")
+
+
+def test_a_package_is_packed_with_its_modules(tmp_path):
+    package = tmp_path / "pynvml"
+    package.mkdir()
+    for name in ("__init__.py", "nvml.py", "smi.py"):
+        (package / name).write_text("")
+    packed = nvml_binding.pack(str(package / "__init__.py"), str(tmp_path))
+    with zipfile.ZipFile(packed) as archive:
+        assert archive.namelist() == ["pynvml/__init__.py", "pynvml/nvml.py", "pynvml/smi.py"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("", "is no NVML binding: it lacks NVMLError"),
+        ("import gone_missing", "No module named 'gone_missing'"),
+        ("print 'two'", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_pynvml_that_does_not_work_counts_as_none(tmp_path, monkeypatch, code, words):
+    (tmp_path / "pynvml.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    with pytest.raises(BindingMissing, match=words):
+        load_binding()
+
+
+@pytest.mark.parametrize(
+    ("beside", "file", "version"),
+    [
+        ("nvidia_ml_py-12.550.89.dist-info", "pynvml.py", "12.550.89"),
+        ("nvidia_ml_py-11.525.112.egg-info", "pynvml.py", "11.525.112"),
+        ("nvidia_ml_py-12.550.89-py3.11.egg-info", "pynvml.py", "12.550.89"),
+        ("pynvml-11.5.0.dist-info", "pynvml/__init__.py", "11.5.0"),
+        ("other-1.0.dist-info", "pynvml.py", None),
+    ],
+)
+def test_the_version_is_that_of_the_distribution_beside_it(tmp_path, beside, file, version):
+    (tmp_path / beside).mkdir()
+    assert binding_version(str(tmp_path / file)) == version
+
+
+def test_a_binding_in_no_directory_has_no_version():
+    assert binding_version("/nowhere/pynvml.py") is None
