@@ -283,8 +283,9 @@ def volume(bench: Bench) -> Iterator[Result]:
     evidence = (
         f"{made.get('name')}: {len(made.get('libraries') or [])} libraries,"
         f" {len(made.get('binaries') or [])} programs, {(made.get('total_bytes') or 0) >> 20} MiB"
-        f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked){so(problems, '; predicted, made, second run unchanged')}"
+        f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked)"
     )
+    evidence += so(problems, "; predicted, made, second run unchanged")
     yield Result("nvidia_driver_volume", not problems, evidence, tuple(problems))
 
 

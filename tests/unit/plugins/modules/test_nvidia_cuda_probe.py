@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cuda_probe
 
