@@ -68,7 +68,7 @@ def accept(options: argparse.Namespace) -> int:
     files = bundle.verify() if bundle else 0
     started, before, belonged = time.monotonic(), smi_report(), belongings()
     print(f"gpu-acceptance: {len(before.gpus)} GPUs, driver {before.top('driver_version')}, bundle of {files} files")
-    work = Path(tempfile.mkdtemp(prefix="gpufleet-acceptance.", dir="/var/tmp"))
+    work = Path(tempfile.mkdtemp(prefix="gpufleet-acceptance.", dir="/var/tmp" if Path("/var/tmp").is_dir() else None))
     results: list[checks.Result] = []
 
     def say(result: checks.Result) -> None:

@@ -147,7 +147,7 @@ class Ansible:
     def _launch(self, command: str, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **more.pop("environment", {})}
         argv = [sys.executable, "-c", LAUNCHER, self.site, command, *arguments]
-        done = run(argv, timeout=more.pop("timeout", 300), env=environment, **more)
+        done = run(argv, timeout=more.pop("timeout", 540), env=environment, **more)
         with self.log.open("a", encoding="utf-8") as log:
             log.write(f"\n# {command} {' '.join(arguments)}\n{done.stdout}{done.stderr}")
         return done
