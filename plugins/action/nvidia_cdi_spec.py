@@ -1,0 +1,12 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugin of nvidia_cdi_spec: where the host has no pynvml, the controller's goes along."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import NvmlAction
+
+
+class ActionModule(NvmlAction):
+    """The module does the work; see plugin_utils/nvml_binding.py for what is added."""
