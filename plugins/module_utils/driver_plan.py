@@ -80,7 +80,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     if not missing and not moves and len(set(have.values())) <= 1:
         result["version"] = next(iter(have.values()), None)
         return
-    todo["query"] = sorted(set(result["lockstep"]))
+    meta = result.get("kernel_meta")
+    todo["query"] = sorted({*result["lockstep"], *([meta["headers"]] if meta else [])})
     if available is None:
         # Which version it will be is known once the repository has been asked.
         todo["install"] = missing or moves
@@ -99,6 +100,16 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     changing = [name for name in result["lockstep"] if have.get(name) != version]
     todo["install"] = [name for name in wanted if name in missing and name not in changing]
     todo["install"] += [f"{name}{joint}{exact[name]}" for name in changing]
+    if meta and meta["headers"] not in installed and meta["image"] in installed:
+        # Headers then come with each kernel. Of the installed kernel's version only: no kernel is upgraded on the way.
+        kernel = installed[meta["image"]]["version"]
+        if kernel in available.get(meta["headers"], []):
+            todo["install"].append(f"{meta['headers']}{joint}{kernel}")
+        else:
+            result["reasons"].append(
+                f"{meta['headers']} is left out: the repositories do not have it for the installed kernel ({kernel}). "
+                f"Install it when you upgrade the kernel, so that the driver is built for that one too"
+            )
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
 
 

@@ -488,7 +488,15 @@ def _headers(case: _Case, kernel: dict, names: dict) -> None:
         case.result["kernel_packages"] = list(case.wish["kernel_packages"])
         return
     if kernel.get("headers"):
-        case.result["kernel_packages"] = [name.format(**names) for name in kernel["headers"]]
+        # Of the host's own kernels and by exact name: a meta package may stand for a kernel that the host does not have,
+        # and on some platforms installs it. The plan adds the meta package where it stands for the installed kernel.
+        here = dict.fromkeys([case.host["kernel"]["running"], case.host["kernel"]["next_boot"]])
+        releases = [release for release in here if re.search(kernel["match"], release)]
+        case.result["kernel_packages"] = [
+            name.format(**{**names, "release": release}) for release in releases for name in kernel["headers"]
+        ]
+        if kernel.get("meta"):
+            case.result["kernel_meta"] = {key: name.format(**names) for key, name in kernel["meta"].items()}
         return
     bare = [entry["release"] for entry in case.host["kernel"]["kernels"] if not entry["headers"]]
     release = case.host["kernel"]["next_boot"]
