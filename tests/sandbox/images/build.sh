@@ -51,9 +51,11 @@ cat >"$work/customize" <<'HOOK'
 # Runs in mmdebstrap's hook, while the package lists are still there. $1 is the root.
 set -e
 root=$1
-# The kernel that this host "runs": the one that the archive has headers for.
-release=$(chroot "$root" apt-cache depends linux-headers-amd64 | sed -n 's/.*Depends: linux-headers-\([0-9].*\)$/\1/p' | head -n 1)
-[ -n "$release" ] || { echo "the archive has no linux-headers-amd64" >&2; exit 1; }
+# The kernel that this host "runs": the oldest that the archive still has headers for, as on a host that has not been
+# rebooted lately. A newer one may have outrun the distribution's driver, and no role may bring it in by the way.
+release=$(chroot "$root" apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\([0-9].*-amd64\)$/\1/p' |
+    grep -vE -- '-(cloud|rt)-' | sort -V | sed -n 1p)
+[ -n "$release" ] || { echo "the archive has no linux-headers for amd64" >&2; exit 1; }
 mkdir -p "$root/usr/lib/gpusim" "$root/lib/modules/$release" "$root/boot"
 echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 : >"$root/boot/vmlinuz-$release"
