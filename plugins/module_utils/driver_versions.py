@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 
@@ -148,9 +149,11 @@ def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str
         return None
     if path.endswith(".ko"):
         return module_file_version(path)
-    if run is None:
+    # Looked for here: Ansible's way to run a program that is not there is to fail the whole task.
+    modinfo = run and shutil.which("modinfo", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")))
+    if not modinfo:
         return None
-    rc, out, _err = run(["modinfo", "-F", "version", path])
+    rc, out, _err = run([modinfo, "-F", "version", path])
     return out.strip() or None if rc == 0 else None
 
 
@@ -161,6 +164,8 @@ def module_file(root: str, kernel: str | None) -> str | None:
     directory = os.path.join(root, "lib/modules", kernel)
     found: dict[str, str] = {}
     for line in (_text(root, f"lib/modules/{kernel}/modules.dep") or "").splitlines():
+        if "nvidia" not in line:
+            continue
         path = line.partition(":")[0]
         match = _MODULE_FILE.search(path)
         if match and _is_driver(match.group(1)):

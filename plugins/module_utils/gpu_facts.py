@@ -58,15 +58,16 @@ def gather(
     timeout: float = 10,
     binding_path: str | None = None,
     driver_root: str | None = None,
-    ask=nvml_guard.ask,
+    inquire=nvml_guard.Inquiry,
 ) -> dict:
     """Tell the facts of a host as they go into `ansible_facts`, and `nvml_binding` beside them.
 
     Raises BindingMissing where there is a driver to ask and no pynvml to ask it with.
     """
+    inquiry = inquire(subsets, timeout, binding_path, driver_root)
     functions = pci.scan(root)
     versions = driver_versions.read(root, run)
-    answer = ask(subsets, timeout, binding_path, driver_root)
+    answer = inquiry.answer()
     if "binding_missing" in answer:
         raise BindingMissing(answer["binding_missing"])
     host = {"wsl": _is_wsl(root), "secure_boot": _secure_boot(root), "timeout": timeout}

@@ -34,16 +34,29 @@ def ask(subsets, timeout: float = 10, binding_path: str | None = None, prefix: s
     The answer holds what was learnt (`library`, `binding`, `driver`, `count`, `gpus`, `topology`) and, where it did
     not come to its end, why: `failure` (code and text), `binding_missing`, `silent_in` or `crash` (texts).
     """
-    board = mmap.mmap(-1, _CALL_NAME_SIZE)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _be_the_child(writer, board, subsets, binding_path, prefix)
-    os.close(writer)
-    try:
-        return _listen(child, reader, board, timeout)
-    finally:
-        os.close(reader)
+    return Inquiry(subsets, timeout, binding_path, prefix).answer()
+
+
+class Inquiry:
+    """A child that asks NVML, while its parent has other things to do until it wants the answer."""
+
+    def __init__(
+        self, subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None
+    ) -> None:
+        self._timeout = timeout
+        self._board = mmap.mmap(-1, _CALL_NAME_SIZE)
+        self._reader, writer = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            _be_the_child(writer, self._board, subsets, binding_path, prefix)
+        os.close(writer)
+
+    def answer(self) -> dict:
+        """Wait for all that the child learns, as `ask` describes it; to be called once."""
+        try:
+            return _listen(self._child, self._reader, self._board, self._timeout)
+        finally:
+            os.close(self._reader)
 
 
 def _be_the_child(writer: int, board: mmap.mmap, subsets, binding_path: str | None, prefix: str | None) -> None:

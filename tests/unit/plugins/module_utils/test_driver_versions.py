@@ -145,7 +145,8 @@ def test_a_module_that_depmod_lists_but_nobody_built_is_none(tree):
     assert driver_versions.module_on_disk(tree.root, KERNEL) is None
 
 
-def test_a_compressed_module_is_asked_of_modinfo(tree):
+def test_a_compressed_module_is_asked_of_modinfo(tree, monkeypatch):
+    monkeypatch.setattr(driver_versions.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
     tree.module("580.95.05", suffix=".zst")
     asked = []
 
@@ -155,9 +156,15 @@ def test_a_compressed_module_is_asked_of_modinfo(tree):
 
     assert driver_versions.module_on_disk(tree.root, KERNEL, modinfo) == "580.95.05"
     path = os.path.join(tree.root, "lib/modules", KERNEL, "updates/dkms/nvidia.ko.zst")
-    assert asked == [["modinfo", "-F", "version", path]]
+    assert asked == [["/usr/sbin/modinfo", "-F", "version", path]]
     assert driver_versions.module_on_disk(tree.root, KERNEL, lambda argv: (1, "", "no such file")) is None
     assert driver_versions.module_on_disk(tree.root, KERNEL) is None
+
+
+def test_nothing_is_run_where_there_is_no_modinfo(tree, monkeypatch):
+    monkeypatch.setattr(driver_versions.shutil, "which", lambda name, path: None)
+    tree.module("580.95.05", suffix=".xz")
+    assert driver_versions.module_on_disk(tree.root, KERNEL, no_modinfo) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x02\x01" + b"\xff" * 90, b"\x7fELF\x01" + bytes(60), b"text"])
