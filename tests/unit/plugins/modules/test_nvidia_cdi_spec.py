@@ -1,0 +1,330 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi, cdi_file, driver_files
+from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+
+VERSION = "580.95.05"
+
+
+def gpu(index, devices=None):
+    """What nvidia_gpu_facts tells of a GPU."""
+    return {
+        "index": index,
+        "minor": index,
+        "uuid": f"GPU-0000000{index}",
+        "pci_bus_id": f"0000:0{index}:00.0",
+        "mig": {"enabled": devices is not None, "pending": None, "devices": devices or []},
+        "health": {"state": "ok", "reasons": []},
+    }
+
+
+class Host:
+    """A host on which the module runs. Its device nodes are those of /dev/null under other names."""
+
+    def __init__(self, root):
+        self.root = root
+        self.path = root / "etc/cdi/gpufleet-nvidia.json"
+        self.dynamic = root / "run/cdi"
+        self.volumes = root / "volumes"
+        self.gpus = [gpu(0), gpu(1)]
+        self.state = ("ready", "NVML answers for 2 GPUs.")
+        self.asked = 0
+        (root / "dev").mkdir()
+        for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+            (root / "dev" / name).symlink_to("/dev/null")
+        (root / "etc").mkdir()
+        driver_tree.ubuntu(root, VERSION)
+        self.volume(VERSION)
+
+    def volume(self, version):
+        place = self.volumes / "nvidia_driver" / version
+        (place / "lib64").mkdir(parents=True)
+        driver_tree.program(place / "bin/nvidia-smi")
+
+    def ask(self):
+        self.asked += 1
+        return {
+            "nvidia_gpu_state": self.state[0],
+            "nvidia_gpu_state_reason": self.state[1],
+            "nvidia_driver": {"version": VERSION},
+            "nvidia_gpus": self.gpus,
+        }
+
+    def run(self, check=False, **params):
+        defaults = {
+            "state": "present",
+            "path": str(self.path),
+            "spec_dirs": [str(self.root / "etc/cdi"), str(self.dynamic)],
+            "libraries": "volume",
+            "volume_path": str(self.volumes),
+            "sets": list(driver_files.SETS),
+            "driver_root": str(self.root),
+            "device_numbers": True,
+            "additional_gids": False,
+        }
+        return nvidia_cdi_spec.result_of({**defaults, **params}, self.ask, check, str(self.root))
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    monkeypatch.setattr(nvidia_cdi_spec.platform, "machine", lambda: "x86_64")
+    return Host(tmp_path)
+
+
+def test_the_specification_is_written_once(host):
+    result = host.run()
+    assert result["changed"]
+    assert result["path"] == str(host.path)
+    assert result["kind"] == "nvidia.com/gpu"
+    assert result["cdi_version"] == "0.5.0"
+    assert result["devices"] == ["0", "GPU-00000000", "1", "GPU-00000001", "all"]
+    assert result["skipped"] == result["maintained_by"] == result["warnings"] == []
+    spec = json.loads(host.path.read_text())
+    assert [device["name"] for device in spec["devices"]] == result["devices"]
+    assert result["diff"]["before"] == ""
+    assert result["diff"]["after"] == host.path.read_text()
+    assert stat.S_IMODE(host.path.stat().st_mode) == 0o644
+    assert os.listdir(host.path.parent) == [host.path.name]
+    inode = host.path.stat().st_ino
+    again = host.run()
+    assert not again["changed"]
+    assert again["diff"]["before"] == again["diff"]["after"]
+    assert host.path.stat().st_ino == inode
+
+
+def test_check_mode_says_the_same_and_writes_nothing(host):
+    checked = host.run(check=True)
+    assert not host.path.parent.exists()
+    assert checked == host.run()
+    assert host.run(check=True, device_numbers=False)["changed"]
+    assert not host.run()["changed"]
+
+
+def test_a_mig_change_is_followed(host):
+    host.run()
+    (host.root / "proc/driver/nvidia-caps").mkdir(parents=True)
+    (host.root / "proc/driver/nvidia-caps/mig-minors").write_text("gpu1/gi3/access 30\ngpu1/gi3/ci0/access 31\n")
+    (host.root / "dev/nvidia-caps").mkdir()
+    for number in (30, 31):
+        (host.root / f"dev/nvidia-caps/nvidia-cap{number}").symlink_to("/dev/null")
+    host.gpus = [gpu(0), gpu(1, [{"index": 0, "uuid": "MIG-0001", "gi": 3, "ci": 0}])]
+    result = host.run()
+    assert result["changed"]
+    assert result["devices"] == ["0", "GPU-00000000", "1:0", "MIG-0001", "all"]
+
+
+def test_a_file_that_was_changed_by_hand_is_put_right(host):
+    host.run()
+    host.path.write_text(host.path.read_text().replace("nvidia0", "nvidia7"))
+    assert host.run()["changed"]
+    assert "nvidia7" not in host.path.read_text()
+    host.path.chmod(0o600)
+    assert host.run()["changed"]
+    assert stat.S_IMODE(host.path.stat().st_mode) == 0o644
+
+
+def test_absent_removes_it_and_asks_nobody(host):
+    host.run()
+    host.asked = 0
+    assert host.run(check=True, state="absent")["changed"]
+    assert host.path.exists()
+    result = host.run(state="absent")
+    assert result["changed"]
+    assert result["cdi_version"] is None
+    assert result["devices"] == []
+    assert not host.path.exists()
+    assert not host.run(state="absent")["changed"]
+    assert host.asked == 0
+
+
+VENDORS = """---
+cdiVersion: 0.5.0
+containerEdits:
+  deviceNodes:
+  - path: /dev/null
+  hooks:
+  - args: [nvidia-cdi-hook, update-ldcache]
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  mounts:
+  - containerPath: /usr/lib/libcuda.so.{version}
+    hostPath: {source}
+    options:
+    - ro
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/null
+  name: "0"
+- containerEdits:
+    deviceNodes:
+    - path: /dev/null
+  name: all
+kind: nvidia.com/gpu
+"""
+
+
+def write_vendors(host, name="run/cdi/nvidia.yaml", source="/dev/null"):
+    path = host.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(VENDORS.format(version=VERSION, source=source).replace("[nvidia-cdi-hook, update-ldcache]", "[]"))
+    return path
+
+
+@pytest.mark.parametrize("name", ["run/cdi/nvidia.yaml", "etc/cdi/nvidia.yaml", "etc/cdi/a.json"])
+def test_one_that_the_vendors_toolkit_keeps_is_respected_and_reported(host, name):
+    path = write_vendors(host, name)
+    before = path.read_text()
+    result = host.run()
+    assert not result["changed"]
+    assert not host.path.exists()
+    assert path.read_text() == before
+    assert result["maintained_by"] == [
+        {
+            "path": str(path),
+            "devices": ["0", "all"],
+            "missing_devices": ["GPU-00000000", "1", "GPU-00000001"],
+            "stale": [],
+        }
+    ]
+    (warning,) = result["warnings"]
+    assert f"{path} describes nvidia.com/gpu already" in warning
+    assert result["devices"] == []
+
+
+def test_ours_gives_way_to_one_that_comes_later(host):
+    host.run()
+    write_vendors(host)
+    assert host.run(check=True)["changed"]
+    assert host.path.exists()
+    result = host.run()
+    assert result["changed"]
+    assert not host.path.exists()
+    assert result["diff"]["after"] == ""
+    assert not host.run()["changed"]
+
+
+def test_a_stale_one_of_the_vendors_is_said_to_be_stale(host):
+    write_vendors(host, source="/usr/lib/libcuda.so.570.133.20")
+    result = host.run()
+    assert result["maintained_by"][0]["stale"] == ["/usr/lib/libcuda.so.570.133.20"]
+    assert "names what is not there: /usr/lib/libcuda.so.570.133.20" in result["warnings"][0]
+    assert "nvidia-cdi-refresh" in result["warnings"][0]
+
+
+def test_specifications_of_other_things_are_no_obstacle(host):
+    host.path.parent.mkdir()
+    (host.path.parent / "other.json").write_text(
+        json.dumps({"cdiVersion": "0.5.0", "kind": "amd.com/gpu", "devices": [{"name": "0", "containerEdits": {}}]})
+    )
+    (host.path.parent / "notes.txt").write_text(VENDORS)
+    (host.path.parent / "broken.yaml").write_text("{")
+    result = host.run()
+    assert result["changed"]
+    assert len(result["warnings"]) == 1
+    assert "broken.yaml can't be read as a CDI specification" in result["warnings"][0]
+
+
+def test_one_directory_under_two_names_is_one(host):
+    host.run()
+    (host.root / "link").symlink_to("etc/cdi")
+    result = host.run(spec_dirs=[str(host.root / "etc/cdi"), str(host.root / "link")])
+    assert result["maintained_by"] == []
+    assert not result["changed"]
+
+
+def test_the_volume_of_the_loaded_driver_is_mounted(host):
+    host.run()
+    mounts = json.loads(host.path.read_text())["containerEdits"]["mounts"]
+    assert [(item["hostPath"], item["containerPath"]) for item in mounts] == [
+        (f"{host.volumes}/nvidia_driver/{VERSION}", "/usr/local/nvidia"),
+        (f"{host.volumes}/nvidia_driver/{VERSION}/bin/nvidia-smi", "/usr/bin/nvidia-smi"),
+    ]
+
+
+def test_check_mode_before_there_is_a_volume(host):
+    expected = host.run(check=True)["diff"]["after"]
+    (host.volumes / "nvidia_driver").rename(host.root / "away")
+    assert host.run(check=True)["diff"]["after"] == expected
+
+
+def test_files_need_no_volume(host):
+    (host.volumes / "nvidia_driver").rename(host.root / "away")
+    host.run(libraries="files")
+    assert "/usr/lib64/libcuda.so.1" in host.path.read_text()
+
+
+def take_away_the_volume(host):
+    (host.volumes / "nvidia_driver").rename(host.root / "away")
+
+
+def break_the_driver(host):
+    host.state = ("version_mismatch", "The library is of 580.95.05, the module of 570.133.20. Reboot.")
+
+
+def lose_all(host):
+    for item in host.gpus:
+        item["health"] = {"state": "lost", "reasons": ["GPU is lost"]}
+
+
+def vendors_at_our_path(host):
+    write_vendors(host, "etc/cdi/gpufleet-nvidia.json")
+
+
+# (what is done to the host, options, error, words)
+REFUSALS = [
+    (take_away_the_volume, {}, cdi.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
+    (break_the_driver, {}, cdi.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
+    (lose_all, {}, cdi.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
+    (vendors_at_our_path, {}, cdi_file.FileError, ["vendor's toolkit", "nvidia-cdi-hook", "`path` of our own"]),
+    (vendors_at_our_path, {"state": "absent"}, cdi_file.FileError, ["vendor's toolkit"]),
+    (None, {"path": "/etc/cdi/x.yml"}, cdi_file.FileError, ["path=/etc/cdi/x.yml", ".json or .yaml"]),
+    (None, {"path": "cdi/x.json"}, cdi_file.FileError, ["path=cdi/x.json", "absolute path"]),
+    (None, {"path": "/srv/x.json"}, cdi_file.FileError, ["path=/srv/x.json is in none of spec_dirs=", "no engine"]),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_names_what_is_wrong_and_writes_nothing(host, refusal):
+    prepare, options, kind, words = refusal
+    if prepare:
+        prepare(host)
+    before = host.path.read_text() if host.path.exists() else None
+    with pytest.raises(kind) as error:
+        host.run(**options)
+    for word in words:
+        assert word in str(error.value)
+    assert (host.path.read_text() if host.path.exists() else None) == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_write_that_fails_leaves_nothing_behind(host, monkeypatch, number, existing):
+    if existing:
+        host.run()
+        before = host.path.read_text()
+        host.gpus = [gpu(0)]
+
+    def fail(_handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(cdi_file.os, "fsync", fail)
+    with pytest.raises(cdi_file.FileError, match=f"cannot write {host.path}: {os.strerror(number)}"):
+        host.run()
+    if existing:
+        assert os.listdir(host.path.parent) == [host.path.name]
+        assert host.path.read_text() == before
+    else:
+        assert not host.path.parent.exists()
