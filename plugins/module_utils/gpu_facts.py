@@ -17,6 +17,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     pci,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    NvmlFailure,
+)
 
 SUBSETS = (*nvml_fields.SUBSETS, "topology")
 # What a default call leaves out: it takes long, or tells of the moment and of other people's work.
@@ -64,13 +69,14 @@ def gather(
 
     Raises BindingMissing where there is a driver to ask and no pynvml to ask it with.
     """
-    inquiry = inquire(subsets, timeout, binding_path, driver_root)
     functions = pci.scan(root)
+    host = {"wsl": _is_wsl(root), "secure_boot": _secure_boot(root), "timeout": timeout}
+    ask = host["wsl"] or _can_answer(functions, root)
+    inquiry = inquire(subsets, timeout, binding_path, driver_root) if ask else None
     versions = driver_versions.read(root, run)
-    answer = inquiry.answer()
+    answer = inquiry.answer() if inquiry else _known_answer(root, driver_root)
     if "binding_missing" in answer:
         raise BindingMissing(answer["binding_missing"])
-    host = {"wsl": _is_wsl(root), "secure_boot": _secure_boot(root), "timeout": timeout}
     if answer.get("library"):
         versions["library"] = driver_versions.version_suffix(answer["library"]) or versions["library"]
     gpus = _gpus(answer, functions, root, subsets, timeout)
@@ -97,6 +103,22 @@ def persistence_daemon_runs(root: str = "/") -> bool:
         if pid.isdigit() and (_text(root, f"proc/{pid}/comm") or "").startswith("nvidia-persiste"):
             return True
     return False
+
+
+def _can_answer(functions: list[dict], root: str) -> bool:
+    """Tell whether asking NVML is of use and does no harm.
+
+    Where GPUs are on the bus and the module is not loaded, NVML would have it loaded (nvidia-modprobe): facts are to
+    change nothing. Where no GPU is to be seen, there may be a driver of another kind, that NVML alone knows.
+    """
+    return driver_versions.loaded_module(root)[0] is not None or all(one["kind"] != "gpu" for one in functions)
+
+
+def _known_answer(root: str, driver_root: str | None) -> dict:
+    """Give the answer that NVML would give without a kernel module."""
+    there = driver_versions.find_library(root, driver_root) is not None
+    failure = NvmlFailure.of(DRIVER_NOT_LOADED if there else LIBRARY_NOT_FOUND)
+    return {"gpus": [], "failure": {"code": failure.code, "name": failure.name, "text": failure.text}}
 
 
 def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dict) -> dict:

@@ -212,6 +212,16 @@ def test_a_driver_that_is_not_loaded(host):
     assert [one["kernel_driver"] for one in facts["nvidia_pci_devices"]] == [None]
 
 
+def test_nvml_is_not_asked_where_it_would_have_the_driver_loaded(host):
+    """NVML runs nvidia-modprobe where the module is missing. Telling facts must not load a driver."""
+    tree = host({"gpus": [{"model": "T4"}]}, bound=None)
+
+    def asked(*arguments):
+        raise AssertionError("NVML was asked")
+
+    assert gather(tree, inquire=asked)["nvidia_gpu_state"] == "driver_not_loaded"
+
+
 def test_a_library_of_another_version(host):
     versions = {"version": "570.133.20", "library": VERSION}
     facts = gather(host({"gpus": [{"model": "T4"}], "driver": versions}))
