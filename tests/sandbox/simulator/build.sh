@@ -46,6 +46,7 @@ if [ -z "$only" ]; then
     gcc $flags -Wl,-soname,libnvidia-cfg.so.1 -o "$out/libnvidia-cfg.so.1" "$here/src/cfg.c" "$here/src/state.c"
     gcc $flags -o "$out/libgpusim-kernel.so" "$here/src/kernel.c"
     gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$out/gpu-client" "$here/src/client.c"
+    gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$out/nvidia-smi" "$here/src/smi.c"
     "$here/image.sh" "$out/gpu-client" "$out/gpu-client.tar"
 fi
 touch "$out/.built"

@@ -34,9 +34,10 @@ HELD = f"{RUN}/held"
 GPU_MAJOR, CONTROL_MINOR, MODESET_MINOR, DRM_MAJOR = 195, 255, 254, 226
 TRAILER, TRAILER_SIZE, PAYLOAD_STEP = b"GPUSIM-PAYLOAD ", 32, 64 * 1024
 LIBRARY = re.compile(r"libnvidia-(ml|cfg)\.so\.(\d+(?:\.\d+)+)")
-LIBRARY_ROOTS = (
+PROGRAM = "nvidia-smi"  # the real one speaks to the driver past NVML's public calls
+GRAFT_ROOTS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-    "/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib", "/opt/nvidia",
+    "/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib", "/opt/nvidia", "/usr/bin", "/usr/local/nvidia/bin",
 )  # fmt: skip
 # Settings that live in the driver: gone when it is unloaded.
 VOLATILE = re.compile(r"persistence_mode|compute_mode|power\.limit|clock\.(application|locked)\..*|ecc\.volatile\..*")
@@ -214,6 +215,8 @@ def boot(_arguments: argparse.Namespace) -> None:
 def first_state(host: dict) -> str:
     """Give the state at power-on: as described, but for what the hardware remembers."""
     state = parse_state(host["state"])
+    if host.get("holders"):
+        state["holders"] = ",".join(host["holders"])
     for key, value in parse_state(read(at(KEPT))).items():
         state[key] = value
         gpu, _, name = key.rpartition(".")
@@ -401,7 +404,7 @@ def module_information(data: bytes) -> dict:
         if not found:
             raise Refused(errno.ENOEXEC, "no .modinfo in it")
         offset, length = found[0]
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, IndexError, ValueError, OverflowError):
         raise Refused(errno.ENOEXEC, "a damaged ELF file") from None
     information: dict = {}
     for entry in data[offset : offset + length].split(b"\0"):
@@ -722,6 +725,13 @@ def show_in_proc(state: dict, host: dict) -> None:
     show_devices(branch_of(version), bool(switches))
 
 
+def kernel_number(text: str) -> int | None:
+    """Read a number as the kernel reads a module's parameter: 0x10, 020 and 16 are the same."""
+    with contextlib.suppress(ValueError):
+        return int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0)
+    return None
+
+
 def driver_parameters(state: dict) -> str:
     """Give /proc/driver/nvidia/params with what the module was loaded with."""
     known = {
@@ -733,7 +743,8 @@ def driver_parameters(state: dict) -> str:
     }  # fmt: skip
     for key, value in state.items():
         if key.startswith("module.parameter.NVreg_"):
-            known[key.split("NVreg_", 1)[1]] = str(int(value, 0)) if re.fullmatch(r"0[0-7x]\w*|\d+", value) else value
+            number = kernel_number(value)
+            known[key.split("NVreg_", 1)[1]] = value if number is None else str(number)
     return "".join(f"{key}: {value}\n" for key, value in known.items())
 
 
@@ -847,8 +858,8 @@ def make_nodes(state: dict) -> None:
     given = {key.split("NVreg_")[1]: value for key, value in state.items() if "NVreg_" in key}
     if given.get("ModifyDeviceFiles") == "0" or "module.version" not in state:
         return
-    mode = int(given.get("DeviceFileMode", "0666"), 8 if given.get("DeviceFileMode", "0").startswith("0") else 10)
-    owner = (int(given.get("DeviceFileUID", "0")), int(given.get("DeviceFileGID", "0")))
+    mode = kernel_number(given.get("DeviceFileMode", "")) or 0o666
+    owner = (kernel_number(given.get("DeviceFileUID", "")) or 0, kernel_number(given.get("DeviceFileGID", "")) or 0)
     node("/dev/nvidiactl", GPU_MAJOR, CONTROL_MINOR, mode, owner)
     for gpu in gpus(state):
         if driver_of(of_gpu(state, gpu, "pci.bus_id")) == "nvidia":
@@ -914,8 +925,13 @@ def remove_nodes(module: str) -> None:
 # ---- grafting ----------------------------------------------------------------------------------------------
 
 
-def libraries(roots: list[str]) -> list[Path]:
-    """Find the driver's libraries that are to be simulated: real files with a driver version in their names."""
+def is_graftable(name: str) -> bool:
+    """Say whether a file of this name is the simulator's to replace."""
+    return name == PROGRAM or bool(LIBRARY.fullmatch(name))
+
+
+def graftable(roots: list[str]) -> list[Path]:
+    """Find the driver's files that are to be simulated: real files, libraries with a driver version in their names."""
     found: dict[tuple[int, int], Path] = {}
     pending = [at(root) for root in roots]
     while pending:
@@ -929,7 +945,7 @@ def libraries(roots: list[str]) -> list[Path]:
                 # Below the usual library directories, only what is NVIDIA's own.
                 if "nvidia" in entry.path[len(os.environ.get("GPUSIM_ROOT", "")) :]:
                     pending.append(Path(entry.path))
-            elif LIBRARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            elif is_graftable(entry.name) and entry.is_file(follow_symlinks=False):
                 status = entry.stat(follow_symlinks=False)
                 found.setdefault((status.st_dev, status.st_ino), Path(entry.path))
     return sorted(found.values())
@@ -954,6 +970,8 @@ def payload() -> bytes:
 
 def padded(text: bytes, least: int = 0) -> bytes:
     """Bring a payload to a round size, so that it can change in place, and end it with its length."""
+    if not text:
+        return TRAILER + f"{0:016x}\n".encode()
     size = max(least, -(-(len(text) + TRAILER_SIZE) // PAYLOAD_STEP) * PAYLOAD_STEP - TRAILER_SIZE)
     return text.ljust(size, b"\n") + TRAILER + f"{size:016x}\n".encode()
 
@@ -969,19 +987,19 @@ def grafted_size(file) -> int | None:
 
 
 def graft(path: Path, text: bytes) -> bool:
-    """Put the simulated library in place of a real one, or bring the state in a simulated one up to date."""
+    """Put the simulated file in place of a real one, or bring the state in a simulated library up to date."""
+    library = LIBRARY.fullmatch(path.name)
     with path.open("rb") as file:
         head = file.read(20)
         size = grafted_size(file)
     if size is not None:
-        return refresh_file(path, size, text)
+        return bool(library) and refresh_file(path, size, text)
     if head[:5] != b"\x7fELF\2" or struct.unpack_from("<H", head, 18)[0] != 62:
         return False
-    kind = LIBRARY.fullmatch(path.name)[1]
-    ours = at(f"{HOME}/libnvidia-{kind}.so.1").read_bytes()
+    ours = at(f"{HOME}/{f'libnvidia-{library[1]}.so.1' if library else PROGRAM}").read_bytes()
     status = path.stat()
     beside = path.with_name(f".{path.name}.gpusim")
-    beside.write_bytes(ours + padded(text))
+    beside.write_bytes(ours + padded(text if library else b""))
     beside.chmod(stat.S_IMODE(status.st_mode))
     os.chown(beside, status.st_uid, status.st_gid)
     os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -1006,7 +1024,7 @@ def graft_all() -> list[Path]:
     """Replace what dpkg brought, bring all copies up to date, and name what changed."""
     host = description()
     text = payload()
-    changed = [path for path in libraries([*LIBRARY_ROOTS, *host.get("library_roots", [])]) if graft(path, text)]
+    changed = [path for path in graftable([*GRAFT_ROOTS, *host.get("library_roots", [])]) if graft(path, text)]
     for path in volume_libraries(host.get("volume_roots", [])):
         with path.open("rb") as file:
             size = grafted_size(file)

@@ -54,7 +54,7 @@ def into_docker() -> None:
 
 
 def into_podman() -> None:
-    """Import with the command."""
+    """Import with the command; where its package is only being installed, that takes a few tries."""
     if subprocess.run(["podman", "image", "exists", f"{IMAGE}:latest"], check=False).returncode:
         changes = [word for change in CHANGES for word in ("--change", change)]
         subprocess.run(["podman", "import", "-q", *changes, TAR, f"{IMAGE}:latest"], check=True)

@@ -20,7 +20,7 @@ install -m 0644 "$here/mig_layout.py" "$home/mig_layout.py"
 install -m 0755 "$here/init.sh" "$home/init"
 install -m 0755 "$here/import_image.py" "$home/import-image"
 install -m 0644 "$build/libnvidia-ml.so.1" "$build/libnvidia-cfg.so.1" "$home/"
-install -m 0755 "$build/libgpusim-kernel.so" "$build/gpu-client" "$home/"
+install -m 0755 "$build/libgpusim-kernel.so" "$build/gpu-client" "$build/nvidia-smi" "$home/"
 install -m 0644 "$build/gpu-client.tar" "$home/"
 ln -sfn ../lib/gpusim/gpusim "$dest/usr/sbin/gpusim"
 

@@ -25,8 +25,11 @@
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
-#define GPUSIM "/usr/lib/gpusim/gpusim"
-#define KERNEL_RELEASE "/usr/lib/gpusim/kernel-release" /* the release; a second line may hold the version */
+#ifndef HOME
+#define HOME "/usr/lib/gpusim" /* a unit test says otherwise */
+#endif
+#define GPUSIM HOME "/gpusim"
+#define KERNEL_RELEASE HOME "/kernel-release" /* the release; a second line may hold the version */
 #define PROC_MODULES "/proc/modules"
 #define OUR_MODULES "/run/gpusim/modules"
 
