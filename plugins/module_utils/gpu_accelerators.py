@@ -87,7 +87,9 @@ class Accelerator(ABC):
         """Tell whether a directory holds the driver's files for containers."""
 
     @abstractmethod
-    def risks(self, isolation: str, engine: EngineState, units: Sequence[Unit]) -> list[str]:
+    def risks(
+        self, isolation: str, engine: EngineState, units: Sequence[Unit], options: Mapping[str, Any]
+    ) -> list[str]:
         """Say what may take the access away later, and what keeps the chosen units from being used."""
 
 
@@ -165,8 +167,15 @@ class Nvidia(Accelerator):
         library = f"lib64/libnvidia-ml.so.{self._driver.get('version')}"
         return os.path.exists(os.path.join(self._root, directory.lstrip("/"), library))
 
-    def risks(self, isolation: str, engine: EngineState, units: Sequence[Unit]) -> list[str]:
-        risk = gpu_isolation.daemon_reload_risk(isolation, engine, self._host(engine), units)
+    def risks(
+        self, isolation: str, engine: EngineState, units: Sequence[Unit], options: Mapping[str, Any]
+    ) -> list[str]:
+        host = self._host(engine)
+        risks = [
+            gpu_isolation.daemon_reload_risk(isolation, engine, host, units),
+            gpu_isolation.selinux_risk(isolation, engine, host, options.get("security_opts") or ()),
+            gpu_isolation.restart_risk(isolation, engine, host, options.get("restart_policy")),
+        ]
         prohibited = [
             f"{unit.gpu} is in compute mode prohibited: no CUDA program can use it."
             for unit in units
@@ -178,7 +187,7 @@ class Nvidia(Accelerator):
             if not unit.gpu.lost and unit.gpu.health_state == "degraded"
             for reason in unit.gpu.health_reasons
         ]
-        return [*([risk] if risk else []), *prohibited, *dict.fromkeys(sick)]
+        return [*(risk for risk in risks if risk), *dict.fromkeys(prohibited), *dict.fromkeys(sick)]
 
     def _host(self, engine: EngineState) -> gpu_isolation.Host:
         if engine.cdi_dirs not in self._hosts:

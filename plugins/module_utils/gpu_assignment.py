@@ -175,7 +175,11 @@ class Planner:
             return None
         connection = container_options.connection_options(name, self._params["engine_options"] or {})
         always = policy == "always"
-        arguments = {"pull": "always" if always else "not_present"} if name == "docker" else {"force": always}
+        arguments: dict[str, Any] = {"force": always}
+        if name == "docker":
+            arguments = {"pull": "always" if always else "not_present"}
+            if self._own.get("platform"):
+                arguments["platform"] = self._own["platform"]
         return {
             "module": container_options.PULL_MODULES[name],
             "args": {**connection, "name": reference, **arguments},
@@ -247,7 +251,7 @@ class Planner:
         choice = self._accelerator.choose_isolation(
             self._params["isolation"], self._state, units, meant, current.isolation
         )
-        warnings = self._accelerator.risks(choice.name, self._state, units)
+        warnings = self._accelerator.risks(choice.name, self._state, units, self._params)
         if image is not None:
             warnings += self._accelerator.check_image(image, env, units, choice.name)
         if not exclusive:

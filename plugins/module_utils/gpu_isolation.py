@@ -8,6 +8,7 @@ Pure but for the host's files, whose root is handed in.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -174,16 +175,8 @@ def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str])
 
 def mig_minors(host: Host) -> dict[str, int]:
     """Read which capability node opens which MIG instance: "gpu0/gi1/access" → 12."""
-    found = {}
-    try:
-        with open(host.path(_MIG_MINORS), encoding="ascii", errors="replace") as file:
-            for line in file:
-                key, _space, minor = line.strip().rpartition(" ")
-                if key and minor.isdigit():
-                    found[key] = int(minor)
-    except OSError:
-        return {}
-    return found
+    parts = [line.strip().rpartition(" ") for line in _text(host.path(_MIG_MINORS)).splitlines()]
+    return {key: int(minor) for key, _space, minor in parts if key and minor.isdigit()}
 
 
 def runtime_name(engine: EngineState, host: Host) -> str | None:
@@ -215,6 +208,40 @@ def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequen
             f"There is no link in /dev/char for {', '.join(unlinked)}: with older versions of runc, `systemctl "
             "daemon-reload` can take the GPUs away from the running container. `nvidia-ctk system "
             "create-dev-char-symlinks --create-all` makes the links; restarting the container brings the GPUs back."
+        )
+    return None
+
+
+def selinux_risk(name: str, engine: EngineState, host: Host, security_opts: Sequence[str]) -> str | None:
+    """Say whether SELinux keeps the container from the device nodes that it is given, None when it does not."""
+    if name not in (CDI, VOLUME) or not engine.selinux or "label=disable" in security_opts:
+        return None
+    if not _text(host.path("/sys/fs/selinux/enforce")).startswith("1"):
+        return None
+    if _text(host.path("/sys/fs/selinux/booleans/container_use_devices")).startswith("1"):
+        return None
+    return (
+        "SELinux is enforcing and keeps containers from the GPUs' device nodes (Failed to initialize NVML: "
+        "Insufficient Permissions): set the boolean container_use_devices, or security_opts: [label=disable]."
+    )
+
+
+def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None) -> str | None:
+    """Say what keeps a container that its engine shall start again from its GPUs after a reboot, None when nothing."""
+    if policy not in ("always", "unless-stopped", "on-failure"):
+        return None
+    if engine.name == "podman":
+        if policy != "on-failure" and not _is_wanted(host, "podman-restart.service"):
+            return (
+                f"restart_policy={policy}: podman starts containers after a reboot only where podman-restart.service "
+                "is enabled, and it is not."
+            )
+        return None
+    if name in (CDI, VOLUME) and not _starts_after_gpus(host):
+        return (
+            f"restart_policy={policy}: nothing makes docker wait for the GPUs' device nodes at boot. A container that "
+            "is started before they are there fails and stays stopped; give docker.service "
+            "After=nvidia-persistenced.service."
         )
     return None
 
@@ -313,14 +340,8 @@ def _device_requests_objection(engine: EngineState, host: Host) -> str | None:
 
 
 def _ignores_environment(host: Host) -> bool:
-    try:
-        with open(host.path(RUNTIME_CONFIG), encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return False
-    return bool(
-        re.search(r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b", text, re.MULTILINE)
-    )
+    pattern = r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b"
+    return bool(re.search(pattern, _text(host.path(RUNTIME_CONFIG)), re.MULTILINE))
 
 
 def _binary(host: Host, names: Sequence[str]) -> str | None:
@@ -347,6 +368,34 @@ def _drm_nodes(host: Host, unit: Unit) -> list[str]:
     return [
         f"/dev/dri/{name}" for name in names if re.match(r"^(card|renderD)\d+$", name) and host.has(f"/dev/dri/{name}")
     ]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _is_wanted(host: Host, unit: str) -> bool:
+    pattern = host.path(f"/etc/systemd/system/*.wants/{unit}")
+    return bool(glob.glob(pattern))
+
+
+def _starts_after_gpus(host: Host) -> bool:
+    """Tell whether docker.service is ordered after what makes the device nodes, by its unit files or by the other's."""
+    after = re.compile(r"^\s*After\s*=.*\bnvidia-", re.MULTILINE)
+    before = re.compile(r"^\s*Before\s*=.*\bdocker\.service", re.MULTILINE)
+    return _units_say(host, "docker.service", after) or _units_say(host, "nvidia-*.service", before)
+
+
+def _units_say(host: Host, unit: str, pattern: re.Pattern) -> bool:
+    for directory in ("etc", "run", "usr/lib", "lib"):
+        base = host.path(f"/{directory}/systemd/system/{unit}")
+        if any(pattern.search(_text(path)) for path in (*glob.glob(base), *glob.glob(f"{base}.d/*.conf"))):
+            return True
+    return False
 
 
 def _char_link(host: Host, node: str) -> str | None:

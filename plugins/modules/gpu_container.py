@@ -516,7 +516,9 @@ def _plan(module: AnsibleModule) -> dict:
     options = params["engine_options"] or {}
     podman = options.get("executable") or "podman"
     engines = {
-        "docker": Docker(options.get("docker_host"), started=process_times.docker_started),
+        "docker": Docker(
+            options.get("docker_host") or os.environ.get("DOCKER_HOST"), started=process_times.docker_started
+        ),
         "podman": Podman(module.run_command, module.get_bin_path(podman)),
     }
 

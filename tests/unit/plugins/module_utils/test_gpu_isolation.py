@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
     daemon_reload_risk,
     device_nodes,
     no_access,
+    restart_risk,
+    selinux_risk,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
@@ -367,3 +369,67 @@ def test_missing_links_to_nodes_are_a_risk_under_the_systemd_driver(tree):
     number = os.stat(tree.directory / "dev/nvidia2").st_rdev
     tree.files(f"/dev/char/{os.major(number)}:{os.minor(number)}")
     assert daemon_reload_risk("volume", engine, tree.host(), ONE) is None
+
+
+@pytest.mark.parametrize(
+    ("isolation", "selinux", "enforcing", "boolean", "options", "is_risk"),
+    [
+        ("volume", True, "1", "0 0", [], True),
+        ("cdi", True, "1", None, [], True),
+        ("volume", True, "1", "1 1", [], False),
+        ("volume", True, "1", "0 0", ["label=disable"], False),
+        ("volume", True, "0", "0 0", [], False),
+        ("volume", False, "1", "0 0", [], False),
+        ("runtime", True, "1", "0 0", [], False),
+    ],
+)
+def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
+    tree.files("/sys/fs/selinux/enforce", text=enforcing)
+    if boolean is not None:
+        tree.files("/sys/fs/selinux/booleans/container_use_devices", text=boolean)
+    risk = selinux_risk(isolation, podman(selinux=selinux), tree.host(), options)
+    assert (risk is not None) == is_risk
+    assert risk is None or "set the boolean container_use_devices, or security_opts: [label=disable]" in risk
+
+
+@pytest.mark.parametrize(
+    ("engine", "isolation", "policy", "files", "words"),
+    [
+        (docker(), "volume", None, {}, None),
+        (docker(), "volume", "no", {}, None),
+        (docker(), "volume", "always", {}, "nothing makes docker wait for the GPUs' device nodes at boot"),
+        (docker(), "cdi", "unless-stopped", {}, "give docker.service After=nvidia-persistenced.service"),
+        (docker(), "runtime", "always", {}, None),
+        (
+            docker(),
+            "volume",
+            "always",
+            {
+                "/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=network.target nvidia-persistenced.service\n"
+            },
+            None,
+        ),
+        (
+            docker(),
+            "volume",
+            "always",
+            {"/usr/lib/systemd/system/nvidia-persistenced.service": "[Unit]\nBefore=docker.service\n"},
+            None,
+        ),
+        (
+            docker(),
+            "volume",
+            "always",
+            {"/lib/systemd/system/docker.service": "[Unit]\nAfter=network.target\n"},
+            "nothing",
+        ),
+        (podman(), "volume", "always", {}, "only where podman-restart.service is enabled, and it is not"),
+        (podman(), "cdi", "on-failure", {}, None),
+        (podman(), "cdi", "always", {"/etc/systemd/system/default.target.wants/podman-restart.service": ""}, None),
+    ],
+)
+def test_what_a_reboot_takes_away_is_named(tree, *, engine, isolation, policy, files, words):
+    for path, text in files.items():
+        tree.files(path, text=text)
+    risk = restart_risk(isolation, engine, tree.host(), policy)
+    assert (risk is None) if words is None else (words in risk)
