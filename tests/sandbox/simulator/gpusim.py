@@ -460,6 +460,9 @@ def check_module(name: str, information: dict) -> None:
     trusted = information.get("intree") == ["Y"] or signer in host.get("mok", [])
     if host.get("secure_boot") and not trusted:
         raise Refused(errno.EKEYREJECTED, f"{name}: signed by {signer!r}, whose key is not enrolled")
+    if name in ("nouveau", "nova_core") and not host.get(name):
+        # Its file may have come with a kernel package; a host that is described without it has no use for it.
+        raise Refused(errno.ENODEV, f"{name}: the host is described without it")
     if at(f"/sys/module/{name}/initstate").exists():
         raise Refused(errno.EEXIST, f"{name}: is there already")
     for needed in DEPENDS.get(name, []):
@@ -1062,6 +1065,13 @@ def after_change() -> None:
     graft_all()
 
 
+def keep(assignments: list[str]) -> None:
+    """Let the hardware remember settings over a power cycle."""
+    at(KEPT).parent.mkdir(parents=True, exist_ok=True)
+    with at(KEPT).open("a", encoding="utf-8") as file:
+        file.writelines(f"{assignment}\n" for assignment in assignments)
+
+
 def set_command(arguments: argparse.Namespace) -> None:
     """Set keys of the live state (KEY= removes one)."""
     with locked():
@@ -1075,8 +1085,7 @@ def set_command(arguments: argparse.Namespace) -> None:
                 else:
                     state.pop(key, None)
         if arguments.keep:
-            with at(KEPT).open("a", encoding="utf-8") as file:
-                file.writelines(f"{assignment}\n" for assignment in arguments.assignments)
+            keep(arguments.assignments)
         after_change()
 
 
@@ -1101,6 +1110,8 @@ def mig_command(arguments: argparse.Namespace) -> None:
             minor = int(of_gpu(state, arguments.gpu, "minor", str(arguments.gpu)))
             new = mig_layout.device_state(state[f"{gpu}.uuid"], state[f"{gpu}.name"], minor, devices)
             state.update({f"{gpu}.{key}": str(value) for key, value in new.items()})
+            if state.get(f"{gpu}.mig.resetless") != "1":  # Ampere writes the mode down, not the instances
+                keep([f"{gpu}.mig.pending={int(on)}"])
         after_change()
 
 

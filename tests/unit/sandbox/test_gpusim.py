@@ -173,11 +173,17 @@ def test_modules_load_once_and_in_order(host_of):
 
 
 def test_nouveau_keeps_the_gpus_until_it_is_gone(host_of):
-    host = host_of(A100)
+    host = host_of({**A100, "nouveau": True})
     assert host.load("nouveau", license="GPL", version="1.0") == 0
     assert (host.root / "sys/bus/pci/devices/0000:07:00.0/driver").readlink().name == "nouveau"
     assert host.load() == errno.ENODEV
     assert host.run("unload", "nouveau") == 0
+    assert host.load() == 0
+
+
+def test_a_host_described_without_nouveau_has_none(host_of):
+    host = host_of(A100)
+    assert host.load("nouveau", license="GPL") == errno.ENODEV
     assert host.load() == 0
 
 
@@ -255,6 +261,7 @@ def test_mig_instances_have_capabilities(host_of):
     assert "DeviceFileMinor: 147\n" in host.read("proc/driver/nvidia/capabilities/gpu1/mig/gi1/access")
     assert "gpu1/gi1/access 147\n" in host.read("proc/driver/nvidia-caps/mig-minors")
     assert {"nvidia-caps/nvidia-cap147", "nvidia-caps/nvidia-cap148"} <= set(host.nodes())
+    assert gpusim.parse_state(gpusim.first_state(host.description))["gpu.1.mig.current"] == "1"
     assert host.run("mig", 1, "off") == 0
     assert "nvidia-caps/nvidia-cap147" not in host.nodes()
     assert not (host.root / "proc/driver/nvidia/capabilities/gpu1").exists()
