@@ -509,7 +509,6 @@ def start_driver(information: dict, parameters: dict) -> None:
         for gpu in gpus(state):
             if gpu not in mine:
                 state[f"gpu.{gpu}.return.*"] = "28"
-            reset_gpu(state, gpu, parse_state(host["state"]))
             firmware = int(of_gpu(state, gpu, "architecture", "0")) >= TURING and (
                 flavor == "open" or parameters.get("NVreg_EnableGpuFirmware") != "0"
             )
@@ -1115,6 +1114,24 @@ def mig_command(arguments: argparse.Namespace) -> None:
         after_change()
 
 
+def reset_command(arguments: argparse.Namespace) -> None:
+    """Reset a GPU, as nvidia-smi --gpu-reset does: pending modes take effect, and it needs no reset any more."""
+    with locked():
+        with changing_state() as state:
+            if arguments.gpu not in gpus(state):
+                raise Refused(errno.ENODEV, f"there is no GPU {arguments.gpu}")
+            prefix = f"gpu.{arguments.gpu}."
+            if is_held(of_gpu(state, arguments.gpu, "pci.bus_id")) or of_gpu(state, arguments.gpu, "processes.compute"):
+                raise Refused(errno.EBUSY, f"GPU {arguments.gpu} is in use")
+            reset_gpu(state, arguments.gpu, parse_state(description()["state"]))
+            if state.get(f"{prefix}return.*") == "16":
+                del state[f"{prefix}return.*"]
+            for key in ("recovery_action", "reset.required", "remapped.pending", "retired.pending"):
+                if f"{prefix}{key}" in state:
+                    state[f"{prefix}{key}"] = "0"
+        after_change()
+
+
 def fault_command(arguments: argparse.Namespace) -> None:
     """Make an NVML call fail, hang or lie, or stop doing so."""
     prefix = f"gpu.{arguments.gpu}." if arguments.gpu is not None else ""
@@ -1178,6 +1195,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sub = command("mig", mig_command)
     sub.add_argument("gpu", type=int)
     sub.add_argument("layout", nargs="+", help="on, off, or profiles: 3g.20gb 1g.5gb")
+    command("reset", reset_command).add_argument("gpu", type=int)
     sub = command("fault", fault_command)
     sub.add_argument("call", nargs="?", default="*", help="an NVML function's name, or *")
     sub.add_argument("--gpu")

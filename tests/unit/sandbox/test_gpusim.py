@@ -285,6 +285,21 @@ def test_pending_modes_take_effect_and_settings_go_when_the_driver_is_loaded_aga
     assert state["gpu.0.temperature"] == "77"
 
 
+def test_a_reset_brings_pending_modes_and_a_gpu_that_asked_for_it(host_of):
+    host = host_of(
+        {"gpus": [{"model": "A100-SXM4-40GB", "health": "reset_required", "mig": {"mode": False, "pending": True}}]}
+    )
+    host.load()
+    host.run("set", "gpu.0.processes.compute=12:1")
+    assert host.state()["gpu.0.mig.current"] == "0"
+    assert host.run("reset", 0) == errno.EBUSY
+    host.run("set", "gpu.0.processes.compute=")
+    assert host.run("reset", 0) == 0
+    assert host.state()["gpu.0.mig.current"] == "1"
+    assert "gpu.0.return.*" not in host.state()
+    assert host.run("reset", 1) == errno.ENODEV
+
+
 def test_hardware_remembers_over_a_power_cycle(host_of):
     host = host_of(A100)
     host.write("var/lib/gpusim/kept", "gpu.0.ecc.pending=0\ngpu.1.mig.pending=1\n")

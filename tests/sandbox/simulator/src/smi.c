@@ -490,6 +490,26 @@ static int set(const char *option, const char *value, const char *ids)
     return worst;
 }
 
+/* Past NVML's public calls, here as there: the host's hardware does it. */
+static int reset(const char *ids)
+{
+    for (unsigned i = 0; i < gpu_count(); i++) {
+        char command[80];
+        device d = NULL;
+        int rc = CALL("nvmlDeviceGetHandleByIndex_v2", i, &d);
+        if (!ids || !chosen(ids, i, rc ? NULL : d))
+            continue;
+        snprintf(command, sizeof command, "/usr/lib/gpusim/gpusim reset %u 2>/dev/null", i);
+        if (system(command)) {
+            printf("GPU %u could not be reset: it is used by a process, or this is not its host.\n", i);
+            return 255;
+        }
+        printf("GPU %u was successfully reset.\nAll done.\n", i);
+        return 0;
+    }
+    return none_chosen(ids);
+}
+
 static int start(void)
 {
     int rc;
@@ -516,7 +536,7 @@ static const char *after(const char *argument, const char *option)
 int main(int argc, char **argv)
 {
     const char *ids = NULL, *names = NULL, *format = "", *setting = NULL, *value = NULL, *found;
-    int list = 0, full = 0, xml = 0, rc;
+    int list = 0, full = 0, xml = 0, wants_reset = 0, rc;
     for (int i = 1; i < argc; i++) {
         if ((!strcmp(argv[i], "-i") || !strcmp(argv[i], "--id")) && i + 1 < argc)
             ids = argv[++i];
@@ -530,6 +550,8 @@ int main(int argc, char **argv)
             list = 1;
         else if (!strcmp(argv[i], "-q") || !strcmp(argv[i], "--query"))
             full = 1;
+        else if (!strcmp(argv[i], "-r") || !strcmp(argv[i], "--gpu-reset"))
+            wants_reset = 1;
         else if (!strcmp(argv[i], "-x") || !strcmp(argv[i], "--xml-format"))
             xml = 1;
         else if ((!strcmp(argv[i], "-pm") || !strcmp(argv[i], "-c") || !strcmp(argv[i], "-pl") || !strcmp(argv[i], "-e") ||
@@ -539,7 +561,7 @@ int main(int argc, char **argv)
             setting = "-pm", value = found;
         else {
             printf("Invalid combination of input arguments. This is the simulator's nvidia-smi: it knows -L, -q [-x], "
-                   "--query-gpu, -pm, -c, -pl, -e, -mig and -i; not %s.\n", argv[i]);
+                   "--query-gpu, -pm, -c, -pl, -e, -mig, -r and -i; not %s.\n", argv[i]);
             return 2;
         }
     }
@@ -551,6 +573,8 @@ int main(int argc, char **argv)
         rc = query(names, format, ids);
     else if (setting)
         rc = set(setting, value, ids);
+    else if (wants_reset)
+        rc = reset(ids);
     else if (full)
         rc = report(xml, ids);
     else
