@@ -67,7 +67,8 @@ def _nothing() -> dict[str, Any]:
 
 
 def _packages(host: dict, request: dict, result: dict, todo: dict, available: dict | None) -> None:
-    todo["repair"] = bool(host["package_state"]["interrupted"] or host["package_state"]["unfinished"])
+    # apt-get finishes what is unfinished as it installs; a journal that a killed dpkg left keeps it from starting.
+    todo["repair"] = bool(host["package_state"]["interrupted"])
     apt = host["apt"]
     todo["components"] = [
         name for name in result.get("components", []) if apt is not None and name in apt["missing_components"]
@@ -78,6 +79,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
     moves = [name for name, version in have.items() if not _satisfies(version, result["branch"], request)]
     if not missing and not moves and len(set(have.values())) <= 1:
+        todo["repair"] = bool(todo["repair"] or host["package_state"]["unfinished"])
         result["version"] = next(iter(have.values()), None)
         return
     meta = result.get("kernel_meta")
