@@ -54,6 +54,11 @@ def lost(reason: str) -> dict:
     return {"state": "lost", "reasons": [reason]}
 
 
+def _identity(signs: dict) -> list[str]:
+    failure = signs.get("uuid_failure")
+    return [f"it does not tell its UUID: {failure}; look into the kernel log for NVRM and Xid lines"] if failure else []
+
+
 def _recovery(signs: dict) -> list[str]:
     action = signs.get("recovery_action")
     return [_RECOVERY[action]] if action in _RECOVERY else []
@@ -116,4 +121,4 @@ def _fabric(signs: dict) -> list[str]:
     return []
 
 
-_LOOKS = (_recovery, _memory, _errors, _pcie, _throttling, _fabric)
+_LOOKS = (_identity, _recovery, _memory, _errors, _pcie, _throttling, _fabric)

@@ -102,7 +102,7 @@ def _without_driver(gpus: list[dict], versions: dict, failure: dict, host: dict)
         if not versions["on_disk"] and not versions["on_disk_next"]:
             holder = _holder(gpus)
             return NO_DRIVER, (
-                f"There is {_count(gpus)} on the PCI bus and no NVIDIA driver: install one (role nvidia_driver)."
+                f"The PCI bus has {_count(gpus)}, and there is no NVIDIA driver: install one (role nvidia_driver)."
                 + (f" {holder}" if holder else "")
             )
     return DRIVER_NOT_LOADED, _not_loaded(gpus, versions, host)

@@ -744,7 +744,9 @@ def _process(gpu: _Gpu, kind: str, process) -> dict:
 def _signs(gpu: _Gpu) -> dict:
     """Collect what health is judged by; most of it is asked for anyway."""
     rates = gpu.ask("nvmlDeviceGetUtilizationRates")
+    nameless = gpu.failures.get("nvmlDeviceGetUUID")
     return {
+        "uuid_failure": str(nameless) if nameless else None,
         "recovery_action": choice(gpu.field(_FIELD_RECOVERY_ACTION), RECOVERY_ACTIONS),
         "retired_pages_pending": flag(gpu.ask("nvmlDeviceGetRetiredPagesPendingStatus")),
         "remapped_rows": _remapped_rows(gpu),

@@ -237,7 +237,7 @@ def test_no_driver(host, tmp_path):
     tree = host({"gpus": [{"model": "T4", "count": 2}]}, bound=None, installed=None)
     facts = gather(tree, driver_root=str(tmp_path / "nothing"))
     assert facts["nvidia_gpu_state"] == "no_driver"
-    assert "2 GPUs on the PCI bus" in facts["nvidia_gpu_state_reason"]
+    assert "The PCI bus has 2 GPUs" in facts["nvidia_gpu_state_reason"]
     assert len(facts["nvidia_pci_devices"]) == 2
     assert facts["nvidia_driver"]["version"] is None
 

@@ -9,6 +9,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import CODES, NvmlFailure
 
 WELL = {
+    "uuid_failure": None,
     "recovery_action": "none",
     "retired_pages_pending": False,
     "remapped_rows": {"correctable": 2, "uncorrectable": 1, "pending": False, "failed": False},
@@ -35,6 +36,7 @@ def test_what_a_product_does_not_support_speaks_not_against_it():
 @pytest.mark.parametrize(
     ("signs", "words"),
     [
+        ({"uuid_failure": "Unknown Error"}, "does not tell its UUID: Unknown Error; look into the kernel log"),
         ({"recovery_action": "gpu_reset"}, "asks for a reset of this GPU"),
         ({"recovery_action": "node_reboot"}, "asks for a reboot of the host"),
         ({"recovery_action": "drain_p2p"}, "peer-to-peer work be drained"),

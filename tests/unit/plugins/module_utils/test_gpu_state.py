@@ -90,7 +90,7 @@ CASES = [
         failed(12),
         {},
         "no_driver",
-        ["1 GPU on the PCI bus", "role nvidia_driver"],
+        ["The PCI bus has 1 GPU", "role nvidia_driver"],
     ),
     (
         "a bare host with nouveau",

@@ -18,6 +18,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
 
 REPOSITORY = Path(__file__).resolve().parents[4]
@@ -37,11 +38,11 @@ def gathered(tmp_path, monkeypatch):
     """What the module returns with a subset or several, on a host that has about everything."""
     simulated = Simulated(tmp_path, RICH)
     monkeypatch.setenv("GPUSIM_STATE", str(simulated.lab.state))
+    tree = Tree(tmp_path)
+    tree.loaded("580.95.05")
     for function in simulated.lab.host["pci"]:
         for name, value in function["files"].items():
-            path = tmp_path / "sys/bus/pci/devices" / function["address"] / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(value)
+            tree.file(f"sys/bus/pci/devices/{function['address']}/{name}", value)
 
     def gather(*asked):
         found = gpu_facts.gather(gpu_facts.choose_subsets(asked), root=str(tmp_path))
@@ -144,11 +145,11 @@ def bare_python(tmp_path_factory) -> str:
 def ad_hoc(tmp_path):
     """Run the module the way a user does at the command line, against simulated GPUs."""
 
-    def run(arguments: str = "", *, python: str = sys.executable, gpus=None, options=(), connection="local") -> dict:
+    def run(arguments="", *, python=sys.executable, gpus=None, options=(), loader_knows=True) -> dict:
         lab = NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": gpus or [{"model": "T4", "count": 2}]})
         inventory = tmp_path / "inventory.yml"
         variables = {
-            "ansible_connection": connection,
+            "ansible_connection": "local",
             "ansible_python_interpreter": python,
             "ansible_remote_tmp": str(tmp_path / "remote"),
             "ansible_async_dir": str(tmp_path / "async"),
@@ -161,6 +162,8 @@ def ad_hoc(tmp_path):
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
             "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
         }
+        if not loader_knows:
+            del environment["LD_LIBRARY_PATH"]
         command = [str(Path(sys.executable).parent / "ansible"), "-i", str(inventory), "here"]
         command += ["-m", "gpufleet.hosts.nvidia_gpu_facts", "-a", arguments, *options]
         done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
@@ -242,6 +245,19 @@ def test_bad_input_is_refused_in_words(ad_hoc, arguments, words):
     assert result.get("failed", "msg" in result)
     for word in words:
         assert word in result["msg"]
+
+
+@pytest.mark.parametrize("below", ["", "lib64", "usr/lib/x86_64-linux-gnu"])
+def test_a_driver_in_a_place_of_its_own_is_asked_there(ad_hoc, tmp_path, below):
+    place = tmp_path / "driver" / below
+    place.mkdir(parents=True)
+    built = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}]}).library
+    (place / "libnvidia-ml.so.580.95.05").write_bytes(built.read_bytes())
+    (place / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.95.05")
+    facts = ad_hoc(f"driver_root={tmp_path / 'driver'}", loader_knows=False)["ansible_facts"]
+    assert facts["nvidia_gpu_state"] == "ready"
+    assert facts["nvidia_driver"]["library_path"] == str(place / "libnvidia-ml.so.580.95.05")
+    assert facts["nvidia_driver"]["library_version"] == "580.95.05"
 
 
 def test_a_driver_that_hangs_costs_the_timeout(ad_hoc):
