@@ -44,6 +44,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
             result["errors"].append(str(error))
     result["steps"] = {
         "packages": bool(todo["install"] or todo["repair"]),
+        "build": bool(todo["build"]),
         "hold": bool(todo["hold"] or todo["unhold"]),
         "files": bool(todo["files"]),
         "load": bool(todo["load"]),
@@ -59,6 +60,7 @@ def _nothing() -> dict[str, Any]:
         "components": [],
         "query": [],
         "install": [],
+        "build": [],
         "hold": [],
         "unhold": [],
         "files": [],
@@ -74,20 +76,23 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         name for name in result.get("components", []) if apt is not None and name in apt["missing_components"]
     ]
     installed = host["packages"]
+    _leave_the_running_kernel(host, result)
     wanted = [*result["kernel_packages"], *result["packages"]]
     missing = [name for name in wanted if name not in installed]
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
     moves = [name for name, version in have.items() if not _satisfies(version, result["branch"], request)]
     if not missing and not moves and len(set(have.values())) <= 1:
         todo["repair"] = bool(todo["repair"] or host["package_state"]["unfinished"])
+        todo["build"] = _unbuilt(host, result)
         result["version"] = next(iter(have.values()), None)
         return
     meta = result.get("kernel_meta")
-    todo["query"] = sorted({*result["lockstep"], *([meta["headers"]] if meta else [])})
+    todo["query"] = sorted({*result["lockstep"], *result["kernel_packages"], *([meta["headers"]] if meta else [])})
     if available is None:
         # Which version it will be is known once the repository has been asked.
         todo["install"] = missing or moves
         return
+    wanted = [*_obtainable_headers(host, result, available), *result["packages"]]
     version = choose_version(available, result["lockstep"], result["branch"], request, set(have.values()))
     result["version"] = version
     exact = {
@@ -110,9 +115,50 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         else:
             result["reasons"].append(
                 f"{meta['headers']} is left out: the repositories do not have it for the installed kernel ({kernel}). "
-                f"Install it when you upgrade the kernel, so that the driver is built for that one too"
+                "Install it when you upgrade the kernel, so that the driver is built for that one too"
             )
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
+
+
+def _unbuilt(host: dict, result: dict) -> list[str]:
+    """Name the kernels that DKMS can build the driver for and has not."""
+    if result["module_build"] != "dkms":
+        return []
+    wanted = (host["kernel"]["next_boot"], host["kernel"]["running"])
+    return [
+        entry["release"]
+        for entry in host["kernel"]["kernels"]
+        if entry["release"] in wanted and entry["headers"] and not entry["nvidia_module"]
+    ]
+
+
+def _leave_the_running_kernel(host: dict, result: dict) -> None:
+    """Ask for no headers of a kernel that is about to go, once the next one has its module.
+
+    Its archive may have dropped them; asking again on every run would never end.
+    """
+    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
+    complete = all(name in host["packages"] for name in result["packages"])
+    if running != upcoming and complete and host["driver"]["on_disk_next"]:
+        result["kernel_packages"] = [name for name in result["kernel_packages"] if not name.endswith(running)]
+
+
+def _obtainable_headers(host: dict, result: dict, available: dict) -> list[str]:
+    """Drop headers that the repositories no longer have, as long as the kernel that boots next gets its module."""
+    gone = [name for name in result["kernel_packages"] if name not in host["packages"] and not available.get(name)]
+    upcoming, running = host["kernel"]["next_boot"], host["kernel"]["running"]
+    if any(running == upcoming or not name.endswith(running) for name in gone):
+        raise _NoVersion(
+            f"the repositories of this host have no {', '.join(gone)}, so no module can be built for kernel "
+            f"{upcoming}, which the next boot takes. Upgrade the kernel and reboot first, add a repository that has "
+            "these headers, or name packages that bring them in nvidia_driver_kernel_packages."
+        )
+    if gone:
+        result["reasons"].append(
+            f"no module for the running kernel {running}: the repositories have no {', '.join(gone)} any more; the "
+            f"driver is there after a reboot into {upcoming}"
+        )
+    return [name for name in result["kernel_packages"] if name not in gone]
 
 
 def _satisfies(version: str, branch: str | None, request: dict) -> bool:
@@ -242,7 +288,7 @@ def _modules(host: dict, result: dict, todo: dict) -> None:
     nouveau = host["foreign_drivers"]
     if nouveau["nouveau"]["bound"] or nouveau["nova_core"]["bound"]:
         return
-    will_be_there = bool(driver["on_disk"] or todo["install"])
+    will_be_there = bool(driver["on_disk"] or todo["install"] or todo["build"])
     if not driver["loaded"]:
         todo["load"] = ["nvidia", "nvidia_uvm"] if will_be_there else []
     elif "nvidia_uvm" not in host["modules_loaded"] and driver["on_disk"] == driver["loaded"]:
@@ -258,6 +304,8 @@ def _summary(result: dict, todo: dict) -> list[str]:
         lines.append(f"enable the components {', '.join(todo['components'])} in the archive's source entries")
     if todo["install"]:
         lines.append(f"install the driver{version}: {', '.join(todo['install'])}")
+    if todo["build"]:
+        lines.append(f"build the kernel modules for {', '.join(todo['build'])}")
     if todo["hold"]:
         lines.append(f"hold {', '.join(todo['hold'])}")
     if todo["unhold"]:

@@ -255,6 +255,13 @@ def _flavor(case: _Case, data: dict, is_installed: bool) -> str:
     if preferred:
         case.result["reasons"].append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
         return preferred["flavor"]
+    for limit in data.get("build_limits", []):
+        kernels = [name for name in _kernels(case.host) if natural_key(name) >= natural_key(limit["kernel_from"])]
+        if limit["flavor"] == "open" and kernels:
+            case.result["reasons"].append(
+                f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(kernels)}"
+            )
+            return "proprietary"
     case.result["reasons"].append(f"open kernel modules: they drive {modern}")
     return "open"
 
@@ -390,7 +397,7 @@ def _module_build(case: _Case, data: dict) -> str:
         raise _Refused(
             f"source {source} has no {flavor} kernel modules of branch {branch} for {case.host['os']['arch']}."
         )
-    kernel = _kernel(case.host, data)
+    kernel = _kernel(upcoming, data)
     asked = case.wish["module_build"]
     if asked != "auto":
         if asked not in builds:
@@ -430,9 +437,13 @@ def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
     return None
 
 
-def _kernel(host: dict, data: dict) -> dict:
-    """Return what the platform's data says of the next-boot kernel: names to fill in, headers, prebuilt modules."""
-    release = host["kernel"]["next_boot"]
+def _kernels(host: dict) -> list[str]:
+    """Return the releases that the driver has to be there for: the running one and the one that boots next."""
+    return list(dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]]))
+
+
+def _kernel(release: str, data: dict) -> dict:
+    """Return what the platform's data says of a kernel: names to fill in, headers, prebuilt modules."""
     for rule in data["kernels"]:
         match = re.search(rule["match"], release)
         if match:
@@ -459,7 +470,7 @@ def _applies(rule: dict, context: dict) -> bool:
 
 
 def _packages(case: _Case, data: dict) -> None:
-    kernel = _kernel(case.host, data)
+    kernel = _kernel(case.host["kernel"]["next_boot"], data)
     features = _features(case, data)
     context = {
         "flavor": case.result["flavor"],
@@ -480,33 +491,34 @@ def _packages(case: _Case, data: dict) -> None:
     case.result["patterns"] = data.get("patterns", {})
     case.result["blacklists"] = data.get("blacklists", [])
     if case.result["module_build"] == "dkms":
-        _headers(case, kernel, names)
+        _headers(case, data, names)
 
 
-def _headers(case: _Case, kernel: dict, names: dict) -> None:
+def _headers(case: _Case, data: dict, names: dict) -> None:
+    """Name the headers that are missing, of the host's own kernels and by exact name.
+
+    A meta package may stand for a kernel that the host does not have, and on some platforms it brings that kernel in.
+    The plan adds it where it stands for the installed one.
+    """
     if case.wish["kernel_packages"] is not None:
         case.result["kernel_packages"] = list(case.wish["kernel_packages"])
         return
-    if kernel.get("headers"):
-        # Of the host's own kernels and by exact name: a meta package may stand for a kernel that the host does not have,
-        # and on some platforms installs it. The plan adds the meta package where it stands for the installed kernel.
-        here = dict.fromkeys([case.host["kernel"]["running"], case.host["kernel"]["next_boot"]])
-        releases = [release for release in here if re.search(kernel["match"], release)]
-        case.result["kernel_packages"] = [
-            name.format(**{**names, "release": release}) for release in releases for name in kernel["headers"]
-        ]
-        if kernel.get("meta"):
-            case.result["kernel_meta"] = {key: name.format(**names) for key, name in kernel["meta"].items()}
-        return
-    bare = [entry["release"] for entry in case.host["kernel"]["kernels"] if not entry["headers"]]
-    release = case.host["kernel"]["next_boot"]
-    if release in bare:
-        raise _Refused(
-            f"kernel {release} is not one of the distribution's, and it has no headers to build modules with (no "
-            f"/lib/modules/{release}/build). Install its headers, or name their packages in "
-            "nvidia_driver_kernel_packages."
-        )
-    case.result["reasons"].append(f"kernel {release} is not one of the distribution's; its headers are there")
+    there = {entry["release"] for entry in case.host["kernel"]["kernels"] if entry["headers"]}
+    for release in _kernels(case.host):
+        kernel = _kernel(release, data)
+        if release not in there and kernel["headers"]:
+            case.result["kernel_packages"] += [
+                name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
+            ]
+        elif release not in there and release == case.host["kernel"]["next_boot"]:
+            raise _Refused(
+                f"kernel {release} is not one of the distribution's, and it has no headers to build modules with (no "
+                f"/lib/modules/{release}/build). Install its headers, or name their packages in "
+                "nvidia_driver_kernel_packages."
+            )
+    upcoming = _kernel(case.host["kernel"]["next_boot"], data)
+    if upcoming.get("meta"):
+        case.result["kernel_meta"] = {key: name.format(**names) for key, name in upcoming["meta"].items()}
 
 
 def _features(case: _Case, data: dict) -> list[str]:

@@ -1,0 +1,127 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts and platforms for the tables of the driver's resolver and plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[4]
+
+V100, T4, A100, H100, B200, GB200 = "0x1db1", "0x1eb8", "0x20b0", "0x2330", "0x2901", "0x2941"
+KERNELS = {
+    "debian-12": "6.1.0-47-amd64",
+    "debian-13": "6.12.94+deb13-amd64",
+    "ubuntu-22.04": "5.15.0-161-generic",
+    "ubuntu-24.04": "6.8.0-88-generic",
+    "ubuntu-26.04": "7.0.0-14-generic",
+    "el-8": "4.18.0-553.el8_10.x86_64",
+    "el-9": "5.14.0-570.el9.x86_64",
+    "el-10": "6.12.0-55.el10_0.x86_64",
+    "amazon-2023": "6.12.40-64.114.amzn2023.x86_64",
+    "sles-15": "6.4.0-150700.53.19-default",
+}
+_MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sles": "zypper"}
+
+
+def platform(key: str) -> dict:
+    """Return the data that role nvidia_driver has of a platform."""
+    text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)["__nvidia_driver_platform"]
+
+
+def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:
+    """Describe a bare host with its kernel's headers missing; `changes` replace what differs.
+
+    `packages` maps names to versions, `held` names what is held, `driver` updates that part.
+    """
+    family, _dash, version = key.partition("-")
+    arch = changes.pop("arch", "x86_64")
+    kernel = changes.pop("kernel", KERNELS.get(key, "6.1.0-47-amd64"))
+    if arch == "aarch64":
+        kernel = kernel.replace("amd64", "arm64").replace("x86_64", "aarch64")
+    upcoming = changes.pop("next_kernel", kernel)
+    headers = changes.pop("headers", ())
+    modules = changes.pop("modules", {})
+    held = changes.pop("held", ())
+    packages = {
+        name: {"version": text, "held": name in held, "arch": arch}
+        for name, text in changes.pop("packages", {}).items()
+    }
+    driver = {
+        "loaded": None,
+        "kernel_module_flavor": None,
+        "library": None,
+        "library_path": None,
+        "on_disk": modules.get(kernel),
+        "on_disk_flavor": None,
+        "on_disk_next": modules.get(upcoming),
+        "on_disk_next_flavor": None,
+        "in_use": 0,
+        "runfile": False,
+        "prefix": None,
+        **changes.pop("driver", {}),
+    }
+    description = {
+        "os": {
+            "id": family,
+            "name": key,
+            "version": version,
+            "codename": {"12": "bookworm", "13": "trixie"}.get(version),
+            "family": family,
+            "key": key,
+            "package_manager": _MANAGERS.get(family),
+            "arch": arch,
+        },
+        "uid": 0,
+        "nvidia": {
+            "device_ids": sorted(set(gpus)),
+            "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
+            "nvswitches": [],
+            "nvlink5_switches": [],
+            "pci_devices": [],
+        },
+        "kernel": {
+            "running": kernel,
+            "next_boot": upcoming,
+            "kernels": [
+                {
+                    "release": release,
+                    "bootable": True,
+                    "headers": release in headers,
+                    "nvidia_module": {"version": modules[release]} if release in modules else None,
+                }
+                for release in dict.fromkeys([upcoming, kernel])
+            ],
+        },
+        "secure_boot": {
+            "enabled": False,
+            "uefi": True,
+            "signatures_enforced": False,
+            "lockdown": None,
+            "trusted_signers": [],
+            "dkms_key": None,
+        },
+        "foreign_drivers": {
+            name: {"loaded": False, "bound": [], "available": False, "blacklisted_by": []}
+            for name in ("nouveau", "nova_core")
+        },
+        "packages": packages,
+        "package_state": {"held_patterns": [], "unfinished": [], "interrupted": False},
+        "modules_loaded": [],
+        "holders": [],
+        "files": {},
+        "driver": driver,
+        "dkms": [],
+        "apt": {"missing_components": [], "lists": 3} if _MANAGERS.get(family) == "apt" else None,
+        "image": {"kind": None, "evidence": [], "cloud": None},
+        "reboot_flag": {"present": False, "packages": []},
+        "reboot_reasons": [],
+        "services": {},
+    }
+    for name, value in changes.items():
+        description[name] = {**description[name], **value} if isinstance(value, dict) else value
+    return description
