@@ -225,19 +225,28 @@ def first_state(host: dict) -> str:
     return state_text(state)
 
 
+def mount_over(directory: str, name: str) -> None:
+    """Make a directory of the kernel's one in which files can be made: its own shine through where that can be had."""
+    for part in ("upper", "work"):
+        at(f"{RUN}/{name}/{part}").mkdir(parents=True, exist_ok=True)
+    layers = f"lowerdir={directory},upperdir={RUN}/{name}/upper,workdir={RUN}/{name}/work"
+    try:
+        mount("-t", "overlay", "-o", layers, "gpusim", directory)
+    except OSError:
+        mount("-t", "tmpfs", "-o", "mode=755", "gpusim", directory)
+
+
 def mount_kernel(host: dict) -> None:
     """Lay our own files over those of the kernel that this host is not supposed to have."""
-    mount("-t", "tmpfs", "-o", "mode=755,size=16m", "gpusim", "/sys/bus/pci/devices")
-    mount("-t", "tmpfs", "-o", "mode=755,size=16m", "gpusim", "/sys/bus/pci/drivers")
+    if not Path("/sys/bus/pci/devices").is_dir():  # a machine with no PCI at all
+        mount_over("/sys/bus", "sysbus")
+        for name in ("devices", "drivers"):
+            Path(f"/sys/bus/pci/{name}").mkdir(parents=True)
+    for name in ("devices", "drivers"):
+        mount("-t", "tmpfs", "-o", "mode=755,size=16m", "gpusim", f"/sys/bus/pci/{name}")
     if Path("/proc/driver").is_dir():
         mount("-t", "tmpfs", "-o", "mode=555,size=16m", "gpusim", "/proc/driver")
-    for name in ("upper", "work"):
-        at(f"{RUN}/sysmodule/{name}").mkdir(parents=True, exist_ok=True)
-    layers = f"lowerdir=/sys/module,upperdir={RUN}/sysmodule/upper,workdir={RUN}/sysmodule/work"
-    try:
-        mount("-t", "overlay", "-o", layers, "gpusim", "/sys/module")
-    except OSError:
-        mount("-t", "tmpfs", "-o", "mode=755", "gpusim", "/sys/module")
+    mount_over("/sys/module", "sysmodule")
     for name in (*NVIDIA_MODULES, "nouveau", "nova_core"):
         shutil.rmtree(f"/sys/module/{name}", ignore_errors=True)
     release, _, version = read(at(f"{HOME}/kernel-release")).partition("\n")
