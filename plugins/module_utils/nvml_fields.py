@@ -8,11 +8,18 @@ A field that the product, the driver or the binding does not support is None; no
 
 from __future__ import annotations
 
-import ctypes
 import math
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_handle import (
+    MAX_MIG_DEVICES,
+    FabricInfoV1,
+    FabricInfoV2,
+    FirmwareVersion,
+    Handle,
+    SramErrorStatus,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
     MOST_BYTES,
     NvmlFailure,
@@ -27,7 +34,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.pci import kernel_address
 
 MAX_GPUS = 1024
-MAX_MIG_DEVICES = 64
 MAX_NVLINKS = 36
 
 ARCHITECTURES = {
@@ -101,133 +107,7 @@ _FIELD_MEMORY_TEMPERATURE = 82
 _FIELD_NVLINK_COUNT = 91
 _FIELD_MARGINS = {"shutdown": 193, "slowdown": 194, "memory_max": 195, "gpu_max": 196}
 _FIELD_RECOVERY_ACTION = 230
-# By nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long, signed int, short.
-_FIELD_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_SRAM_COUNTERS = (
-    "aggregateUncParity",
-    "aggregateUncSecDed",
-    "aggregateCor",
-    "volatileUncParity",
-    "volatileUncSecDed",
-    "volatileCor",
-    "aggregateUncBucketL2",
-    "aggregateUncBucketSm",
-    "aggregateUncBucketPcie",
-    "aggregateUncBucketMcu",
-    "aggregateUncBucketOther",
-)
 _MIG_PROFILE = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
-
-
-class _FabricInfoV1(ctypes.Structure):
-    _fields_ = (
-        ("clusterUuid", ctypes.c_uint8 * 16),
-        ("status", ctypes.c_uint),
-        ("cliqueId", ctypes.c_uint32),
-        ("state", ctypes.c_uint),
-    )
-
-
-class _FabricInfoV2(ctypes.Structure):
-    VERSION = 2
-    _fields_ = (("version", ctypes.c_uint), *_FabricInfoV1._fields_, ("healthMask", ctypes.c_uint32))
-
-
-class _SramErrorStatus(ctypes.Structure):
-    VERSION = 1
-    _fields_ = (
-        ("version", ctypes.c_uint),
-        *((name, ctypes.c_ulonglong) for name in _SRAM_COUNTERS),
-        ("bThresholdExceeded", ctypes.c_uint),
-    )
-
-
-class _FirmwareVersion(ctypes.Structure):
-    _fields_ = (("value", ctypes.c_char * 64),)
-
-
-class _Gpu:
-    """One GPU's handle: asks each question once and remembers which failed how."""
-
-    def __init__(self, nvml, handle) -> None:
-        self._nvml = nvml
-        self._handle = handle
-        self._answers: dict[tuple, object] = {}
-        self._mig_devices: list[tuple[int, _Gpu]] | None = None
-        self.failures: dict[str, NvmlFailure] = {}
-
-    def ask(self, name: str, *arguments):
-        """Ask for one thing; None where there is no answer."""
-        key = (name, *arguments)
-        if key not in self._answers:
-            self._answers[key] = self._ask(name, arguments)
-        return self._answers[key]
-
-    def _ask(self, name: str, arguments: tuple):
-        try:
-            return self._nvml.ask(name, self._handle, *arguments)
-        except NvmlFailure as failure:
-            self.failures[name] = failure
-            return None
-
-    def first(self, *names: str):
-        """Ask under the newest name that gives an answer: calls get replaced, and bindings lag."""
-        for name in names:
-            answer = self.ask(name)
-            if answer is not None:
-                return answer
-        return None
-
-    def pair(self, name: str, *arguments) -> tuple:
-        """Ask for a current and a pending value."""
-        answer = self.ask(name, *arguments)
-        return tuple(answer) if isinstance(answer, (list, tuple)) and len(answer) == 2 else (None, None)
-
-    def filled(self, name: str, kind: type):
-        """Have a structure filled. Its layout is ours: those of old bindings are wrong, or not there."""
-        key = (name, kind)
-        if key not in self._answers:
-            struct = kind()
-            if "version" in dict(getattr(kind, "_fields_", ())):
-                struct.version = kind.VERSION << 24 | ctypes.sizeof(kind)
-            filled = self._ask(name, (ctypes.byref(struct),)) is not None
-            self._answers[key] = struct if filled else None
-        return self._answers[key]
-
-    def field(self, field_id: int):
-        """Ask for one of the values that have a number in place of a call."""
-        values = self.ask("nvmlDeviceGetFieldValues", (field_id,))
-        try:
-            value = values[0]
-            kind = _FIELD_VALUE_MEMBERS[value.valueType]
-            if value.nvmlReturn != 0:
-                self.failures[f"field {field_id}"] = NvmlFailure.of(value.nvmlReturn)
-                return None
-            # Old bindings know no signed int; `_margin` makes one of it.
-            return getattr(value.value, kind if hasattr(value.value, kind) else "uiVal")
-        except (AttributeError, IndexError, TypeError):
-            return None
-
-    def gsp_firmware_enabled(self) -> bool | None:
-        """Tell whether the GPU runs the driver's firmware. All bindings take places for the answers here."""
-        enabled, by_default = ctypes.c_uint(), ctypes.c_uint()
-        places = (ctypes.byref(enabled), ctypes.byref(by_default))
-        return flag(enabled.value) if self._ask("nvmlDeviceGetGspFirmwareMode", places) is not None else None
-
-    def mig_devices(self) -> list[tuple[int, _Gpu]]:
-        """Give the MIG devices by their slots. These are sparse: a device that was destroyed leaves a hole."""
-        if self._mig_devices is None:
-            most = number(self.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
-            handles = ((slot, self.ask("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
-            self._mig_devices = [(slot, _Gpu(self._nvml, handle)) for slot, handle in handles if handle is not None]
-        return self._mig_devices
-
-    def constant(self, name: str):
-        return self._nvml.constant(name)
-
-    def maybe(self, name: str, *arguments):
-        """Make a call that is not about this GPU's handle."""
-        return self._nvml.maybe(name, *arguments)
 
 
 def read_gpu(nvml, index: int, subsets=()) -> dict:
@@ -236,7 +116,7 @@ def read_gpu(nvml, index: int, subsets=()) -> dict:
         handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
     except NvmlFailure as failure:
         return {**blank(subsets), "index": index, "health": gpu_health.unreachable(failure)}
-    gpu = _Gpu(nvml, handle)
+    gpu = Handle(nvml, handle)
     facts = {"index": index, **_basic(gpu)}
     for subset, read in _READERS.items():
         if subset in subsets:
@@ -267,7 +147,7 @@ class _Silent:
         return None
 
 
-def _basic(gpu: _Gpu) -> dict:
+def _basic(gpu: Handle) -> dict:
     pci = gpu.first("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo")
     capability = _compute_capability(gpu)
     device_id, _vendor_id = _pci_id(pci, "pciDeviceId")
@@ -302,25 +182,25 @@ def _pci_id(pci, name: str) -> tuple[str | None, str | None]:
     return (f"0x{both >> 16:04x}", f"0x{both & 0xFFFF:04x}") if both else (None, None)
 
 
-def _compute_capability(gpu: _Gpu) -> tuple[int, int] | None:
+def _compute_capability(gpu: Handle) -> tuple[int, int] | None:
     major, minor = (number(part, most=99) for part in gpu.pair("nvmlDeviceGetCudaComputeCapability"))
     return (major, minor) if major and minor is not None else None
 
 
-def _architecture(gpu: _Gpu, capability: tuple[int, int] | None) -> str | None:
+def _architecture(gpu: Handle, capability: tuple[int, int] | None) -> str | None:
     name = choice(gpu.ask("nvmlDeviceGetArchitecture"), ARCHITECTURES)
     if name or capability is None:
         return name
     return next((name for since, name in _ARCHITECTURE_SINCE if capability >= since), None)
 
 
-def _memory_info(gpu: _Gpu):
+def _memory_info(gpu: Handle):
     version = gpu.constant("nvmlMemory_v2")
     info = gpu.ask("nvmlDeviceGetMemoryInfo", version) if version else None
     return info if info is not None else gpu.ask("nvmlDeviceGetMemoryInfo")
 
 
-def _memory(gpu: _Gpu) -> dict:
+def _memory(gpu: Handle) -> dict:
     info = _memory_info(gpu)
     total = number(member(info, "total"), most=MOST_BYTES) or None
     parts = {part: number(member(info, part), most=total) for part in ("free", "used")}
@@ -330,7 +210,7 @@ def _memory(gpu: _Gpu) -> dict:
     }
 
 
-def _mig(gpu: _Gpu) -> dict:
+def _mig(gpu: Handle) -> dict:
     current, pending = (flag(mode) for mode in gpu.pair("nvmlDeviceGetMigMode"))
     return {
         "enabled": current,
@@ -339,7 +219,7 @@ def _mig(gpu: _Gpu) -> dict:
     }
 
 
-def _mig_device(slot: int, mig: _Gpu, gpu: _Gpu) -> dict:
+def _mig_device(slot: int, mig: Handle, gpu: Handle) -> dict:
     memory_mib = _mig_attribute(mig, "memorySizeMB") or None
     return {
         "index": slot,
@@ -354,7 +234,7 @@ def _mig_device(slot: int, mig: _Gpu, gpu: _Gpu) -> dict:
     }
 
 
-def _mig_details(gpu: _Gpu, mig: dict) -> dict:
+def _mig_details(gpu: Handle, mig: dict) -> dict:
     """Add to what _mig told how many devices there can be, and what each has besides memory and slices."""
     children = dict(gpu.mig_devices()) if mig["devices"] else {}
     return {
@@ -364,7 +244,7 @@ def _mig_details(gpu: _Gpu, mig: dict) -> dict:
     }
 
 
-def _mig_device_details(mig: _Gpu) -> dict:
+def _mig_device_details(mig: Handle) -> dict:
     memory = _memory(mig)
     return {
         "name": text(mig.ask("nvmlDeviceGetName")),
@@ -379,12 +259,12 @@ def _mig_device_details(mig: _Gpu) -> dict:
     }
 
 
-def _mig_attribute(mig: _Gpu, name: str) -> int | None:
+def _mig_attribute(mig: Handle, name: str) -> int | None:
     attributes = mig.first("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes")
     return number(member(attributes, name))
 
 
-def _memory_eighths(mig: _Gpu, gpu: _Gpu) -> int | None:
+def _memory_eighths(mig: Handle, gpu: Handle) -> int | None:
     """Tell how many of the GPU's eight memory slices a MIG device has, from its share of the memory."""
     share = _mig_attribute(mig, "memorySizeMB")
     whole = number(member(_memory_info(gpu), "total"), most=MOST_BYTES)
@@ -393,7 +273,7 @@ def _memory_eighths(mig: _Gpu, gpu: _Gpu) -> int | None:
     return min(8, math.ceil(share * (1 << 20) / whole * 8))
 
 
-def _mig_profile(mig: _Gpu, gpu: _Gpu) -> str | None:
+def _mig_profile(mig: Handle, gpu: Handle) -> str | None:
     """Tell a MIG device's profile: NVML says it at the end of the name, else it follows from the slices."""
     match = _MIG_PROFILE.search(text(mig.ask("nvmlDeviceGetName")) or "")
     if match:
@@ -408,8 +288,8 @@ def _mig_profile(mig: _Gpu, gpu: _Gpu) -> str | None:
     return f"{share}{gpu_slices}g.{gigabytes}gb"
 
 
-def _identity(gpu: _Gpu) -> dict:
-    firmware = gpu.filled("nvmlDeviceGetGspFirmwareVersion", _FirmwareVersion)
+def _identity(gpu: Handle) -> dict:
+    firmware = gpu.filled("nvmlDeviceGetGspFirmwareVersion", FirmwareVersion)
     return {
         "brand": choice(gpu.ask("nvmlDeviceGetBrand"), BRANDS),
         "serial": text(gpu.ask("nvmlDeviceGetSerial")),
@@ -429,7 +309,7 @@ def _identity(gpu: _Gpu) -> dict:
     }
 
 
-def _pcie_link(gpu: _Gpu) -> dict:
+def _pcie_link(gpu: Handle) -> dict:
     return {
         "generation": number(gpu.ask("nvmlDeviceGetCurrPcieLinkGeneration"), most=16),
         "generation_max": number(gpu.ask("nvmlDeviceGetMaxPcieLinkGeneration"), most=16),
@@ -438,7 +318,7 @@ def _pcie_link(gpu: _Gpu) -> dict:
     }
 
 
-def _pci(gpu: _Gpu) -> dict:
+def _pci(gpu: Handle) -> dict:
     pci = gpu.first("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo")
     device_id, vendor_id = _pci_id(pci, "pciSubSystemId")
     return {
@@ -452,7 +332,7 @@ def _pci(gpu: _Gpu) -> dict:
     }
 
 
-def _throughput(gpu: _Gpu) -> dict:
+def _throughput(gpu: Handle) -> dict:
     return {
         "pcie_throughput": {
             "transmit_kb_s": number(gpu.ask("nvmlDeviceGetPcieThroughput", 0)),
@@ -461,7 +341,7 @@ def _throughput(gpu: _Gpu) -> dict:
     }
 
 
-def _memory_details(gpu: _Gpu) -> dict:
+def _memory_details(gpu: Handle) -> dict:
     bar1 = gpu.ask("nvmlDeviceGetBAR1MemoryInfo")
     return {
         "memory_reserved_mib": mebibytes(member(_memory_info(gpu), "reserved")),
@@ -471,7 +351,7 @@ def _memory_details(gpu: _Gpu) -> dict:
     }
 
 
-def _ecc(gpu: _Gpu) -> dict:
+def _ecc(gpu: Handle) -> dict:
     current, pending = (flag(mode) for mode in gpu.pair("nvmlDeviceGetEccMode"))
     default = gpu.ask("nvmlDeviceGetDefaultEccMode")
     return {
@@ -488,7 +368,7 @@ def _ecc(gpu: _Gpu) -> dict:
     }
 
 
-def _ecc_counts(gpu: _Gpu, counter: int) -> dict:
+def _ecc_counts(gpu: Handle, counter: int) -> dict:
     counts = {}
     for error, name in ((0, "corrected"), (1, "uncorrected")):
         counts[name] = number(gpu.ask("nvmlDeviceGetTotalEccErrors", error, counter))
@@ -497,12 +377,12 @@ def _ecc_counts(gpu: _Gpu, counter: int) -> dict:
     return counts
 
 
-def _sram_threshold_exceeded(gpu: _Gpu) -> bool | None:
-    status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", _SramErrorStatus)
+def _sram_threshold_exceeded(gpu: Handle) -> bool | None:
+    status = gpu.filled("nvmlDeviceGetSramEccErrorStatus", SramErrorStatus)
     return flag(member(status, "bThresholdExceeded"))
 
 
-def _retired_pages(gpu: _Gpu) -> dict:
+def _retired_pages(gpu: Handle) -> dict:
     def count(cause: int) -> int | None:
         pages = gpu.ask("nvmlDeviceGetRetiredPages", cause)
         return len(pages) if isinstance(pages, (list, tuple)) else None
@@ -514,7 +394,7 @@ def _retired_pages(gpu: _Gpu) -> dict:
     }
 
 
-def _remapped_rows(gpu: _Gpu) -> dict:
+def _remapped_rows(gpu: Handle) -> dict:
     answer = gpu.ask("nvmlDeviceGetRemappedRows")
     if not isinstance(answer, (list, tuple)) or len(answer) != 4:
         answer = (None,) * 4
@@ -527,12 +407,12 @@ def _remapped_rows(gpu: _Gpu) -> dict:
     }
 
 
-def _remap_availability(gpu: _Gpu) -> dict:
+def _remap_availability(gpu: Handle) -> dict:
     histogram = gpu.ask("nvmlDeviceGetRowRemapperHistogram")
     return {name: number(member(histogram, name)) for name in ("max", "high", "partial", "low", "none")}
 
 
-def _power(gpu: _Gpu) -> dict:
+def _power(gpu: Handle) -> dict:
     least, most = gpu.pair("nvmlDeviceGetPowerManagementLimitConstraints")
     return {
         "power": {
@@ -547,16 +427,16 @@ def _power(gpu: _Gpu) -> dict:
     }
 
 
-def _performance_state(gpu: _Gpu) -> int | None:
+def _performance_state(gpu: Handle) -> int | None:
     return number(gpu.first("nvmlDeviceGetPerformanceState", "nvmlDeviceGetPowerState"), most=15)
 
 
-def _throttle_reasons(gpu: _Gpu) -> list[str] | None:
+def _throttle_reasons(gpu: Handle) -> list[str] | None:
     mask = number(gpu.first("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"))
     return None if mask is None else [name for bit, name in THROTTLE_REASONS.items() if int(mask) & bit]
 
 
-def _clocks(gpu: _Gpu) -> dict:
+def _clocks(gpu: Handle) -> dict:
     def clocks(call: str, prefix: str, names) -> dict:
         return {f"{prefix}{name}_mhz": number(gpu.ask(call, _CLOCKS[name]), most=100_000) for name in names}
 
@@ -572,7 +452,7 @@ def _clocks(gpu: _Gpu) -> dict:
     }
 
 
-def _temperature(gpu: _Gpu) -> dict:
+def _temperature(gpu: Handle) -> dict:
     def threshold(kind: int) -> int | None:
         return _celsius(gpu.ask("nvmlDeviceGetTemperatureThreshold", kind))
 
@@ -606,7 +486,7 @@ def _margin(value) -> int | None:
     return value if abs(value) <= 250 else None
 
 
-def _utilization(gpu: _Gpu) -> dict:
+def _utilization(gpu: Handle) -> dict:
     rates = gpu.ask("nvmlDeviceGetUtilizationRates")
 
     def engine(name: str) -> int | None:
@@ -625,7 +505,7 @@ def _utilization(gpu: _Gpu) -> dict:
     }
 
 
-def _nvlink(gpu: _Gpu) -> dict:
+def _nvlink(gpu: Handle) -> dict:
     states = {link: flag(gpu.ask("nvmlDeviceGetNvLinkState", link)) for link in range(_nvlink_count(gpu))}
     links = [
         {"link": link, "active": active, **_nvlink_remote(gpu, link, active)}
@@ -643,7 +523,7 @@ def _nvlink(gpu: _Gpu) -> dict:
     }
 
 
-def _nvlink_count(gpu: _Gpu) -> int:
+def _nvlink_count(gpu: Handle) -> int:
     """Tell how many links to ask about; without a count, all there could be as long as the first one answers."""
     count = number(gpu.field(_FIELD_NVLINK_COUNT), most=MAX_NVLINKS)
     if count is not None:
@@ -651,7 +531,7 @@ def _nvlink_count(gpu: _Gpu) -> int:
     return 0 if gpu.ask("nvmlDeviceGetNvLinkState", 0) is None else MAX_NVLINKS
 
 
-def _nvlink_remote(gpu: _Gpu, link: int, active: bool) -> dict:
+def _nvlink_remote(gpu: Handle, link: int, active: bool) -> dict:
     if not active:
         return {"remote_type": None, "remote_pci_bus_id": None}
     remote = gpu.ask("nvmlDeviceGetNvLinkRemotePciInfo", link)
@@ -663,7 +543,7 @@ def _nvlink_remote(gpu: _Gpu, link: int, active: bool) -> dict:
 
 def nvlink_peers(nvml, handle) -> dict:
     """Tell where the active links of a GPU lead to: how many to each GPU's address, how many into switches."""
-    links = [link for link in _nvlink(_Gpu(nvml, handle))["nvlink"]["links"] if link["active"]]
+    links = [link for link in _nvlink(Handle(nvml, handle))["nvlink"]["links"] if link["active"]]
     direct: dict[str, int] = {}
     for link in links:
         if link["remote_type"] != "switch" and link["remote_pci_bus_id"]:
@@ -675,13 +555,13 @@ def nvlink_peers(nvml, handle) -> dict:
     }
 
 
-def _fabric_info(gpu: _Gpu):
-    return gpu.filled("nvmlDeviceGetGpuFabricInfoV", _FabricInfoV2) or gpu.filled(
-        "nvmlDeviceGetGpuFabricInfo", _FabricInfoV1
+def _fabric_info(gpu: Handle):
+    return gpu.filled("nvmlDeviceGetGpuFabricInfoV", FabricInfoV2) or gpu.filled(
+        "nvmlDeviceGetGpuFabricInfo", FabricInfoV1
     )
 
 
-def _fabric_state(gpu: _Gpu) -> dict:
+def _fabric_state(gpu: Handle) -> dict:
     info = _fabric_info(gpu)
     state = choice(member(info, "state"), FABRIC_STATES)
     # Before the state is complete the status means nothing.
@@ -689,7 +569,7 @@ def _fabric_state(gpu: _Gpu) -> dict:
     return {"state": state, "status": status}
 
 
-def _fabric(gpu: _Gpu) -> dict:
+def _fabric(gpu: Handle) -> dict:
     info = _fabric_info(gpu)
     fabric = _fabric_state(gpu)
     completed = fabric["state"] == "completed"
@@ -714,7 +594,7 @@ def _uuid(array) -> str | None:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _processes(gpu: _Gpu) -> dict:
+def _processes(gpu: Handle) -> dict:
     found = []
     answered = False
     for kind, call in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute")):
@@ -729,7 +609,7 @@ def _processes(gpu: _Gpu) -> dict:
     return {"processes": sorted(found, key=lambda one: (one["pid"] or 0, one["type"])) if answered else None}
 
 
-def _process(gpu: _Gpu, kind: str, process) -> dict:
+def _process(gpu: Handle, kind: str, process) -> dict:
     pid = number(member(process, "pid"))
     return {
         "pid": pid,
@@ -741,7 +621,7 @@ def _process(gpu: _Gpu, kind: str, process) -> dict:
     }
 
 
-def _signs(gpu: _Gpu) -> dict:
+def _signs(gpu: Handle) -> dict:
     """Collect what health is judged by; most of it is asked for anyway."""
     rates = gpu.ask("nvmlDeviceGetUtilizationRates")
     nameless = gpu.failures.get("nvmlDeviceGetUUID")
