@@ -134,7 +134,7 @@ def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dic
         "next_kernel": versions["next_kernel"],
         "on_disk_version": versions["on_disk"],
         "on_disk_next_version": versions["on_disk_next"],
-        "firmware_mode": _firmware_mode(root, gpus),
+        "firmware_mode": None if "silent_in" in answer else _firmware_mode(root, gpus),
         "persistence_daemon": persistence_daemon_runs(root),
         "wsl": host["wsl"],
     }
@@ -145,15 +145,17 @@ def _gpus(answer: dict, functions: list[dict], root: str, subsets, timeout: floa
     if "silent_in" in answer and len(gpus) < answer.get("count", 0):
         silent = gpu_health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['silent_in']})")
         gpus.append({**nvml_fields.blank(subsets), "index": len(gpus), "health": silent})
-    _identify(gpus, functions, root)
+    _locate(gpus, functions)
+    if "silent_in" not in answer:  # A driver that hangs may hang whoever reads its files, too.
+        _identify(gpus, root)
     nodes = {function["address"]: function["numa_node"] for function in functions}
     for gpu in gpus:
         gpu["numa_node"] = nodes.get(gpu["pci_bus_id"])
     return gpus
 
 
-def _identify(gpus: list[dict], functions: list[dict], root: str) -> None:
-    """Complete a GPU that can not say who it is from what the kernel knows.
+def _locate(gpus: list[dict], functions: list[dict]) -> None:
+    """Find the addresses of GPUs that can not say them.
 
     NVML counts in bus order. So where as many functions are left over as GPUs without an address, they are these.
     """
@@ -167,6 +169,10 @@ def _identify(gpus: list[dict], functions: list[dict], root: str) -> None:
                 gpu["pci_bus_id"] = function["address"]
                 gpu["pci_device_id"] = function["device_id"]
             break
+
+
+def _identify(gpus: list[dict], root: str) -> None:
+    """Complete GPUs that can not say who they are by what the kernel module knows of them."""
     for gpu in gpus:
         if gpu["pci_bus_id"] and None in (gpu["uuid"], gpu["minor"], gpu["name"]):
             for key, value in _kernel_information(root, gpu["pci_bus_id"]).items():

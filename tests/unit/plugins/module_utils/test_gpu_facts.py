@@ -307,6 +307,15 @@ def test_what_was_learnt_before_a_gpu_fell_silent_is_kept(host):
     assert facts["nvidia_driver"]["version"] == VERSION
 
 
+def test_files_of_a_driver_that_hangs_are_left_alone(host):
+    tree = host({"gpus": [{"model": "T4"}], "faults": [{"call": "nvmlDeviceGetName", "delay": 60}]})
+    information = "proc/driver/nvidia/gpus/0000:07:00.0/information"
+    (tree.path / information).parent.mkdir(parents=True)
+    os.mkfifo(tree.path / information)  # Whoever opens it waits for good.
+    gpu = gather(tree, timeout=0.5)["nvidia_gpus"][0]
+    assert (gpu["pci_bus_id"], gpu["uuid"], gpu["health"]["state"]) == ("0000:07:00.0", None, "lost")
+
+
 def test_a_slow_driver_that_does_answer_is_waited_for(host):
     faults = [{"call": "nvmlDeviceGetName", "delay": 0.4}]
     tree = host({"gpus": [{"model": "T4", "count": 4}], "faults": faults})
