@@ -32,12 +32,20 @@ DEFAULTS: dict[str, Any] = {
     "imex": False,
     "peermem": False,
     "mirror": None,
+    "proxy": None,
     "runfile_url": None,
     "runfile_checksum": None,
     "secure_boot_key_enrolled": False,
 }
 # How the platform's data names the conditions of a package rule.
 _CONDITIONS = ("flavor", "build", "arch", "component", "when", "from", "until")
+
+
+_FORMS = {
+    "branch": (r"\d{3}", "580"),
+    "version": (r"(\d+:)?\d{3}\.\d{2,3}(\.\d{2,3})?(-\S+)?", "580.95.05"),
+    "minimum_version": (r"\d{3}(\.\d+)*", "570.86"),
+}
 
 
 class _Refused(Exception):
@@ -61,6 +69,8 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
     `action` is `none` (nothing to do here), `adopt` (keep the driver that is there) or `install`.
     """
     wish = {**DEFAULTS, **{name: value for name, value in request.items() if value not in (None, "")}}
+    # YAML reads an unquoted branch as a number.
+    wish.update({name: str(wish[name]) for name in _FORMS if wish[name] is not None})
     result: dict[str, Any] = {
         "action": "none",
         "source": None,
@@ -68,7 +78,11 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "branch": None,
         "module_build": None,
         "packages": [],
+        "optional": [],
         "lockstep": [],
+        "prebuilt": [],
+        "signed": False,
+        "prerequisites": [],
         "kernel_packages": [],
         "repository": None,
         "stream": None,
@@ -89,20 +103,22 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
 
 
 def _resolve(case: _Case) -> None:
+    _check_words(case.wish)
     installed = installed_source(case.host, case.platform)
     source = _source(case, installed)
     case.result["source"] = source
     if source == "preinstalled":
         _adopt(case)
         return
-    data = _source_data(case, source)
+    data = _runfile_data(case) if source == "runfile" else _source_data(case, source)
     case.result["flavor"] = _flavor(case, data, installed == source)
     case.result["branch"] = _branch(case, data, installed == source)
-    if source == "runfile":
-        _runfile(case)
-        return
     case.result["action"] = "install"
-    case.result["module_build"] = _module_build(case, data)
+    if source == "runfile":
+        case.result["module_build"] = "dkms"
+        case.result["version"] = case.wish["version"]
+    else:
+        case.result["module_build"] = _module_build(case, data)
     _packages(case, data)
     _secure_boot(case)
 
@@ -113,14 +129,23 @@ def _resolve(case: _Case) -> None:
 def installed_source(host: dict, platform: dict | None) -> str | None:
     """Tell where the driver that is there came from; nothing where there is none."""
     names = host["packages"]
-    for source, data in ((platform or {}).get("sources") or {}).items():
-        if any(re.fullmatch(mark, name) for mark in data.get("marks", []) for name in names):
+    sources = (platform or {}).get("sources") or {}
+    # NVIDIA's own names first: on Debian its repository has packages of the distribution's names, too.
+    for source in sorted(sources, key=lambda name: name != "nvidia"):
+        if any(_marked(name, package, mark) for mark in sources[source]["marks"] for name, package in names.items()):
             return source
     if host["driver"]["runfile"]:
         return "runfile"
     if host["driver"]["library"] or host["driver"]["loaded"] or host["driver"]["on_disk"]:
         return "preinstalled"
     return None
+
+
+def _marked(name: str, package: dict, mark: dict) -> bool:
+    return bool(
+        re.fullmatch(mark["name"], name)
+        and ("version" not in mark or re.search(mark["version"] + "$", package["version"]))
+    )
 
 
 def _source(case: _Case, installed: str | None) -> str:
@@ -333,8 +358,7 @@ def _branch(case: _Case, data: dict, is_installed: bool) -> str:
     if data.get("fixed") and asked not in data["branches"]:
         raise _Refused(
             f"branch {asked} was asked for, but source {case.result['source']} has {', '.join(data['branches'])} "
-            "only. Ask for "
-            "that one or choose another nvidia_driver_source."
+            "only. Ask for that one or choose another nvidia_driver_source."
         )
     last = data.get("last_proprietary_branch")
     if case.result["flavor"] == "proprietary" and last and int(asked) > int(last):
@@ -343,6 +367,12 @@ def _branch(case: _Case, data: dict, is_installed: bool) -> str:
         )
     case.result["reasons"].append(f"branch {asked}: asked for")
     return asked
+
+
+def _check_words(wish: dict) -> None:
+    for name, (form, sample) in _FORMS.items():
+        if wish[name] and not re.fullmatch(form, wish[name]):
+            raise _Refused(f"nvidia_driver_{name} is {wish[name]}, which is not of the form {sample}.")
 
 
 def _installed_branch(host: dict) -> str | None:
@@ -481,17 +511,44 @@ def _packages(case: _Case, data: dict) -> None:
         "features": features,
     }
     names = {"branch": case.result["branch"], "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
-    chosen = [rule for rule in data["packages"] if _applies(rule, context)]
-    case.result["packages"] = [rule["name"].format(**names) for rule in chosen] + list(case.wish["extra_packages"])
-    case.result["lockstep"] = [rule["name"].format(**names) for rule in chosen if rule.get("lockstep", True)]
+    chosen = [
+        {**rule, "name": name}
+        for rule in data["packages"]
+        if _applies(rule, context)
+        for name in _fill(case, data, rule["name"], names)
+    ]
+    case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
+    case.result["packages"] += case.wish["extra_packages"]
+    case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
+    case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
+        rule.get("unsigned") for rule in chosen
+    )
     case.result["services"] = [rule["service"] for rule in chosen if rule.get("service")]
+    case.result["prerequisites"] = data.get("prerequisites", [])
     case.result["stream"] = _stream(data, context, names)
     case.result["repository"] = _repository(case, data, names)
     case.result["components"] = data.get("components", [])
-    case.result["patterns"] = data.get("patterns", {})
+    case.result["patterns"] = {
+        key: value if key == "hold" else [_only(name, names) for name in value]
+        for key, value in data.get("patterns", {}).items()
+    }
     case.result["blacklists"] = data.get("blacklists", [])
     if case.result["module_build"] == "dkms":
         _headers(case, data, names)
+
+
+def _fill(case: _Case, data: dict, name: str, names: dict) -> list[str]:
+    """Fill a rule's name in; one that names a kernel release once for each kernel of the distribution's."""
+    if "{release}" not in name:
+        return [name.format(**names)]
+    kernels = [_kernel(release, data) for release in _kernels(case.host)]
+    return [name.format(**{**names, **kernel["names"]}) for kernel in kernels if kernel.get("precompiled")]
+
+
+def _only(text: str, names: dict) -> str:
+    return text.replace("{branch}", names["branch"])
 
 
 def _headers(case: _Case, data: dict, names: dict) -> None:
@@ -565,9 +622,16 @@ def _repository(case: _Case, data: dict, names: dict) -> dict | None:
     if repository is None:
         return None
     base = (case.wish["mirror"] or repository["base"]).rstrip("/")
+    url = f"{base}/{repository['path'].format(**names)}"
     return {
-        **{name: value for name, value in repository.items() if name not in ("base", "path")},
-        "url": f"{base}/{repository['path'].format(**names)}",
+        "type": repository["type"],
+        "id": repository["id"],
+        "url": url,
+        "key": f"{url}/{repository['key']}",
+        "fingerprint": repository["fingerprint"],
+        "proxy": case.wish["proxy"],
+        "legacy_files": [path.format(**names) for path in repository["legacy_files"]],
+        "legacy_packages": repository["legacy_packages"],
     }
 
 
@@ -576,7 +640,7 @@ def _repository(case: _Case, data: dict, names: dict) -> dict | None:
 
 def _secure_boot(case: _Case) -> None:
     state = case.host["secure_boot"]
-    if not (state["enabled"] or state["signatures_enforced"]) or case.result["module_build"] != "dkms":
+    if not (state["enabled"] or state["signatures_enforced"]) or case.result["signed"]:
         return
     trusted = [
         signer for signer in state["trusted_signers"] if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)
@@ -601,16 +665,27 @@ def _secure_boot(case: _Case) -> None:
     )
 
 
-def _runfile(case: _Case) -> None:
+def _runfile_data(case: _Case) -> dict:
+    """Return what NVIDIA's installer is as a source: one version, and whatever builds modules on this platform."""
     missing = [f"nvidia_driver_{name}" for name in ("version", "runfile_checksum") if not case.wish[name]]
     if missing:
         raise _Refused(
             f"nvidia_driver_source is runfile, but {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not "
-            "set. An "
-            "installer is run as root: its version and its checksum (sha256:...) have to be named."
+            "set. An installer runs as root: its version and its checksum (sha256:...) have to be named."
         )
-    case.result["action"] = "install"
-    case.result["version"] = case.wish["version"]
+    arch = case.host["os"]["arch"]
+    if arch not in ("x86_64", "aarch64"):
+        raise _Refused(f"there is no installer of NVIDIA's for the architecture {arch} (known: aarch64, x86_64).")
+    others = list((case.platform or {"sources": {}})["sources"].values())
+    built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})
+    return {
+        "arches": {arch: arch},
+        "branches": [upstream_version(case.wish["version"]).partition(".")[0]],
+        "builds": ["dkms"],
+        "kernels": built["kernels"],
+        "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],
+        "prerequisites": built.get("prerequisites", []),
+    }
 
 
 def _adopt(case: _Case) -> None:

@@ -46,9 +46,9 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
 
 
 def upstream_version(version: str | None) -> str:
-    """Take epoch and revision off a package's version: 535.261.03 for 1:535.261.03-1~deb12u1."""
+    """Take epoch, revision and SUSE's kernel suffix off a version: 535.261.03 for 1:535.261.03-1~deb12u1."""
     bare = re.sub(r"^\d+:", "", version or "")
-    return re.split(r"[-+~]", bare, maxsplit=1)[0]
+    return re.split(r"[-+~]|_k\d", bare, maxsplit=1)[0]
 
 
 def shell_assignments(text: str | None) -> dict[str, str]:

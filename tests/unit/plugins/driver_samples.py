@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 V100, T4, A100, H100, B200, GB200 = "0x1db1", "0x1eb8", "0x20b0", "0x2330", "0x2901", "0x2941"
 KERNELS = {

@@ -1,0 +1,361 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+import itertools
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_resolver, gpu_generations
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    B200,
+    GB200,
+    H100,
+    KERNELS,
+    T4,
+    V100,
+    host,
+    platform,
+)
+
+GPUS = {
+    "V100": (V100,),
+    "T4": (T4,),
+    "A100": (A100,),
+    "H100": (H100,),
+    "B200": (B200,),
+    "GB200": (GB200,),
+    "mixed": (V100, B200),
+}
+TABLE = Path(__file__).parent / "files" / "driver_resolutions.txt"
+SOURCES, CHOICES, ARCHES = ("auto", "distribution", "nvidia"), ("auto", "open", "proprietary"), ("x86_64", "aarch64")
+
+
+def table() -> str:
+    """Return a line for each platform, arch, source and flavor asked, a column for each GPU; then the packages."""
+    rows, sets = [], {}
+    for key, arch, source, flavor in itertools.product(KERNELS, ARCHES, SOURCES, CHOICES):
+        cells = []
+        for name, gpus in GPUS.items():
+            result = driver_resolver.resolve(
+                host(key, gpus, arch=arch), {"source": source, "flavor": flavor}, platform(key)
+            )
+            assert len(result["errors"]) <= 1
+            if result["errors"]:
+                cells.append(f"{name} refused")
+                continue
+            choice = "{source}/{flavor}/{branch}/{module_build}".format(**result)
+            cells.append(f"{name} {choice}")
+            sets[f"{key} {arch} {choice}"] = [
+                f"  packages: {' '.join(result['kernel_packages'] + result['packages'])}",
+                f"  optional: {' '.join(result['optional'])}",
+                f"  stream: {result['stream']}",
+                f"  repository: {(result['repository'] or {}).get('url')}",
+            ]
+        rows.append(f"{key} {arch} source={source} flavor={flavor}: {', '.join(cells)}")
+    packages = [line for name, lines in sorted(sets.items()) for line in (f"{name}:", *lines)]
+    return "\n".join([*rows, "", *packages, ""])
+
+
+def test_every_platform_arch_source_flavor_and_gpu_has_its_expected_row():
+    """The table is a file. Run this module to write it anew, and read its diff."""
+    assert table().splitlines() == TABLE.read_text(encoding="utf-8").splitlines()
+
+
+# The rows that a reader of the issue would write by hand: what may not drift with the file.
+RULES = [
+    ("debian-12", (V100,), {}, "distribution proprietary 535 dkms"),
+    ("debian-12", (A100,), {"flavor": "open"}, "distribution open 535 dkms"),
+    ("debian-13", (H100,), {}, "distribution open 550 dkms"),
+    ("debian-13", (B200,), {}, "nvidia open 580 dkms"),
+    ("ubuntu-22.04", (T4,), {}, "distribution open 580 precompiled"),
+    ("ubuntu-24.04", (V100,), {}, "distribution proprietary 580 precompiled"),
+    ("ubuntu-24.04", (A100,), {"branch": 595}, "distribution open 595 precompiled"),
+    ("ubuntu-24.04", (A100,), {"source": "nvidia", "branch": "595"}, "nvidia open 595 dkms"),
+    ("ubuntu-26.04", (B200,), {"module_build": "dkms"}, "distribution open 580 dkms"),
+    ("el-8", (V100,), {}, "nvidia proprietary 580 dkms"),
+    ("el-9", (A100, H100), {}, "nvidia open 580 dkms"),
+    ("el-10", (GB200,), {"minimum_version": "595"}, "nvidia open 595 dkms"),
+    ("amazon-2023", (H100,), {"version": "580.95.05"}, "nvidia open 580 dkms"),
+    ("sles-15", (A100,), {}, "nvidia open 580 precompiled"),
+    ("el-9", (V100, A100), {"flavor": "proprietary"}, "nvidia proprietary 580 dkms"),
+]
+
+
+@pytest.mark.parametrize(("key", "gpus", "request_", "expected"), RULES)
+def test_rules(key, gpus, request_, expected):
+    result = driver_resolver.resolve(host(key, gpus), request_, platform(key))
+    assert result["errors"] == []
+    assert "{source} {flavor} {branch} {module_build}".format(**result) == expected
+    assert result["reasons"]
+
+
+REFUSALS = [
+    ("debian-12", (V100, B200), {}, ["0x1db1 (Volta)", "0x2901 (Blackwell)", "one host can load one kind"]),
+    ("el-9", (V100, A100), {}, ["0x1db1 (Volta)", "0x20b0 (Ampere)", "nvidia_driver_flavor to proprietary"]),
+    ("el-9", (V100,), {"flavor": "open"}, ["open kernel modules do not drive 0x1db1 (Volta)", "auto or proprietary"]),
+    ("el-9", (B200,), {"flavor": "proprietary"}, ["only the open kernel modules drive 0x2901 (Blackwell)"]),
+    ("el-9", (V100,), {"branch": "595"}, ["branch 595", "0x1db1 (Volta) is served by branches up to 580"]),
+    ("el-9", (B200,), {"branch": "550"}, ["branch 550", "0x2901 (Blackwell) needs 570 or newer"]),
+    ("debian-13", (B200,), {"source": "distribution"}, ["0x2901 (Blackwell) needs branch 570", "distribution has 550"]),
+    (
+        "debian-12",
+        (A100,),
+        {"source": "distribution", "branch": "580"},
+        ["580", "has 535 only", "nvidia_driver_source"],
+    ),
+    ("debian-12", (A100,), {"source": "distribution", "minimum_version": "550"}, ["550", "has the branches 535"]),
+    ("el-9", (A100,), {"source": "distribution"}, ["Enterprise Linux 9", "no NVIDIA driver", "Sources there: nvidia"]),
+    ("el-9", (A100,), {"branch": "595", "version": "580.95.05"}, ["580.95.05 is not of nvidia_driver_branch 595"]),
+    ("el-9", (A100,), {"branch": "latest"}, ["nvidia_driver_branch is latest", "580"]),
+    ("el-9", (A100,), {"version": "580"}, ["nvidia_driver_version is 580", "580.95.05"]),
+    ("el-9", (A100,), {"minimum_version": ">=570"}, ["nvidia_driver_minimum_version is >=570", "570.86"]),
+    ("el-9", (A100,), {"flavor": "proprietary", "branch": "620"}, ["620 has no proprietary kernel modules", "615"]),
+    ("el-9", (A100,), {"module_build": "precompiled"}, ["nvidia_driver_module_build is precompiled", "has dkms only"]),
+    ("el-9", (A100,), {"source": "preinstalled"}, ["no driver is on this host", "install the driver first"]),
+    ("el-9", (A100,), {"source": "runfile"}, ["nvidia_driver_version and nvidia_driver_runfile_checksum are not set"]),
+    ("debian-12", (A100,), {"fabric_manager": "enabled"}, ["no fabric manager", "nvidia_driver_source nvidia"]),
+    ("debian-12", (A100,), {"imex": True}, ["nvidia_driver_imex is on", "has no package for it"]),
+    ("debian-12", ("0x102d",), {}, ["0x102d (Kepler or older) is served by branches up to 470"]),
+]
+
+
+@pytest.mark.parametrize(("key", "gpus", "request_", "words"), REFUSALS)
+def test_what_cannot_be_had_is_refused_with_value_place_and_way_out(key, gpus, request_, words):
+    result = driver_resolver.resolve(host(key, gpus), request_, platform(key))
+    assert len(result["errors"]) == 1
+    for word in words:
+        assert word in result["errors"][0]
+
+
+def test_an_unknown_platform_or_architecture_is_refused():
+    (error,) = driver_resolver.resolve(host("gentoo-2"), {}, None)["errors"]
+    assert "gentoo-2" in error
+    assert "nvidia_driver_source to preinstalled" in error
+    (error,) = driver_resolver.resolve(host("debian-12", arch="ppc64le"), {}, platform("debian-12"))["errors"]
+    assert "ppc64le" in error
+    assert "x86_64" in error
+
+
+def test_no_gpu_means_nothing_and_says_why():
+    result = driver_resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
+    assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
+    assert "no NVIDIA GPU" in result["reasons"][0]
+
+
+def test_open_modules_give_way_where_they_do_not_build():
+    result = driver_resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
+    assert result["flavor"] == "proprietary"
+    assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
+
+
+# --- what is there already ---
+
+PROPRIETARY_535 = {"nvidia-kernel-dkms": "535.309.01-0+deb12u1", "libcuda1": "535.309.01-0+deb12u1"}
+
+
+def test_installed_packages_decide_source_flavor_and_branch():
+    there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
+    result = driver_resolver.resolve(there, {}, platform("debian-12"))
+    assert "{source} {flavor} {branch}".format(**result) == "distribution proprietary 535"
+
+
+def test_ubuntus_own_desktop_packages_are_adopted_and_not_mixed_with_nvidias():
+    packages = {
+        "libnvidia-compute-580": "580.95.05-0ubuntu0.24.04.1",
+        "nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.1",
+    }
+    there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
+    assert driver_resolver.resolve(there, {}, platform("ubuntu-24.04"))["action"] == "adopt"
+    packages = dict.fromkeys(packages, "580.95.05-0ubuntu1")
+    there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
+    assert driver_resolver.resolve(there, {}, platform("ubuntu-24.04"))["source"] == "nvidia"
+
+
+ADOPTED = {"library": "570.86.15", "loaded": "570.86.15", "kernel_module_flavor": "open"}
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "gentoo-2"])
+def test_a_driver_of_other_origin_is_adopted_on_any_platform(key):
+    data = None if key == "gentoo-2" else platform(key)
+    result = driver_resolver.resolve(host(key, driver=ADOPTED), {}, data)
+    assert (result["action"], result["source"], result["version"]) == ("adopt", "preinstalled", "570.86.15")
+    assert "is kept" in result["reasons"][0]
+
+
+ADOPTION_REFUSALS = [
+    ((A100,), ADOPTED, {"version": "580.95.05"}, ["580.95.05", "570.86.15", "replace the driver by its own means"]),
+    ((A100,), ADOPTED, {"branch": "580"}, ["nvidia_driver_branch is 580", "570.86.15"]),
+    ((A100,), ADOPTED, {"minimum_version": "580"}, ["nvidia_driver_minimum_version is 580", "570.86.15"]),
+    (("0x3182",), ADOPTED, {}, ["570.86.15, which does not serve 0x3182 (Blackwell Ultra)"]),
+    ((V100,), ADOPTED, {}, ["the open kernel modules that are there do not drive 0x1db1 (Volta)"]),
+    ((B200,), {**ADOPTED, "kernel_module_flavor": "proprietary"}, {}, ["proprietary kernel modules", "0x2901"]),
+    ((A100,), {**ADOPTED, "runfile": True}, {"source": "nvidia"}, ["NVIDIA's installer", "nvidia-uninstall"]),
+]
+
+
+@pytest.mark.parametrize(("gpus", "driver", "request_", "words"), ADOPTION_REFUSALS)
+def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, request_, words):
+    (error,) = driver_resolver.resolve(host("el-9", gpus, driver=driver), request_, platform("el-9"))["errors"]
+    for word in words:
+        assert word in error
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("nvidia", ["came from the source distribution"]), ("runfile", ["driver packages are installed"])],
+)
+def test_two_origins_are_not_mixed(source, words):
+    there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
+    request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:0"}
+    (error,) = driver_resolver.resolve(there, request, platform("debian-12"))["errors"]
+    for word in words:
+        assert word in error
+    assert "nvidia_driver_state absent" in error
+
+
+# --- Secure Boot, headers, fabric ---
+
+SECURE = {"enabled": True}
+
+
+def test_secure_boot_stops_modules_that_nobody_trusts():
+    (error,) = driver_resolver.resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12"))["errors"]
+    for word in (
+        "Secure Boot is on",
+        "mokutil --import /var/lib/dkms/mok.pub",
+        "nvidia_driver_secure_boot_key_enrolled",
+    ):
+        assert word in error
+
+
+@pytest.mark.parametrize(
+    ("key", "secure_boot", "request_"),
+    [
+        ("ubuntu-24.04", SECURE, {}),
+        ("debian-12", SECURE, {"secure_boot_key_enrolled": True}),
+        ("debian-12", {"enabled": True, "trusted_signers": ["DKMS module signing key: 0123"]}, {}),
+    ],
+)
+def test_secure_boot_does_not_stop_modules_that_are_trusted(key, secure_boot, request_):
+    assert driver_resolver.resolve(host(key, secure_boot=secure_boot), request_, platform(key))["errors"] == []
+
+
+def test_headers_are_those_of_the_running_and_of_the_next_kernel():
+    there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
+    result = driver_resolver.resolve(there, {}, platform("debian-12"))
+    assert result["kernel_packages"] == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
+    there = host("amazon-2023", kernel="6.1.100-1.amzn2023.x86_64", next_kernel="6.12.40-1.amzn2023.x86_64")
+    result = driver_resolver.resolve(there, {}, platform("amazon-2023"))
+    assert result["kernel_packages"] == [
+        "kernel-devel-6.1.100-1.amzn2023.x86_64",
+        "kernel6.12-devel-6.12.40-1.amzn2023.x86_64",
+    ]
+
+
+def test_headers_that_are_there_are_not_asked_for():
+    there = host("debian-12", headers=("6.1.0-47-amd64",))
+    assert driver_resolver.resolve(there, {}, platform("debian-12"))["kernel_packages"] == []
+
+
+def test_a_kernel_of_ones_own_needs_its_headers():
+    there = host("debian-12", kernel="6.18.0-mine")
+    (error,) = driver_resolver.resolve(there, {}, platform("debian-12"))["errors"]
+    for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
+        assert word in error
+    request = {"kernel_packages": ["linux-headers-mine"]}
+    assert driver_resolver.resolve(there, request, platform("debian-12"))["kernel_packages"] == ["linux-headers-mine"]
+    there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
+    assert driver_resolver.resolve(there, {}, platform("debian-12"))["errors"] == []
+
+
+FABRIC = [
+    ("ubuntu-24.04", {"branch": "570"}, "nvidia-fabricmanager-570"),
+    ("ubuntu-24.04", {"source": "nvidia", "branch": "570"}, "nvidia-fabricmanager-570"),
+    ("ubuntu-24.04", {"source": "nvidia", "branch": "580"}, "nvidia-fabricmanager"),
+    ("el-9", {"branch": "570"}, "nvidia-fabric-manager"),
+    ("el-9", {"branch": "580"}, "nvidia-fabricmanager"),
+    ("sles-15", {}, "nvidia-fabricmanager"),
+]
+
+
+@pytest.mark.parametrize(("key", "request_", "package"), FABRIC)
+def test_fabric_manager_has_its_name_of_the_branch_and_keeps_step(key, request_, package):
+    nvidia = {"nvswitches": ["0000:83:00.0", "0000:84:00.0"]}
+    result = driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
+    assert package in result["packages"]
+    assert package in result["lockstep"]
+    assert result["services"] == ["nvidia-fabricmanager.service"]
+    assert "fabric manager: 2 NVSwitches here" in result["reasons"]
+    request = {**request_, "fabric_manager": "disabled"}
+    assert package not in driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request, platform(key))["packages"]
+    assert package not in driver_resolver.resolve(host(key, (H100,)), request_, platform(key))["packages"]
+
+
+def test_nvlink5_brings_the_subnet_manager():
+    nvidia = {"nvlink5_switches": ["mlx5_0"]}
+    result = driver_resolver.resolve(host("el-9", (B200,), nvidia=nvidia), {}, platform("el-9"))
+    assert {"nvidia-fabricmanager", "nvlsm", "infiniband-diags"} <= set(result["packages"])
+
+
+def test_switches_without_a_fabric_manager_are_named_and_not_refused():
+    nvidia = {"nvswitches": ["0000:83:00.0"]}
+    result = driver_resolver.resolve(host("debian-13", (H100,), nvidia=nvidia), {}, platform("debian-13"))
+    assert result["errors"] == []
+    assert any("error 802" in reason for reason in result["reasons"])
+
+
+def test_mirror_and_proxy_reach_the_repository():
+    request = {"source": "nvidia", "mirror": "https://mirror.example/cuda/", "proxy": "http://proxy.example:3128"}
+    repository = driver_resolver.resolve(host("el-9", arch="aarch64"), request, platform("el-9"))["repository"]
+    assert repository["url"] == "https://mirror.example/cuda/rhel9/sbsa"
+    assert repository["key"] == "https://mirror.example/cuda/rhel9/sbsa/D42D0685.pub"
+    assert repository["proxy"] == "http://proxy.example:3128"
+    assert "/etc/yum.repos.d/cuda-rhel9-sbsa.repo" in repository["legacy_files"]
+
+
+def test_nothing_that_was_handed_in_is_changed():
+    there, data, request = host("el-9"), platform("el-9"), {"branch": 580}
+    before = copy.deepcopy((there, data, request))
+    driver_resolver.resolve(there, request, data)
+    assert (there, data, request) == before
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        (0x1180, "Kepler or older"),
+        (0x13C2, "Maxwell"),
+        (0x15F8, "Pascal"),
+        (0x17C8, "Maxwell"),
+        (0x1B38, "Pascal"),
+        (0x1DB1, "Volta"),
+        (0x1DF6, "Volta"),
+        (0x1E02, "Turing"),
+        (0x1EB8, "Turing"),
+        (0x20B0, "Ampere"),
+        (0x2184, "Turing"),
+        (0x2237, "Ampere"),
+        (0x2330, "Hopper"),
+        (0x2335, "Hopper"),
+        (0x2342, "Grace Hopper"),
+        (0x2484, "Ampere"),
+        (0x26B9, "Ada Lovelace"),
+        (0x27B8, "Ada Lovelace"),
+        (0x2901, "Blackwell"),
+        (0x2BB5, "Blackwell"),
+        (0x3182, "Blackwell Ultra"),
+        (0x4000, "Blackwell Ultra"),
+    ],
+)
+def test_generation_of_a_device(device, name):
+    assert gpu_generations.of(device).name == name
+    assert gpu_generations.of(f"{device:#06x}").name == name
+
+
+if __name__ == "__main__":
+    TABLE.write_text(table(), encoding="utf-8")
