@@ -23,6 +23,10 @@ options:
     description: The daemon's packages by platform, as in C(gpufleet_host.os.key).
     type: dict
     required: true
+  timeout:
+    description: Seconds that the GPUs are given to come up.
+    type: int
+    default: 30
 """
 
 EXAMPLES = r"""

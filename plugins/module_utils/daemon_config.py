@@ -62,6 +62,9 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "map": ((dict,), "an object"),
 }
 
+# Lists of `key=value`, in which a key counts once.
+_KEYED_LISTS = ("exec-opts", "labels", "storage-opts")
+
 # SIGHUP makes dockerd read these again. All others wait for a restart, `features` among them: the list of features is
 # read again, but the CDI cache that `features.cdi` asks for is made when the daemon starts.
 RELOADABLE = frozenset(
@@ -130,7 +133,7 @@ def policy(lists: str = "union") -> Policy:
     """How keys of daemon.json are merged: a runtime or a ulimit is one value, labels and the like go by their key."""
     return Policy(
         whole=(("runtimes", "*"), ("default-ulimits", "*")),
-        keyed_lists=(("exec-opts",), ("labels",), ("storage-opts",)),
+        keyed_lists=tuple((name,) for name in _KEYED_LISTS),
         lists=lists,
         normalise=_normalise,
     )
@@ -200,11 +203,14 @@ def masked(text: str) -> str:
 # Values
 
 
-def option_problems(config: dict[str, t.Any]) -> list[str]:
-    """What dockerd would refuse, as far as that can be said without a dockerd. Unknown options are left to dockerd."""
-    found = []
-    for key, value in config.items():
-        found += _option_problems(key, value)
+def value_problems(options: dict[str, t.Any]) -> list[str]:
+    """What dockerd would refuse of each option by itself. Unknown options are left to dockerd."""
+    return [problem for key, value in options.items() for problem in _option_problems(key, value)]
+
+
+def config_problems(config: dict[str, t.Any]) -> list[str]:
+    """What dockerd would refuse of a whole file, as far as that can be said without a dockerd."""
+    found = value_problems(config)
     runtimes = config.get("runtimes")
     default = config.get("default-runtime")
     if isinstance(runtimes, dict) and "runc" in runtimes:
@@ -269,6 +275,13 @@ def _part_problems(key: str, value: t.Any) -> list[str]:
             if not (isinstance(item, dict) and {"base", "size"} >= set(item))
         ]
     elif isinstance(value, list):
+        if key in _KEYED_LISTS:
+            words = {item.partition("=")[0]: item for item in value if isinstance(item, str)}
+            twice = [item for item in value if isinstance(item, str) and words[item.partition("=")[0]] != item]
+            found += [
+                f"{key}: {item!r} and {words[item.partition('=')[0]]!r} contradict each other. Keep one of them."
+                for item in twice
+            ]
         found += [
             f"{key}: dockerd wants text here, not {json_merge.shown(i)}." for i in value if not isinstance(i, str)
         ]
@@ -574,6 +587,9 @@ def plan(
 ) -> Plan:
     """From what is there and what is wanted to what is to be written. Raises with all that speaks against it."""
     current = {} if before is None else parse(before, path)
+    problems = value_problems(options or {}) if present else []
+    if problems:
+        raise DaemonConfigError("options: " + " ".join(problems))
     rules = policy(lists)
     satisfied: list[str] = []
     try:
@@ -595,7 +611,7 @@ def plan(
     if not result.record.entries:
         new = new._replace(original=None)
     if result.changed:
-        problems = option_problems(result.tree) + conflicts(result.tree, flags, path, unit)
+        problems = config_problems(result.tree) + conflicts(result.tree, flags, path, unit)
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
                 "live-restore: this daemon is a member of a swarm, and dockerd does not start with both. "

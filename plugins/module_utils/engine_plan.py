@@ -118,7 +118,7 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
     if settings.docker_recommended:
         options = recommended(options, version_key(result["version"]), is_swarm(host))
     result["options"] = options
-    result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.option_problems(options)]
+    result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.value_problems(options)]
     if result["problems"]:
         return
     file, record = host["files"][daemon_config.DEFAULT_PATH], host["files"].get(RECORD_FILE, {})

@@ -38,7 +38,7 @@ WantedBy=multi-user.target
 """
 
 
-def plan(host: dict[str, t.Any], packages: dict[str, list[str]]) -> dict[str, t.Any]:
+def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int = 30) -> dict[str, t.Any]:
     """Resolve what the role is to do on this host, and why. `packages` names the daemon's packages by platform."""
     result: dict[str, t.Any] = {
         "wanted": bool(host["nvidia"]["gpus"]),
@@ -63,6 +63,10 @@ def plan(host: dict[str, t.Any], packages: dict[str, list[str]]) -> dict[str, t.
     result["enable"] = has_systemd and service.get("unit_file_state") != "enabled"
     result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
     result["verify"] = bool(loaded)
+    if timeout < 1:
+        result["problems"].append(
+            f"nvidia_persistenced_timeout: {timeout} is not a number of seconds to wait. Set 1 or more."
+        )
     if service.get("load_state") == "masked":
         result["problems"].append(f"{UNIT} is masked on this host, so somebody wants it off. Unmask it first.")
     works = result["packages"] or result["files"] or result["enable"] or result["start"]

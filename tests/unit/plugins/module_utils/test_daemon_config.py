@@ -125,6 +125,7 @@ def test_what_waits_for_a_restart(
         ({"mtu": "9000"}, 'mtu: dockerd wants a whole number here, not "9000"'),
         ({"dns": "1.1.1.1"}, "dns: dockerd wants a list here"),
         ({"dns": [1]}, "dns: dockerd wants text here, not 1"),
+        ({"labels": ["a=1", "b=1", "a=2"]}, "labels: 'a=1' and 'a=2' contradict each other"),
         ({"features": ["cdi"]}, 'features: dockerd wants an object here, not ["cdi"]'),
         ({"features": {"cdi": "yes"}}, 'features.cdi: dockerd wants true or false here, not "yes"'),
         ({"log-opts": {"max-file": 3}}, 'log-opts.max-file: dockerd wants text here, not 3. Write "3"'),
@@ -142,7 +143,7 @@ def test_what_waits_for_a_restart(
     ],
 )
 def test_a_wrong_value_is_named_before_dockerd_sees_it(options: dict[str, t.Any], words: str) -> None:
-    assert any(words in problem for problem in daemon_config.option_problems(options))
+    assert any(words in problem for problem in daemon_config.config_problems(options))
     with pytest.raises(DaemonConfigError, match=re.escape(words)):
         plan(None, options)
 
@@ -161,13 +162,18 @@ def test_a_wrong_value_is_named_before_dockerd_sees_it(options: dict[str, t.Any]
     ],
 )
 def test_right_values_pass(options: dict[str, t.Any]) -> None:
-    assert daemon_config.option_problems(options) == []
+    assert daemon_config.config_problems(options) == []
 
 
 DROP_IN = "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd \\\n  -D --live-restore=false -s overlay2\n"
 OWN_UNIT = '[Service]\nEnvironment="X=--label a=1"\nExecStart=/usr/bin/dockerd ${X} --add-runtime nvidia=/x\n'
 OPTIONS = '# comment\nDOCKER_OPTS="--dns 8.8.8.8 --live-restore --dns=8.8.4.4 --mtu 9000"\n'
 IN_DROP_IN = "/etc/systemd/system/docker.service.d/10-flags.conf"
+
+
+def test_a_default_runtime_that_others_registered_is_known() -> None:
+    text = '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}'
+    assert plan(text, {"default-runtime": "nvidia"}).changed_keys == ("default-runtime",)
 
 
 def write(root: Path, files: dict[str, str]) -> None:

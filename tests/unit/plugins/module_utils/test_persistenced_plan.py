@@ -179,3 +179,9 @@ def test_gpus_whose_mode_is_off() -> None:
     }
     assert persistenced_plan.gpus_without(facts) == ["0000:af:00.0 (A100)"]
     assert persistenced_plan.gpus_without({}) == []
+
+
+@pytest.mark.parametrize("timeout", [0, -5])
+def test_no_time_at_all_is_refused(timeout: int) -> None:
+    problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
+    assert f"nvidia_persistenced_timeout: {timeout} is not a number of seconds" in problems[0]
