@@ -570,6 +570,7 @@ class Plan(t.NamedTuple):
     restart_keys: list[str]
     edited: tuple[str, ...]
     satisfied: list[str]
+    conflicts: list[str]
 
 
 def plan(
@@ -610,8 +611,9 @@ def plan(
         text = _text(result.tree, before, new)
     if not result.record.entries:
         new = new._replace(original=None)
+    given_twice = conflicts(result.tree, flags, path, unit)
     if result.changed:
-        problems = config_problems(result.tree) + conflicts(result.tree, flags, path, unit)
+        problems = config_problems(result.tree) + given_twice
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
                 "live-restore: this daemon is a member of a swarm, and dockerd does not start with both. "
@@ -620,7 +622,7 @@ def plan(
         if problems:
             raise DaemonConfigError(f"{path}, as it would be: " + " ".join(problems))
     restart = restart_required(result.changed, result.tree)
-    return Plan(before, text, result.tree, new, result.changed, restart, result.edited, satisfied)
+    return Plan(before, text, result.tree, new, result.changed, restart, result.edited, satisfied, given_twice)
 
 
 def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:
@@ -668,7 +670,9 @@ def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
     else:
         return ""
     if not accepted:
-        words = " ".join(line for line in (err + "\n" + out).replace(file, "the file").split("\n") if line.strip())
+        words = " ".join(
+            line for line in (err + "\n" + out).replace(f"with file {file}", "with it").split("\n") if line.strip()
+        )
         raise DaemonConfigError(f"{shown} does not accept the file as it would be: {words or f'exit status {rc}'}")
     return shown
 

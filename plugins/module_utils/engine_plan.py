@@ -114,9 +114,10 @@ def _packages(
 
 
 def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings) -> None:
+    flags = [daemon_config.Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(settings.docker_options)
     if settings.docker_recommended:
-        options = recommended(options, version_key(result["version"]), is_swarm(host))
+        options = recommended(options, version_key(result["version"]), is_swarm(host), {flag.key for flag in flags})
     result["options"] = options
     result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.value_problems(options)]
     if result["problems"]:
@@ -131,7 +132,7 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
             options,
             present=True,
             lists="union",
-            flags=[],
+            flags=flags,
             path=daemon_config.DEFAULT_PATH,
         )
     except daemon_config.DaemonConfigError as error:
@@ -144,13 +145,18 @@ def is_swarm(host: dict[str, t.Any]) -> bool:
     return bool(((host["engines"]["docker"].get("info")) or {}).get("swarm"))
 
 
-def recommended(options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool) -> dict[str, t.Any]:
-    """The options with those added that a GPU host is better off with; what the user says comes first."""
+def recommended(
+    options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, flags: t.Collection[str] = ()
+) -> dict[str, t.Any]:
+    """The options with those added that a GPU host is better off with.
+
+    What the user says comes first, and so do the flags that somebody gave the daemon in its unit.
+    """
     found = dict(options)
-    if not in_swarm:
+    if not in_swarm and "live-restore" not in flags:
         found.setdefault("live-restore", True)
     first, last = _CDI_ON_REQUEST
-    if first <= version < last:
+    if first <= version < last and "features" not in flags:
         features = found.get("features", {})
         if isinstance(features, dict):
             found["features"] = {"cdi": True, **features}

@@ -78,7 +78,7 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
         found.append("there is no container engine")
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
-        found.append(f"{daemon_json['path']}: {daemon_json['error']}")
+        found.append(daemon_json["error"])
     return found
 
 

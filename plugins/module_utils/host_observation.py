@@ -8,13 +8,13 @@ Reads files and asks a few local programs, never the network.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     apt_sources,
+    daemon_config,
     driver_versions,
     kernel_modules,
     os_release,
@@ -118,7 +118,7 @@ def observe(
     }
     host["driver"] = _driver(root, host["kernel"], run)
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
-    host["docker_daemon_json"] = _daemon_json(host["files"]["/etc/docker/daemon.json"])
+    host["docker_daemon_json"] = _daemon_json(root, host["files"]["/etc/docker/daemon.json"])
     host["engines"] = _engines(host, ask)
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
     host["reboot_reasons"] = reboot_reasons.reasons(host)
@@ -332,17 +332,21 @@ def _file(root: str, path: str) -> dict:
     return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
 
 
-def _daemon_json(file: dict) -> dict:
-    result: dict = {"path": "/etc/docker/daemon.json", "exists": file["exists"], "content": None, "error": None}
-    if file["content"] is None or not file["content"].strip():
+def _daemon_json(root: str, file: dict) -> dict:
+    flags = [flag._asdict() for flag in daemon_config.unit_flags(root)]
+    result: dict = {
+        "path": "/etc/docker/daemon.json",
+        "exists": file["exists"],
+        "content": None,
+        "error": None,
+        "flags": flags,
+    }
+    if file["content"] is None:
         return result
     try:
-        content = json.loads(file["content"])
-    except ValueError as error:
-        return {**result, "error": f"not JSON: {error}"}
-    if not isinstance(content, dict):
-        return {**result, "error": "not a JSON object"}
-    return {**result, "content": content}
+        return {**result, "content": daemon_config.parse(file["content"], result["path"])}
+    except daemon_config.DaemonConfigError as error:
+        return {**result, "error": str(error)}
 
 
 def _engines(host: dict, ask: Ask | None) -> dict:

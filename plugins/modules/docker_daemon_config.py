@@ -348,6 +348,8 @@ def run(module: AnsibleModule) -> dict:
         in_swarm=in_swarm,
     )
     pending = daemon_config.pending(state.written, boot_id(), module.run_command, unit)
+    for conflict in plan.conflicts:
+        module.warn(conflict)
     is_written = plan.text != before
     result = {
         "changed": is_written or plan.state.record != state.record,

@@ -158,9 +158,11 @@ host:
       type: dict
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
     docker_daemon_json:
-      description: The C(content) of daemon.json, or the C(error) that keeps it from being read.
+      description: >-
+        The C(content) of daemon.json, or the C(error) that keeps Docker from reading it, and the C(flags) that the
+        unit gives to the daemon (C(text), C(key) that means the same, C(value), C(place)).
       type: dict
-      sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null}
+      sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null, flags: []}
     files:
       description: C(exists), C(content) and C(mode) of the files that the roles own and of those asked for.
       type: dict

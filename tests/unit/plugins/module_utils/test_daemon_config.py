@@ -311,7 +311,9 @@ def test_a_flag_that_says_the_same_is_enough(
 
 def test_a_conflict_that_was_there_before_is_left_alone_while_nothing_changes() -> None:
     text = '{"debug": true}'
-    assert plan(text, {"debug": True}, flags=[flag("--mtu 1", "mtu", 1), flag("-D=false", "debug", False)]).text == text
+    done = plan(text, {"debug": True}, flags=[flag("--mtu 1", "mtu", 1), flag("-D=false", "debug", False)])
+    assert done.text == text
+    assert [text.partition(" ")[0] for text in done.conflicts] == ['"debug"']
 
 
 def test_live_restore_is_refused_in_a_swarm(tmp_path: Path) -> None:
@@ -359,9 +361,7 @@ def test_dockerds_own_words_are_handed_on(version: str) -> None:
     refused = (1, "", "unable to configure the Docker daemon with file /t/f: the following directives don't match: x\n")
     run = runner({"--version": (0, f"Docker version {version}", ""), "--validate --config-file /t/f": refused})
     nobody = runner({"--config-file /t/f": refused})
-    with pytest.raises(
-        DaemonConfigError, match=f"dockerd {version} does not accept .* with file the file: .* match: x"
-    ):
+    with pytest.raises(DaemonConfigError, match=f"dockerd {version} does not accept .* with it: .* match: x"):
         daemon_config.validate(run, nobody, "/usr/sbin/dockerd", "/t/f")
 
 

@@ -46,6 +46,7 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
             "podman": {"package": "podman" if "podman" in packages else None, "version": "4.3.1"},
             "containerd": {"package": None, "version": None},
         },
+        "docker_daemon_json": {"flags": []},
         "files": {daemon_config.DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
     }
     seen.update(more)
@@ -209,6 +210,17 @@ def test_recommended_options(
     options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, expected: dict[str, t.Any]
 ) -> None:
     assert engine_plan.recommended(options, version, in_swarm) == expected
+
+
+def test_flags_of_the_unit_come_before_what_is_recommended() -> None:
+    seen = host("debian-13", packages=("docker.io", "docker-cli", *SUPPORT))
+    off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}
+    seen["docker_daemon_json"] = {"flags": [off]}
+    done = plan(seen, settings())
+    assert (done["problems"], done["options"]) == ([], {})
+    problems = plan(seen, settings(docker_options={"live-restore": True}))["problems"]
+    assert "--live-restore=false in /etc/default/docker" in problems[0]
+    assert not plan(seen, settings(docker_options={"live-restore": False}))["config_needed"]
 
 
 def test_a_swarm_is_seen() -> None:

@@ -64,7 +64,7 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
         ("driver/on_disk_next", None, "kernel 6.1.0-56-amd64, which the next boot takes, has no NVIDIA module"),
         ("services/docker.service", {**RUNNING, "active_state": "failed"}, "docker.service is failed"),
         ("engines/docker/package", "docker.io", None),
-        ("docker_daemon_json/error", "not JSON: x", "/etc/docker/daemon.json: not JSON: x"),
+        ("docker_daemon_json/error", "/etc/docker/daemon.json: not JSON", "/etc/docker/daemon.json: not JSON"),
         ("package_state/interrupted", True, "the package manager was interrupted"),
         ("package_state/unfinished", ["nvidia-smi"], "packages are half installed: nvidia-smi"),
         ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "a reboot is owed: versions differ"),
