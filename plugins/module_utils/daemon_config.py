@@ -82,8 +82,9 @@ RELOADABLE = frozenset(
         "runtimes",
     )
 )
-# Taking the whole key out is not noticed on a reload: the runtimes that were registered stay until a restart.
-_KEPT_ON_RELOAD = frozenset({"runtimes"})
+# These fall back to their defaults on a reload when they are no longer in the file. Of all others dockerd keeps the old
+# value then (seen of 26.1; 20.10 kept the runtimes alone).
+_RESET_ON_RELOAD = frozenset(("max-concurrent-downloads", "max-concurrent-uploads", "max-download-attempts"))
 
 # Flags that are not called like the key.
 _FLAG_KEYS = {
@@ -483,7 +484,7 @@ def restart_required(changed: t.Iterable[str], after: dict[str, t.Any]) -> list[
     found = []
     for name in changed:
         key = name.partition(".")[0]
-        if key not in RELOADABLE or (key in _KEPT_ON_RELOAD and key not in after):
+        if key not in RELOADABLE or (key not in after and key not in _RESET_ON_RELOAD):
             found.append(name)
     return sorted(found)
 

@@ -214,7 +214,7 @@ def apply_plan(
     if not running:
         return _act("restart", f"{keys} needs a restart, and no container is running")
     # A daemon that starts without live-restore ends the containers that one with it has left running.
-    stays = config.get("live-restore") is True or "live-restore" not in reload
+    stays = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays:
         return _act("restart", f"{keys} needs a restart; live-restore keeps the {running} running containers")
     if config.get("live-restore") is True and not info.get("swarm"):

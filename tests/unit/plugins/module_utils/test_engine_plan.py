@@ -254,6 +254,7 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         (RESTART, SAFE, {"live-restore": False}, "when_safe", ("wait", True, False, "would stop 3 running")),
         (RESTART, SAFE, KEEPS, "when_safe", ("restart", False, True, "live-restore keeps the 3 running")),
         ({"reload": [], "restart": ["mtu"]}, SAFE, {}, "when_safe", ("restart", False, True, "keeps the 3 running")),
+        ({"reload": [], "restart": ["live-restore"]}, SAFE, {}, "when_safe", ("wait", False, False, "would stop 3")),
         (RESTART, BUSY, KEEPS, "when_safe", ("reload_then_restart", True, True, "first turns live-restore on")),
         (RESTART, {**BUSY, "swarm": True}, KEEPS, "when_safe", ("wait", True, False, "would stop 3 running")),
         (RESTART, BUSY, {}, "when_safe", ("wait", True, False, "would stop 3 running containers")),
