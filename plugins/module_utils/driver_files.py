@@ -168,9 +168,14 @@ def find(
         for directory in library_directories(root)
         if not (directory + os.sep).startswith(ignored) and "stubs" not in directory.split(os.sep)
     ]
-    libraries = list(_libraries(directories, version))
+    damaged: dict[str, str] = {}
+    libraries = list(_libraries(directories, version, damaged))
     bases = {base for name in sets for base in LIBRARY_SETS.get(name, ())}
     present = {library.base for library in libraries if _is_for(library, machine, 64)}
+    for base in sorted(bases.intersection(damaged) - present):
+        raise DriverFilesError(
+            f"{damaged[base]}. It is damaged; install the package that it belongs to again. (driver_root={root})"
+        )
     strangers = _other_versions(directories, version, [name for name in WITNESSES if name not in present])
     if present.isdisjoint(WITNESSES) or any(base in bases for base in strangers):
         raise DriverFilesError(_absence(version, machine, root, strangers))
@@ -217,8 +222,11 @@ def _cached(root: str) -> list[ldcache.Entry]:
         return []
 
 
-def _libraries(directories: Iterable[str], version: str) -> Iterator[_Library]:
-    """Yield the libraries of driver `version` in the directories, with the names under which the host links to them."""
+def _libraries(directories: Iterable[str], version: str, damaged: dict[str, str]) -> Iterator[_Library]:
+    """Yield the libraries of driver `version` in the directories, with the names under which the host links to them.
+
+    What bears the name of one, and is no library, goes into `damaged`: base name and what is wrong.
+    """
     for directory in directories:
         files, links = [], {}
         with os.scandir(directory) as listing:
@@ -235,7 +243,8 @@ def _libraries(directories: Iterable[str], version: str) -> Iterator[_Library]:
             path = os.path.join(directory, name)
             try:
                 header = elf.read(path)
-            except (elf.ElfError, OSError):
+            except elf.ElfError as error:
+                damaged[base] = str(error)
                 continue
             if header.shared and _is_nvidia(base, header):
                 yield _Library(path, base, header, tuple(alias for alias in links if _leads_to(alias, name, links)))

@@ -142,7 +142,7 @@ def difference(want: Wanted, place: str, label: str | None = None) -> Difference
     remove = list(have)
     if os.path.isdir(place):
         for name in ("", *PLACES):
-            fault = _directory_fault(os.path.join(place, name), label)
+            fault = _directory_fault(os.path.normpath(os.path.join(place, name)), label)
             if fault:
                 replace[name or "."] = fault
     return Difference(sorted(add), replace, sorted(remove))
@@ -169,6 +169,8 @@ def _directory_fault(path: str, label: str | None) -> str | None:
         return "is not a directory"
     if stat.S_IMODE(status.st_mode) != 0o755:
         return f"has mode {stat.S_IMODE(status.st_mode):04o} instead of 0755"
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        return f"belongs to {status.st_uid}:{status.st_gid} instead of {os.geteuid()}:{os.getegid()}"
     if label and _label_of(path) != label:
         return f"has SELinux label {_label_of(path)} instead of {label}"
     return None
@@ -355,7 +357,7 @@ def _stage(want: Wanted, staging: str, place: str, label: str | None, link: Call
 def _mend(want: Wanted, staging: str, place: str, remove: list[str], label: str | None) -> None:
     """Move what is in `staging` over what is in `place`, name by name, then take away what does not belong."""
     for name in ("", *PLACES):
-        path = os.path.join(place, name)
+        path = os.path.normpath(os.path.join(place, name))
         if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
             os.unlink(path)
         _make_directory(path, label)
@@ -398,6 +400,7 @@ def _write_manifest(want: Wanted, place: str, into: str, label: str | None) -> N
 def _make_directory(path: str, label: str | None) -> None:
     if not os.path.isdir(path):
         os.mkdir(path)
+    os.chown(path, os.geteuid(), os.getegid())
     os.chmod(path, 0o755)
     _set_label(path, label)
 

@@ -52,8 +52,9 @@ def _as_volume(name: str, driver: str, options: dict | None) -> EngineVolume:
     return EngineVolume(name, driver, options.get("device") if bound else None)
 
 
-def _options(directory: str) -> dict[str, str]:
-    return {"type": "none", "o": "bind", "device": directory}
+def _options(directory: str, more: str = "") -> dict[str, str]:
+    # Read-only whatever a container's mount says: the files are hard links to the host's libraries.
+    return {"type": "none", "o": "bind,ro" + more, "device": directory}
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -181,7 +182,9 @@ class Podman:
 
     def create(self, name: str, directory: str) -> None:
         """Make a local volume that is `directory`."""
-        options = [word for key, value in _options(directory).items() for word in ("--opt", f"{key}={value}")]
+        # With an owner named, podman does not give the directory to the user of the first container that mounts it.
+        pairs = _options(directory, f",uid={os.geteuid()},gid={os.getegid()}").items()
+        options = [word for key, value in pairs for word in ("--opt", f"{key}={value}")]
         self._call("volume", "create", "--driver", "local", *options, name)
 
     def remove(self, name: str) -> None:

@@ -243,14 +243,33 @@ def test_our_own_volume_is_not_a_source(tmp_path):
     assert f"lib64/libnvidia-ptxjitcompiler.so.{VERSION}" not in found(tmp_path, ignore=[str(volumes)])
 
 
-def test_what_bears_the_name_and_is_no_library_stays_out(tmp_path):
+@pytest.mark.parametrize("base", ["libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"])
+@pytest.mark.parametrize("content", [b"", b"z\n", driver_tree.elf_bytes(soname="libcuda.so.1")[:100]])
+def test_a_library_of_the_host_that_is_damaged_is_named(tmp_path, base, content):
+    driver_tree.debian(tmp_path, VERSION)
+    path = tmp_path / f"usr/lib/x86_64-linux-gnu/nvidia/current/{base}.so.{VERSION}"
+    path.write_bytes(content)
+    with pytest.raises(driver_files.DriverFilesError, match=rf"{path}: .*damaged; install the package"):
+        found(tmp_path)
+
+
+def test_what_is_damaged_and_not_asked_for_is_no_obstacle(tmp_path):
+    driver_tree.debian(tmp_path, VERSION)
+    (tmp_path / f"usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.{VERSION}").write_bytes(b"")
+    assert f"lib64/libnvidia-ml.so.{VERSION}" in found(tmp_path, sets=["utility"])
+
+
+def test_a_sound_library_elsewhere_makes_up_for_a_damaged_one(tmp_path):
+    driver_tree.enterprise(tmp_path, VERSION)
+    driver_tree.prefixed(tmp_path, VERSION)
+    (tmp_path / f"usr/lib64/libcuda.so.{VERSION}").write_bytes(b"")
+    assert found(tmp_path)[f"lib64/libcuda.so.{VERSION}"][0] == f"usr/local/nvidia/lib64/libcuda.so.{VERSION}"
+
+
+def test_a_directory_of_a_librarys_name_is_none(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
-    (place / f"libnvidia-ptxjitcompiler.so.{VERSION}").write_text("INPUT(libother.so)\n")
-    (place / f"libnvidia-opencl.so.{VERSION}").mkdir()
-    names = " ".join(found(tmp_path))
-    assert "ptxjitcompiler" not in names
-    assert "opencl" not in names
+    (tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.{VERSION}").mkdir()
+    assert "opencl" not in " ".join(found(tmp_path))
 
 
 @pytest.mark.parametrize("soname", ["../../etc/passwd", "libcuda.so.1/../x"])

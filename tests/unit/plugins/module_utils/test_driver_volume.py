@@ -223,6 +223,25 @@ def test_a_repair_takes_nothing_from_a_container_that_runs(host, path):
         os.close(directory)
 
 
+def test_a_directory_that_was_given_away_is_taken_back(host, path, monkeypatch):
+    """Podman gives a volume to the user of its first container, unless it is told not to."""
+    build(host, path)
+    given = []
+    lstat_of = os.lstat
+
+    def strangers(name, **more):
+        status = lstat_of(name, **more)
+        if str(name) == str(place_of(path)) and not given:
+            return os.stat_result([*status[:4], 1000, 1000, *status[6:]])
+        return status
+
+    monkeypatch.setattr(driver_volume.os, "lstat", strangers)
+    monkeypatch.setattr(driver_volume.os, "chown", lambda name, uid, gid: given.append((str(name), uid, gid)))
+    owner = f"{os.geteuid()}:{os.getegid()}"
+    assert build(host, path).replace == {".": f"belongs to 1000:1000 instead of {owner}"}
+    assert (str(place_of(path)), os.geteuid(), os.getegid()) in given
+
+
 def test_a_repair_copies_only_what_is_damaged(host, path):
     build(host, path, link=other_file_system)
     place = place_of(path)

@@ -120,8 +120,9 @@ def test_the_volume_of_the_loaded_driver(host):
     assert volume["libraries_compat32"] == []
     assert volume["total_bytes"] == volume["hard_linked_bytes"] > 0
     assert volume["copied_bytes"] == 0
-    options = {"type": "none", "o": "bind", "device": place}
-    for engine in (host.docker, host.podman):
+    owner = f"uid={os.geteuid()},gid={os.getegid()}"
+    for engine, option in ((host.docker, "bind,ro"), (host.podman, f"bind,ro,{owner}")):
+        options = {"type": "none", "o": option, "device": place}
         assert engine.volumes[NAME] == {"Name": NAME, "Driver": "local", "Options": options}
 
 
