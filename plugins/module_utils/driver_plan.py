@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, driver_choice, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_choice import NoVersion
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
 PIN_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
 BLACKLIST_FILE = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
 MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
+RECORD_FILE = "/var/lib/gpufleet/nvidia_driver.json"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
-
-
-class _NoVersion(Exception):
-    """No version of the driver satisfies the request."""
+_RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 
 
 def plan(host: dict, request: dict, platform: dict | None, available: dict | None = None) -> dict:
@@ -31,24 +30,32 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
     `available` maps a package's name to the versions that its repositories offer.
     """
     result = driver_resolver.resolve(host, request, platform)
+    if available is not None and _lacks_prebuilt(host, request, result, available):
+        missing = ", ".join(name for name in result["prebuilt"] if not available.get(name))
+        result = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
+        result["reasons"].append(f"dkms modules: the repositories have no {missing}")
     result["todo"] = todo = _nothing()
     result.setdefault("version", None)
     if not result["errors"] and result["action"] != "none":
         try:
-            if result["action"] == "install" and result["source"] != "runfile":
+            if result["action"] == "install":
+                _sources(host, result, todo)
                 _packages(host, request, result, todo, available)
-            _hold(host, request, result, todo)
+                if result["source"] == "runfile":
+                    _runfile(host, request, result, todo)
+                elif result["prebuilt"] and available is None and todo["query"]:
+                    # Should the repositories lack them, the modules get built here: ask for what that takes, too.
+                    _ask_for_dkms_too(host, request, platform, todo)
+                _hold(host, request, result, todo)
+                _services(host, result, todo)
             _files(host, request, result, todo)
-            _modules(host, result, todo)
-        except _NoVersion as error:
+            if request.get("activate", True):
+                todo["modules"] = driver_activation.modules(
+                    host, bool(todo["install"] or todo["build"] or todo["runfile"])
+                )
+        except NoVersion as error:
             result["errors"].append(str(error))
-    result["steps"] = {
-        "packages": bool(todo["install"] or todo["repair"]),
-        "build": bool(todo["build"]),
-        "hold": bool(todo["hold"] or todo["unhold"]),
-        "files": bool(todo["files"]),
-        "load": bool(todo["load"]),
-    }
+    result["steps"] = _steps(todo)
     result["acts"] = any(result["steps"].values())
     result["summary"] = _summary(result, todo)
     return result
@@ -58,66 +65,136 @@ def _nothing() -> dict[str, Any]:
     return {
         "repair": False,
         "components": [],
+        "repository": None,
+        "remove_files": [],
+        "remove_packages": [],
+        "prerequisites": [],
+        "stream": None,
         "query": [],
+        "lock": [],
         "install": [],
+        "runfile": None,
         "build": [],
         "hold": [],
         "unhold": [],
         "files": [],
-        "load": [],
+        "services": [],
+        "modules": {"load": [], "unload": [], "services": []},
     }
+
+
+def _steps(todo: dict) -> dict[str, bool]:
+    names = ("install", "repair", "repository", "remove_files", "components", "prerequisites", "stream")
+    return {
+        "packages": any(bool(todo[name]) for name in names),
+        "runfile": bool(todo["runfile"]),
+        "build": bool(todo["build"]),
+        "hold": bool(todo["hold"] or todo["unhold"]),
+        "files": bool(todo["files"]),
+        "modules": bool(todo["modules"]["load"] or todo["modules"]["unload"]),
+        "services": bool(todo["services"]),
+    }
+
+
+# --- where packages come from -------------------------------------------------------------------------------------
+
+
+def _sources(host: dict, result: dict, todo: dict) -> None:
+    """Plan what the package manager needs to know. A host that has all packages needs nothing of it."""
+    if all(name in host["packages"] for name in [*result["kernel_packages"], *result["packages"]]):
+        return
+    apt = host["apt"]
+    wanted = result.get("components", [])
+    todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
+    todo["prerequisites"] = [name for name in result["prerequisites"] if name not in host["packages"]]
+    module, _colon, stream = (result["stream"] or "").partition(":")
+    if stream and host["module_streams"].get(module) != stream:
+        todo["stream"] = {"name": result["stream"], "reset": module if module in host["module_streams"] else None}
+    repository = result["repository"]
+    if repository is None or _has_repository(host, repository):
+        return
+    todo["repository"] = repository
+    listed = {entry["file"] for entry in (apt["sources"] if apt is not None else host["repositories"])}
+    todo["remove_files"] = [path for path in repository["legacy_files"] if path in listed]
+    todo["remove_packages"] = [name for name in repository["legacy_packages"] if name in host["packages"]]
+
+
+def _has_repository(host: dict, repository: dict) -> bool:
+    """Tell whether an enabled entry of the same address is there, signed by a key of its own where apt wants that."""
+    url = repository["url"].rstrip("/")
+    if repository["type"] == "apt":
+        same = [entry for entry in host["apt"]["sources"] if url in [uri.rstrip("/") for uri in entry["uris"]]]
+        return any(entry["enabled"] and entry["signed_by"] for entry in same)
+    return any(entry["enabled"] and (entry["url"] or "").rstrip("/") == url for entry in host["repositories"])
+
+
+# --- packages -----------------------------------------------------------------------------------------------------
 
 
 def _packages(host: dict, request: dict, result: dict, todo: dict, available: dict | None) -> None:
     # apt-get finishes what is unfinished as it installs; a journal that a killed dpkg left keeps it from starting.
     todo["repair"] = bool(host["package_state"]["interrupted"])
-    apt = host["apt"]
-    todo["components"] = [
-        name for name in result.get("components", []) if apt is not None and name in apt["missing_components"]
-    ]
     installed = host["packages"]
     _leave_the_running_kernel(host, result)
-    wanted = [*result["kernel_packages"], *result["packages"]]
-    missing = [name for name in wanted if name not in installed]
+    missing = [name for name in [*result["kernel_packages"], *result["packages"]] if name not in installed]
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
-    moves = [name for name, version in have.items() if not _satisfies(version, result["branch"], request)]
+    moves = [name for name, version in have.items() if not driver_choice.satisfies(version, result["branch"], request)]
     if not missing and not moves and len(set(have.values())) <= 1:
         todo["repair"] = bool(todo["repair"] or host["package_state"]["unfinished"])
         todo["build"] = _unbuilt(host, result)
-        result["version"] = next(iter(have.values()), None)
+        result["version"] = result["version"] or next(iter(have.values()), None)
         return
     meta = result.get("kernel_meta")
-    todo["query"] = sorted({*result["lockstep"], *result["kernel_packages"], *([meta["headers"]] if meta else [])})
+    asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]
+    todo["query"] = sorted(set(asked))
     if available is None:
-        # Which version it will be is known once the repository has been asked.
+        # Which version it will be is known once the repositories have been asked.
         todo["install"] = missing or moves
         return
     wanted = [*_obtainable_headers(host, result, available), *result["packages"]]
-    version = choose_version(available, result["lockstep"], result["branch"], request, set(have.values()))
+    wanted += [name for name in result["optional"] if available.get(name)]
+    lockstep = [name for name in result["lockstep"] if name in wanted]
+    required = [name for name in lockstep if name not in result["optional"]]
+    version = driver_choice.choose(available, required, result["branch"], request, set(have.values()))
     result["version"] = version
-    exact = {
-        name: max(
-            (entry for entry in available.get(name, []) if upstream_version(entry) == version),
-            key=natural_key,
-            default=None,
-        )
-        for name in result["lockstep"]
-    }
-    joint = "=" if host["os"]["package_manager"] in ("apt", "zypper") else "-"
-    changing = [name for name in result["lockstep"] if have.get(name) != version]
-    todo["install"] = [name for name in wanted if name in missing and name not in changing]
-    todo["install"] += [f"{name}{joint}{exact[name]}" for name in changing]
-    if meta and meta["headers"] not in installed and meta["image"] in installed:
-        # Headers then come with each kernel. Of the installed kernel's version only: no kernel is upgraded on the way.
-        kernel = installed[meta["image"]]["version"]
-        if kernel in available.get(meta["headers"], []):
-            todo["install"].append(f"{meta['headers']}{joint}{kernel}")
-        else:
-            result["reasons"].append(
-                f"{meta['headers']} is left out: the repositories do not have it for the installed kernel ({kernel}). "
-                "Install it when you upgrade the kernel, so that the driver is built for that one too"
-            )
+    full = {name: driver_choice.exact(available, name, version) for name in lockstep}
+    changing = [name for name in lockstep if have.get(name) != version and full[name]]
+    joint = "-" if host["os"]["package_manager"] == "dnf" else "="
+    todo["install"] = [name for name in wanted if name not in installed and name not in lockstep]
+    todo["install"] += [f"{name}{joint}{full[name]}" for name in changing]
+    todo["lock"] = [f"{name}{joint}{full[name]}" for name in changing] if request.get("hold", True) else []
+    todo["install"] += _meta_headers(host, result, available, joint)
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
+
+
+def _meta_headers(host: dict, result: dict, available: dict, joint: str) -> list[str]:
+    """Have headers come with each kernel. The meta package of the installed kernel's version upgrades no kernel."""
+    meta = result.get("kernel_meta")
+    if not meta or meta["headers"] in host["packages"] or meta["image"] not in host["packages"]:
+        return []
+    kernel = host["packages"][meta["image"]]["version"]
+    if kernel in available.get(meta["headers"], []):
+        return [f"{meta['headers']}{joint}{kernel}"]
+    result["reasons"].append(
+        f"{meta['headers']} is left out: the repositories do not have it for the installed kernel ({kernel}). Install "
+        "it when you upgrade the kernel, so that the driver is built for that one too"
+    )
+    return []
+
+
+def _lacks_prebuilt(host: dict, request: dict, result: dict, available: dict) -> bool:
+    """Tell whether modules would have to be built here, because the repositories have none for the next kernel."""
+    if request.get("module_build", "auto") != "auto" or result["errors"]:
+        return False
+    wanted = [name for name in result["prebuilt"] if name not in host["packages"]]
+    upcoming = [name for name in wanted if name.endswith(host["kernel"]["next_boot"])]
+    return any(not available.get(name) for name in upcoming)
+
+
+def _ask_for_dkms_too(host: dict, request: dict, platform: dict | None, todo: dict) -> None:
+    other = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
+    if not other["errors"]:
+        todo["query"] = sorted({*todo["query"], *other["packages"], *other["kernel_packages"]})
 
 
 def _unbuilt(host: dict, result: dict) -> list[str]:
@@ -148,7 +225,7 @@ def _obtainable_headers(host: dict, result: dict, available: dict) -> list[str]:
     gone = [name for name in result["kernel_packages"] if name not in host["packages"] and not available.get(name)]
     upcoming, running = host["kernel"]["next_boot"], host["kernel"]["running"]
     if any(running == upcoming or not name.endswith(running) for name in gone):
-        raise _NoVersion(
+        raise NoVersion(
             f"the repositories of this host have no {', '.join(gone)}, so no module can be built for kernel "
             f"{upcoming}, which the next boot takes. Upgrade the kernel and reboot first, add a repository that has "
             "these headers, or name packages that bring them in nvidia_driver_kernel_packages."
@@ -161,57 +238,37 @@ def _obtainable_headers(host: dict, result: dict, available: dict) -> list[str]:
     return [name for name in result["kernel_packages"] if name not in gone]
 
 
-def _satisfies(version: str, branch: str | None, request: dict) -> bool:
-    if branch and version.partition(".")[0] != branch:
-        return False
-    exact, minimum = request.get("version"), request.get("minimum_version")
-    if exact and version != upstream_version(exact):
-        return False
-    return not (minimum and natural_key(version) < natural_key(upstream_version(minimum)))
+def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
+    version = upstream_version(str(result["version"]))
+    driver = host["driver"]
+    result["version"] = version
+    if driver["runfile"] and driver["library"] == version:
+        return
+    arch = host["os"]["arch"]
+    url = request.get("runfile_url") or _RUNFILE_URL.format(version=version, arch=arch)
+    # The option's name changed with the first branch whose default is open.
+    modern = int(version.partition(".")[0]) >= 560
+    kind = f"--kernel-module-type={result['flavor']}"
+    older = "-m=kernel-open" if result["flavor"] == "open" else "-m=kernel"
+    todo["runfile"] = {
+        "url": url,
+        "checksum": request["runfile_checksum"],
+        "options": ["--silent", "--dkms", "--no-nouveau-check", kind if modern else older],
+    }
 
 
-def choose_version(
-    available: dict, lockstep: list[str], branch: str | None, request: dict, installed: set[str] | None = None
-) -> str:
-    """Return the version to install: one that every package of the set has, the installed one before a newer one."""
-    offered = {name: {upstream_version(version) for version in available.get(name, [])} for name in lockstep}
-    absent = sorted(name for name, versions in offered.items() if not versions)
-    if absent:
-        raise _NoVersion(
-            f"the package repositories of this host have no package {', '.join(absent)}. Check nvidia_driver_source "
-            "and "
-            "nvidia_driver_branch, and that the host's package lists are those of its repositories."
-        )
-    common = set.intersection(*offered.values()) if offered else set()
-    fitting = sorted((version for version in common if _satisfies(version, branch, request)), key=natural_key)
-    if not fitting:
-        asked = request.get("version") or request.get("minimum_version") or f"branch {branch}"
-        there = ", ".join(sorted(common, key=natural_key)) or "none that all packages of the driver have"
-        raise _NoVersion(
-            f"no version of the driver matches {asked}. Versions that the repositories have: {there}. Ask for one of "
-            "those or change nvidia_driver_source."
-        )
-    explicit = bool(request.get("version"))
-    kept = [version for version in fitting if version in (installed or set())]
-    if kept and not explicit:
-        return kept[-1]
-    unmoved = {version for version in installed or set() if _satisfies(version, branch, request)}
-    if unmoved and not explicit:
-        old = ", ".join(sorted(unmoved))
-        raise _NoVersion(
-            f"driver {old} is installed, but packages of it are missing and the repositories have "
-            f"{', '.join(fitting)} only. A driver is not upgraded unasked: set nvidia_driver_version to {fitting[-1]}."
-        )
-    return fitting[-1]
+# --- keeping it -----------------------------------------------------------------------------------------------------
 
 
 def _hold(host: dict, request: dict, result: dict, todo: dict) -> None:
-    if host["os"]["package_manager"] is None or result["action"] != "install" or result["source"] == "runfile":
+    if host["os"]["package_manager"] is None or result["source"] == "runfile":
         return
     members = _members(host, result)
     if request.get("hold", True):
-        todo["hold"] = [name for name in members if not host["packages"].get(name, {}).get("held")]
-        todo["hold"] += [name for name in result["lockstep"] if name not in host["packages"]]
+        todo["hold"] = [name for name in members if not host["packages"][name]["held"]]
+        todo["hold"] += [
+            name for name in result["lockstep"] if name not in host["packages"] and name not in result["optional"]
+        ]
     else:
         todo["unhold"] = [name for name in members if host["packages"][name]["held"]]
 
@@ -226,6 +283,19 @@ def _members(host: dict, result: dict) -> list[str]:
         if name in result["lockstep"]
         or (pattern and re.search(pattern, name) and version and upstream_version(package["version"]) == version)
     )
+
+
+def _services(host: dict, result: dict, todo: dict) -> None:
+    """Have the fabric manager and its kin enabled, and running where the driver is."""
+    for unit in result["services"]:
+        state = host["services"].get(unit, {})
+        enabled = state.get("unit_file_state") in ("enabled", "static")
+        active = state.get("active_state") == "active" or not host["driver"]["loaded"]
+        if not enabled or not active:
+            todo["services"].append(unit)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
 
 
 def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
@@ -273,7 +343,8 @@ def _modprobe(host: dict, request: dict, coming: list[str]) -> str | None:
     lines = []
     for name in ("nouveau", "nova_core"):
         state = host["foreign_drivers"][name]
-        if name not in coming and state["available"] and state["blacklisted_by"] in ([], [MODPROBE_FILE]):
+        needed = state["available"] or state["loaded"]
+        if name not in coming and needed and state["blacklisted_by"] in ([], [MODPROBE_FILE]):
             lines.append(f"blacklist {name}")
             if name == "nouveau":
                 lines.append("options nouveau modeset=0")
@@ -283,34 +354,26 @@ def _modprobe(host: dict, request: dict, coming: list[str]) -> str | None:
     return "\n".join([f"# {_NOTE}", *lines, ""]) if lines else None
 
 
-def _modules(host: dict, result: dict, todo: dict) -> None:
-    driver = host["driver"]
-    nouveau = host["foreign_drivers"]
-    if nouveau["nouveau"]["bound"] or nouveau["nova_core"]["bound"]:
-        return
-    will_be_there = bool(driver["on_disk"] or todo["install"] or todo["build"])
-    if not driver["loaded"]:
-        todo["load"] = ["nvidia", "nvidia_uvm"] if will_be_there else []
-    elif "nvidia_uvm" not in host["modules_loaded"] and driver["on_disk"] == driver["loaded"]:
-        todo["load"] = ["nvidia_uvm"]
-
-
 def _summary(result: dict, todo: dict) -> list[str]:
     version = f" {result['version']}" if result["version"] else ""
-    lines = []
-    if todo["repair"]:
-        lines.append("finish the package installation that was interrupted")
-    if todo["components"]:
-        lines.append(f"enable the components {', '.join(todo['components'])} in the archive's source entries")
-    if todo["install"]:
-        lines.append(f"install the driver{version}: {', '.join(todo['install'])}")
-    if todo["build"]:
-        lines.append(f"build the kernel modules for {', '.join(todo['build'])}")
-    if todo["hold"]:
-        lines.append(f"hold {', '.join(todo['hold'])}")
-    if todo["unhold"]:
-        lines.append(f"release the hold of {', '.join(todo['unhold'])}")
-    lines += [f"{'remove' if file['state'] == 'absent' else 'write'} {file['path']}" for file in todo["files"]]
-    if todo["load"]:
-        lines.append(f"load {', '.join(todo['load'])}")
-    return lines
+    modules = todo["modules"]
+    parts = (
+        ("finish the package installation that was interrupted", todo["repair"]),
+        ("remove {}", todo["remove_files"] + todo["remove_packages"]),
+        ("add the repository {}", [todo["repository"]["url"]] if todo["repository"] else []),
+        ("enable the components {} in the archive's source entries", todo["components"]),
+        ("install {}", todo["prerequisites"]),
+        ("enable the module stream {}", [todo["stream"]["name"]] if todo["stream"] else []),
+        (f"install the driver{version}: {{}}", todo["install"]),
+        ("run the installer {}", [todo["runfile"]["url"]] if todo["runfile"] else []),
+        ("build the kernel modules for {}", todo["build"]),
+        ("hold {}", todo["hold"]),
+        ("release the hold of {}", todo["unhold"]),
+        ("write {}", [file["path"] for file in todo["files"] if file["state"] == "present"]),
+        ("remove {}", [file["path"] for file in todo["files"] if file["state"] == "absent"]),
+        ("stop {} for the time of a reload", modules["services"]),
+        ("unload {}", modules["unload"]),
+        ("load {}", modules["load"]),
+        ("enable and start {}", todo["services"]),
+    )
+    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
     listing,
     read_bytes,
     read_text,
+    shell_assignments,
 )
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -59,6 +60,12 @@ FILES = (
     "/etc/modules-load.d/nvidia-gpufleet.conf",
     "/etc/apt/preferences.d/gpufleet-nvidia-driver",
     "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
+    "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources",
+    "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
+    "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo",
+    "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo",
+    "/var/lib/gpufleet/nvidia_driver.json",
+    "/var/lib/gpufleet/nvidia_driver_reboot.json",
     "/etc/profile.d/gpufleet-cuda.sh",
     "/lib/systemd/system/nvidia-persistenced.service",
     "/usr/lib/systemd/system/nvidia-persistenced.service",
@@ -102,6 +109,7 @@ def observe(
         "schema": SCHEMA,
         "os": system,
         "uid": os.geteuid(),
+        "identity": _identity(root),
         "accelerators": accelerators(functions),
         "nvidia": _nvidia(root, functions),
         "kernel": kernels,
@@ -121,6 +129,8 @@ def observe(
     host["docker_daemon_json"] = _daemon_json(root, host["files"]["/etc/docker/daemon.json"])
     host["engines"] = _engines(host, ask)
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
+    host["repositories"] = _rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
+    host["module_streams"] = _module_streams(root)
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return host
@@ -204,33 +214,52 @@ def image(root: str) -> dict:
 
 
 def holders(root: str) -> list[dict]:
-    """List the processes that keep an NVIDIA device open, with the container that each runs in."""
+    """List who would lose an NVIDIA GPU: processes with a device open, and running containers that have one in /dev.
+
+    A container counts once, by its first process, whichever engine runs it.
+    """
     found = []
-    for pid in listing(root, "/proc"):
-        if not pid.isdigit():
-            continue
-        devices = set()
-        directory = os.path.join(root, "proc", pid, "fd")
-        for descriptor in listing(root, f"/proc/{pid}/fd"):
-            try:
-                target = os.readlink(os.path.join(directory, descriptor))
-            except OSError:
-                continue
-            if target.startswith("/dev/nvidia"):
-                devices.add(target)
-        if devices:
-            command = (read_text(root, f"/proc/{pid}/comm") or "").strip()
-            groups = read_text(root, f"/proc/{pid}/cgroup") or ""
-            container = re.search(r"(?:docker|libpod|cri-containerd|crio)[-/]([0-9a-f]{64})", groups)
+    host_mounts = _link(root, "/proc/1/ns/mnt")
+    seen = set()
+    for pid in sorted(int(name) for name in listing(root, "/proc") if name.isdigit()):
+        opened = {
+            target
+            for name in listing(root, f"/proc/{pid}/fd")
+            for target in [_link(root, f"/proc/{pid}/fd/{name}")]
+            if target and target.startswith("/dev/nvidia")
+        }
+        mounts = _link(root, f"/proc/{pid}/ns/mnt")
+        container = _container(root, pid)
+        visible = set()
+        if container and mounts not in (None, host_mounts) and mounts not in seen:
+            seen.add(mounts)
+            visible = {
+                f"/dev/{name}" for name in listing(root, f"/proc/{pid}/root/dev") if re.fullmatch(r"nvidia\d+", name)
+            }
+        if opened or visible:
             found.append(
                 {
-                    "pid": int(pid),
-                    "command": command or None,
-                    "devices": sorted(devices),
-                    "container": container.group(1)[:12] if container else None,
+                    "pid": pid,
+                    "command": (read_text(root, f"/proc/{pid}/comm") or "").strip() or None,
+                    "devices": sorted(opened | visible),
+                    "open": bool(opened),
+                    "container": container,
                 }
             )
-    return sorted(found, key=lambda holder: holder["pid"])
+    return found
+
+
+def _container(root: str, pid: int) -> str | None:
+    groups = read_text(root, f"/proc/{pid}/cgroup") or ""
+    found = re.findall(r"(?:docker|libpod|cri-containerd|crio|containerd)[-/]([0-9a-f]{64})", groups)
+    return found[-1][:12] if found else None
+
+
+def _link(root: str, path: str) -> str | None:
+    try:
+        return os.readlink(os.path.join(root, path.lstrip("/")))
+    except OSError:
+        return None
 
 
 def _nvidia(root: str, functions: list[dict]) -> dict:
@@ -419,6 +448,50 @@ def _unattended_upgrades(run: Run) -> dict:
         "enabled": any(name == "APT::Periodic::Unattended-Upgrade" and value not in ("", "0") for name, value in pairs),
         "blacklist": [value for name, value in pairs if name.startswith("Unattended-Upgrade::Package-Blacklist::")],
     }
+
+
+def _rpm_repositories(root: str) -> list[dict]:
+    """List the repositories of dnf and zypper, as their files name them."""
+    found = []
+    for directory in ("/etc/yum.repos.d", "/etc/zypp/repos.d"):
+        for name in listing(root, directory):
+            if name.endswith(".repo"):
+                found += _repo_file(f"{directory}/{name}", read_text(root, f"{directory}/{name}") or "")
+    return found
+
+
+def _repo_file(path: str, text: str) -> list[dict]:
+    sections: list[dict] = []
+    for line in text.splitlines():
+        section = re.match(r"^\s*\[(.+)\]\s*$", line)
+        if section:
+            sections.append({"id": section.group(1), "file": path, "url": None, "enabled": True})
+        elif sections and "=" in line and not line.lstrip().startswith(("#", ";")):
+            name, _sign, value = (part.strip() for part in line.partition("="))
+            if name.lower() == "baseurl":
+                sections[-1]["url"] = re.sub(r"//[^/@]*@", "//", value)
+            elif name.lower() == "enabled":
+                sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
+    return sections
+
+
+def _module_streams(root: str) -> dict[str, str]:
+    """Return the enabled stream of each dnf module."""
+    streams = {}
+    for name in listing(root, "/etc/dnf/modules.d"):
+        fields = shell_assignments(read_text(root, f"/etc/dnf/modules.d/{name}"))
+        if name.endswith(".module") and fields.get("state") == "enabled" and fields.get("stream"):
+            streams[name[: -len(".module")]] = fields["stream"]
+    return streams
+
+
+def _identity(root: str) -> dict:
+    """Return what tells this host from another, and this boot from the last one."""
+    boot = (read_text(root, "/proc/sys/kernel/random/boot_id") or "").strip()
+    # The start of process 1 tells boots apart where several systems share one kernel.
+    fields = (read_text(root, "/proc/1/stat") or "").rpartition(")")[2].split()
+    machine = (read_text(root, "/etc/machine-id") or "").strip()
+    return {"machine_id": machine or None, "boot": f"{boot}/{fields[19] if len(fields) > 19 else ''}"}
 
 
 def _reboot_flag(root: str) -> dict:

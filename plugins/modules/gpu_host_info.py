@@ -79,6 +79,10 @@ host:
       description: User id that the module ran with. Some answers need V(0).
       type: int
       sample: 0
+    identity:
+      description: The C(machine_id), and C(boot), which is another one after every boot.
+      type: dict
+      sample: {machine_id: 5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c, boot: 0f6e2b3c-5d4a-4c7b-9e8f-1a2b3c4d5e6f/4}
     accelerators:
       description:
         - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(habana), C(neuron) or C(intel)).
@@ -114,10 +118,13 @@ host:
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
     holders:
-      description: Processes that keep an NVIDIA device open (C(pid), C(command), C(devices), C(container) id or null).
+      description:
+        - Who would lose a GPU if the driver's modules were unloaded - processes that have a device open (C(open)), and
+          running containers of any engine that have one in F(/dev).
+        - Fields are C(pid), C(command), C(devices), C(open) and C(container), the short id or null.
       type: list
       elements: dict
-      sample: [{pid: 812, command: nvidia-persiste, devices: [/dev/nvidia0], container: null}]
+      sample: [{pid: 812, command: python3, devices: [/dev/nvidia0], open: true, container: 4f1c9ab3e2d0}]
     foreign_drivers:
       description:
         - For C(nouveau) and C(nova_core), whether it is C(loaded), the addresses that it has C(bound), whether a kernel
@@ -173,6 +180,15 @@ host:
         C(missing_components), the number of downloaded C(lists) and C(unattended_upgrades). Null elsewhere.
       type: dict
       sample: {missing_components: [contrib], lists: 3, unattended_upgrades: {enabled: true, blacklist: []}}
+    repositories:
+      description: On hosts with dnf or zypper, the repositories by C(id), C(file), C(url) and C(enabled).
+      type: list
+      elements: dict
+      sample: [{id: baseos, file: /etc/yum.repos.d/rocky.repo, url: null, enabled: true}]
+    module_streams:
+      description: The enabled stream of each dnf module.
+      type: dict
+      sample: {nvidia-driver: 580-open}
     image:
       description: >-
         The C(kind) of prepared image (C(dlami), C(azure_hpc), C(dgx), C(gcp_deeplearning), null), its C(evidence) and
