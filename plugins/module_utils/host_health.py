@@ -31,7 +31,8 @@ def judge(
     for reason in host["reboot_reasons"]:
         (problems if reason["driver"] else notes).append(f"a reboot is owed: {reason['text']}")
     notes += _notes(host, facts)
-    return {"problems": problems, "notes": notes}
+    # They are joined to sentences.
+    return {"problems": [text.rstrip(".") for text in problems], "notes": [text.rstrip(".") for text in notes]}
 
 
 def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
