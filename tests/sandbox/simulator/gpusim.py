@@ -1,4 +1,4 @@
-#!/usr/bin/python3 -Es
+#!/usr/bin/python3 -EsS
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -370,8 +370,9 @@ def module_file(information: dict) -> bytes:
 
 
 def coldplug(host: dict) -> None:
-    """Ask the host's own modprobe for every function, as udev does at boot."""
-    aliases = sorted({function["files"]["modalias"] for function in host["pci"] if not function.get("driver")})
+    """Ask the host's own modprobe for every function of NVIDIA's, as udev does at boot."""
+    mine = [function for function in host["pci"] if function["files"]["vendor"] == "0x10de"]
+    aliases = sorted({function["files"]["modalias"] for function in mine if not function.get("driver")})
     if aliases and shutil.which("modprobe"):
         done = subprocess.run(["modprobe", "-abq", *aliases], capture_output=True, text=True, check=False)
         if done.stderr:
