@@ -143,8 +143,12 @@ def composed(
     state: str,
     labels: Mapping[str, str],
     image_env: Mapping[str, str],
+    kept_requests: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Add what the access needs to the user's options: exactly what the engine's module is called with."""
+    """Add what the access needs to the user's options: exactly what the engine's module is called with.
+
+    `kept_requests` are the device requests of a container that keeps its GPUs, so that they compare as equal.
+    """
     names = NAMES[engine]
     options: dict[str, Any] = {**own, "name": name, "state": state}
     if image is not None:
@@ -160,7 +164,9 @@ def composed(
     if labels:
         options[names["labels"]] = {**(own.get(names["labels"]) or {}), **labels}
     if engine == "docker":
-        _add_docker(options, access)
+        _extend(options, "device_requests", kept_requests or _device_requests(access))
+        if access.runtime:
+            options["runtime"] = access.runtime
     else:
         _extend(options, "device", access.cdi_devices)
         if access.runtime:
@@ -210,21 +216,21 @@ def connection_options(engine: str, engine_options: Mapping[str, Any]) -> dict[s
     return {key: value for key, value in engine_options.items() if key in CONNECTION[engine]}
 
 
-def _add_docker(options: dict[str, Any], access: Access) -> None:
-    requests = []
+def _device_requests(access: Access) -> list[dict[str, Any]]:
+    # Written as docker gives it back, zero included: what is left out would differ in every further run.
+    requests: list[dict[str, Any]] = []
     if access.cdi_devices:
-        requests.append({"driver": "cdi", "device_ids": list(access.cdi_devices)})
+        requests.append({"driver": "cdi", "count": 0, "device_ids": list(access.cdi_devices)})
     if access.device_ids:
         requests.append(
             {
                 "driver": "",
+                "count": 0,
                 "device_ids": list(access.device_ids),
                 "capabilities": [list(access.request_capabilities)],
             }
         )
-    _extend(options, "device_requests", requests)
-    if access.runtime:
-        options["runtime"] = access.runtime
+    return requests
 
 
 def _extend(options: dict[str, Any], key: str, values: Sequence[Any]) -> None:

@@ -295,6 +295,7 @@ class Planner:
             state=self._params["state"],
             labels=self._labels(assignment, image, differs),
             image_env=image.env if image else {},
+            kept_requests=gpu_holders.gpu_requests(self._existing) if self._existing and not differs else (),
         )
         if differs:
             options["recreate"] = True

@@ -81,7 +81,12 @@ def held(
     env = environment(config.get("Env"))
     finder = _Finder(inventory, mig_minors)
 
-    cdi = [name for request in host.get("DeviceRequests") or () if _is_cdi(request) for name in request["DeviceIDs"]]
+    cdi = [
+        name
+        for request in host.get("DeviceRequests") or ()
+        if _is_cdi(request)
+        for name in request.get("DeviceIDs") or ()
+    ]
     cdi += _podman_cdi(config)
     by_cdi = finder.by_names(match.group(1) for name in cdi if (match := _CDI_NAME.match(name)))
     if by_cdi:
@@ -111,6 +116,23 @@ def gpu_nodes(container: Mapping[str, Any]) -> set[str]:
     devices = (container.get("HostConfig") or {}).get("Devices") or ()
     paths = {device.get("PathOnHost") or "" for device in devices}
     return {path for path in paths if path.startswith(("/dev/nvidia", "/dev/dri/"))}
+
+
+def gpu_requests(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List a docker container's requests for GPUs as docker keeps them, in the words of community.docker."""
+    words = {
+        "driver": "Driver",
+        "count": "Count",
+        "device_ids": "DeviceIDs",
+        "capabilities": "Capabilities",
+        "options": "Options",
+    }
+    requests = (container.get("HostConfig") or {}).get("DeviceRequests") or ()
+    return [
+        {word: request.get(key) for word, key in words.items()}
+        for request in requests
+        if _asks_gpus(request) or (_is_cdi(request) and any(map(_CDI_NAME.match, request.get("DeviceIDs") or ())))
+    ]
 
 
 def has_mount(container: Mapping[str, Any], mount: str) -> bool:

@@ -31,6 +31,7 @@ _RUNTIME_BINARY = re.compile(r"(?:^|/)nvidia-container-runtime(?:\.\w+)?$")
 _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 _MIG_MINORS = "proc/driver/nvidia-caps/mig-minors"
+_MIG_CAPABILITIES = "proc/driver/nvidia/capabilities"
 
 
 class IsolationError(Exception):
@@ -176,7 +177,16 @@ def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str])
 def mig_minors(host: Host) -> dict[str, int]:
     """Read which capability node opens which MIG instance: "gpu0/gi1/access" → 12."""
     parts = [line.strip().rpartition(" ") for line in _text(host.path(_MIG_MINORS)).splitlines()]
-    return {key: int(minor) for key, _space, minor in parts if key and minor.isdigit()}
+    found = {key: int(minor) for key, _space, minor in parts if key and minor.isdigit()}
+    if found:
+        return found
+    # An older driver tells it at each instance.
+    base = host.path(_MIG_CAPABILITIES)
+    for path in glob.glob(f"{glob.escape(base)}/gpu*/mig/gi*/**/access", recursive=True):
+        match = re.search(r"^DeviceFileMinor:\s*(\d+)", _text(path), re.MULTILINE)
+        if match:
+            found[os.path.relpath(path, base).replace("/mig/", "/")] = int(match.group(1))
+    return found
 
 
 def runtime_name(engine: EngineState, host: Host) -> str | None:

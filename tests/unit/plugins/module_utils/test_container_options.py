@@ -162,7 +162,7 @@ def test_the_users_own_visible_devices_give_way():
 def test_cdi_access():
     access = Access(isolation="cdi", cdi_devices=("nvidia.com/gpu=GPU-1",))
     assert compose("docker", access=access)["device_requests"] == [
-        {"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-1"]}
+        {"driver": "cdi", "count": 0, "device_ids": ["nvidia.com/gpu=GPU-1"]}
     ]
     assert compose("podman", {"device": ["/dev/fuse"]}, access)["device"] == ["/dev/fuse", "nvidia.com/gpu=GPU-1"]
 
@@ -170,7 +170,7 @@ def test_cdi_access():
 def test_device_requests_access():
     access = Access(isolation="device_requests", device_ids=("GPU-1",), request_capabilities=("gpu", "video"))
     assert compose("docker", access=access)["device_requests"] == [
-        {"driver": "", "device_ids": ["GPU-1"], "capabilities": [["gpu", "video"]]}
+        {"driver": "", "count": 0, "device_ids": ["GPU-1"], "capabilities": [["gpu", "video"]]}
     ]
 
 

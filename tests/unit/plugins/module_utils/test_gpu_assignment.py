@@ -308,6 +308,21 @@ def test_podman_gets_cdi_where_there_is_a_specification(case):
     assert plan["driver_volume"] is None
 
 
+@pytest.mark.parametrize("options", [None, {}])
+@pytest.mark.parametrize("count", [0, None])
+def test_a_device_request_is_repeated_as_docker_keeps_it(case, options, count):
+    """Docker's module compares requests word by word, and docker versions differ in what they make of a gap."""
+    case.file("/usr/bin/nvidia-container-runtime-hook")
+    case.docker._state = docker(started=None)
+    kept = {"Driver": "", "Count": count, "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]], "Options": options}
+    case.has(container("c", DeviceRequests=[kept, {"Driver": "cdi", "DeviceIDs": ["vendor.com/net=a"]}]))
+    plan = case.plan(gpus=[1], isolation="device_requests")
+    assert not plan["gpu_changed"]
+    assert plan["module_args"]["device_requests"] == [
+        {"driver": "", "count": count, "device_ids": [UUIDS[1]], "capabilities": [["gpu"]], "options": options}
+    ]
+
+
 def test_podman_is_not_asked_to_restart_what_it_must_recreate(case):
     case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(engine="podman", gpus=[2], restart=True)

@@ -216,6 +216,16 @@ def test_a_mig_device_brings_its_gpus_node_and_its_own_capabilities(tree):
     )
 
 
+def test_an_older_driver_tells_mig_nodes_at_each_instance(tree):
+    base = "/proc/driver/nvidia/capabilities/gpu3/mig/gi7"
+    tree.files(f"{base}/access", text="DeviceFileMinor: 21\nDeviceFileMode: 292\n")
+    tree.files(f"{base}/ci0/access", text="DeviceFileMinor: 22\n")
+    tree.files("/proc/driver/nvidia/capabilities/mig/config", text="DeviceFileMinor: 1\n")
+    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
+    nodes = device_nodes(tree.host(), [SLICES[MIG_UUIDS[0]]], ["utility"])
+    assert nodes[2:] == ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
+
+
 @pytest.mark.parametrize(
     ("change", "units", "words"),
     [
@@ -404,9 +414,7 @@ def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enf
             docker(),
             "volume",
             "always",
-            {
-                "/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=network.target nvidia-persistenced.service\n"
-            },
+            {"/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=nvidia-persistenced.service\n"},
             None,
         ),
         (
