@@ -988,6 +988,11 @@ def padded(text: bytes, least: int = 0) -> bytes:
     return text.ljust(size, b"\n") + TRAILER + f"{size:016x}\n".encode()
 
 
+def with_version(text: bytes, path: Path) -> bytes:
+    """Tell a library its version, for containers that get the file itself under its SONAME and not by a link."""
+    return f"library.version={path.name.partition('.so.')[2]}\n".encode() + text
+
+
 def grafted_size(file) -> int | None:
     """Give the size of the payload in an open library, or None where it is not one of ours."""
     end = file.seek(0, os.SEEK_END)
@@ -1001,6 +1006,7 @@ def grafted_size(file) -> int | None:
 def graft(path: Path, text: bytes) -> bool:
     """Put the simulated file in place of a real one, or bring the state in a simulated library up to date."""
     library = LIBRARY.fullmatch(path.name)
+    text = with_version(text, path) if library else b""
     with path.open("rb") as file:
         head = file.read(20)
         size = grafted_size(file)
@@ -1011,7 +1017,7 @@ def graft(path: Path, text: bytes) -> bool:
     ours = at(f"{HOME}/{f'libnvidia-{library[1]}.so.1' if library else PROGRAM}").read_bytes()
     status = path.stat()
     beside = path.with_name(f".{path.name}.gpusim")
-    beside.write_bytes(ours + padded(text if library else b""))
+    beside.write_bytes(ours + padded(text))
     beside.chmod(stat.S_IMODE(status.st_mode))
     os.chown(beside, status.st_uid, status.st_gid)
     os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -1040,7 +1046,7 @@ def graft_all() -> list[Path]:
     for path in volume_libraries(host.get("volume_roots", [])):
         with path.open("rb") as file:
             size = grafted_size(file)
-        if size is not None and refresh_file(path, size, text):
+        if size is not None and refresh_file(path, size, with_version(text, path)):
             changed.append(path)
     return changed
 
