@@ -17,7 +17,7 @@ INTERESTING = re.compile(
     r"nvidia|cuda|^libnv|^libcud|^nvlsm|datacenter-gpu-manager|^docker|containerd|^podman|^moby|^cri-o$|^crun$|^runc$|"
     r"dkms|^linux-(headers|image|modules)|^kernel(-|\d|$)|neuron|habana|rocm|amdgpu|^unattended-upgrades$|^needrestart$|"
     r"^dnf5?$|^dnf-automatic$|versionlock|^mokutil$|^shim-|^python3-(pynvml|docker|requests|apt|dnf)|gdrcopy|^infiniband-diags$|"
-    r"^iptables$|^ca-certificates$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
+    r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
 )
 _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
 _FIELD = {
