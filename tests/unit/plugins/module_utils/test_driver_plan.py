@@ -1,0 +1,342 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, H100, KERNELS, host, platform
+
+K12 = KERNELS["debian-12"]
+OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
+
+
+def offers(key: str, request: dict, *versions: str, **more) -> dict:
+    """Let the repositories offer these versions of every package that is asked about."""
+    todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
+    return {name: list(versions) for name in todo["query"]}
+
+
+VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
+
+
+def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
+    """Describe a host on which all that the plan asks for has been done."""
+    bare = host(key, headers=(KERNELS[key],))
+    wanted = driver_resolver.resolve(bare, {}, platform(key))
+    names = [*wanted["packages"], *wanted["kernel_packages"]]
+    version = version or VERSION.get(key, "580.95.05-1")
+    upstream = version.partition("-")[0]
+    description = {
+        "headers": (KERNELS[key],),
+        "packages": dict.fromkeys(names, version),
+        "held": names,
+        "modules": {KERNELS[key]: upstream},
+        "driver": {"library": upstream, "loaded": upstream},
+        "modules_loaded": ["nvidia", "nvidia_uvm"],
+        **changes,
+    }
+    there = host(key, **description)
+    for file in driver_plan.plan(there, {}, platform(key))["todo"]["files"]:
+        there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
+    return there
+
+
+@pytest.mark.parametrize("key", ["debian-12", "debian-13", "ubuntu-24.04", "el-9", "el-10", "amazon-2023", "sles-15"])
+def test_a_converged_host_has_nothing_to_do(key):
+    result = driver_plan.plan(converged(key), {}, platform(key))
+    assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
+
+
+def test_a_host_without_a_gpu_has_nothing_to_do():
+    result = driver_plan.plan(host("debian-12", ()), {}, platform("debian-12"))
+    assert (result["action"], result["acts"], result["errors"]) == ("none", False, [])
+
+
+def test_a_bare_debian_host_is_told_everything_in_order():
+    bare = host("debian-12", apt={"missing_components": ["contrib", "non-free", "non-free-firmware"]})
+    result = driver_plan.plan(bare, {}, platform("debian-12"))
+    assert result["todo"]["components"] == ["contrib", "non-free", "non-free-firmware"]
+    assert f"linux-headers-{K12}" in result["todo"]["install"]
+    assert "nvidia-kernel-dkms" in result["todo"]["query"]
+    assert [line.split()[0] for line in result["summary"]] == ["enable", "install", "hold", "write", "load"]
+    assert result["acts"]
+
+
+def test_all_packages_get_the_newest_version_that_all_have():
+    available = offers("debian-12", {}, NEW, OLD)
+    available["libcuda1"] = [OLD]
+    result = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)
+    assert result["version"] == "535.261.03"
+    assert f"libcuda1={OLD}" in result["todo"]["install"]
+    assert f"nvidia-smi={OLD}" in result["todo"]["install"]
+    assert "dkms" in result["todo"]["install"]
+    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    assert "Pin: version 535.261.03-*\nPin-Priority: 1001" in pin["content"]
+
+
+VERSIONS = [
+    ({}, {}, "535.309.01", None),
+    ({"version": "535.261.03"}, {}, "535.261.03", None),
+    ({"version": OLD}, {}, "535.261.03", None),
+    ({"minimum_version": "535.300"}, {}, "535.309.01", None),
+    ({"version": "535.183.01"}, {}, None, "no version of the driver matches 535.183.01. Versions that the repositories "
+     "have: 535.261.03, 535.309.01"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "more", "version", "error"), VERSIONS)
+def test_version_asked(request_, more, version, error):
+    result = driver_plan.plan(
+        host("debian-12", **more), request_, platform("debian-12"), offers("debian-12", {}, NEW, OLD)
+    )
+    if error:
+        assert error in result["errors"][0]
+        assert "Ask for one of those" in result["errors"][0]
+    else:
+        assert (result["errors"], result["version"]) == ([], version)
+
+
+def test_a_package_that_no_repository_has_is_named():
+    available = {**offers("debian-12", {}, NEW), "nvidia-smi": []}
+    (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)["errors"]
+    assert "no package nvidia-smi" in error
+    assert "nvidia_driver_source" in error
+
+
+# --- what is there is neither up- nor downgraded unasked ---
+
+
+def test_a_newer_version_in_the_repository_changes_nothing():
+    assert not driver_plan.plan(converged(version=OLD), {}, platform("debian-12"))["acts"]
+
+
+def test_a_missing_package_is_completed_at_the_installed_version():
+    there = converged(version=OLD)
+    del there["packages"]["libcuda1"]
+    result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
+    assert result["todo"]["install"] == [f"libcuda1={OLD}"]
+
+
+def test_a_missing_package_whose_version_is_gone_is_not_an_upgrade():
+    there = converged(version=OLD)
+    del there["packages"]["libcuda1"]
+    (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW))["errors"]
+    assert "driver 535.261.03 is installed" in error
+    assert "set nvidia_driver_version to 535.309.01" in error
+
+
+@pytest.mark.parametrize(("before", "asked", "after", "downgrade"), [(OLD, NEW, NEW, False), (NEW, OLD, OLD, True)])
+def test_a_version_that_is_asked_for_moves_the_whole_set(before, asked, after, downgrade):
+    there = converged(version=before)
+    result = driver_plan.plan(there, {"version": asked}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
+    assert result["errors"] == []
+    assert f"libcuda1={after}" in result["todo"]["install"]
+    assert all(entry.endswith(f"={after}") for entry in result["todo"]["install"])
+    assert result["downgrade"] is downgrade
+
+
+def test_packages_at_two_versions_are_brought_together():
+    there = converged(version=NEW)
+    there["packages"]["libcuda1"]["version"] = OLD
+    result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
+    assert result["todo"]["install"] == [f"libcuda1={NEW}"]
+
+
+# --- kernels ---
+
+
+def test_a_kernel_that_has_headers_and_no_module_gets_it_built():
+    there = converged(modules={})
+    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["build"] == [K12]
+
+
+def test_headers_of_the_next_kernel_are_a_must():
+    there = host("debian-12", next_kernel="6.1.0-56-amd64")
+    available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), "linux-headers-6.1.0-56-amd64": []}
+    (error,) = driver_plan.plan(there, {}, platform("debian-12"), available)["errors"]
+    for word in ("linux-headers-6.1.0-56-amd64", "kernel 6.1.0-56-amd64", "nvidia_driver_kernel_packages"):
+        assert word in error
+
+
+def test_headers_of_the_running_kernel_may_be_gone():
+    there = host("debian-12", next_kernel="6.1.0-56-amd64")
+    available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), f"linux-headers-{K12}": []}
+    result = driver_plan.plan(there, {}, platform("debian-12"), available)
+    assert result["errors"] == []
+    assert f"linux-headers-{K12}" not in result["todo"]["install"]
+    assert any(f"no module for the running kernel {K12}" in reason for reason in result["reasons"])
+
+
+def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_again():
+    there = converged(
+        next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), modules={"6.1.0-56-amd64": "535.309.01"}
+    )
+    there["driver"]["loaded"] = None
+    there["modules_loaded"] = []
+    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["install"] == []
+
+
+@pytest.mark.parametrize(("offered", "expected"), [("6.1.148-1", "linux-headers-amd64=6.1.148-1"), ("6.1.192-2", None)])
+def test_the_meta_package_of_headers_upgrades_no_kernel(offered, expected):
+    there = host("debian-12", packages={"linux-image-amd64": "6.1.148-1"})
+    available = {**offers("debian-12", {}, NEW), "linux-headers-amd64": [offered]}
+    result = driver_plan.plan(there, {}, platform("debian-12"), available)
+    meta = [entry for entry in result["todo"]["install"] if entry.startswith("linux-headers-amd64")]
+    assert meta == ([expected] if expected else [])
+    if not expected:
+        assert any("linux-headers-amd64 is left out" in reason for reason in result["reasons"])
+
+
+def test_modules_get_built_where_the_repositories_have_no_prebuilt_ones():
+    version = "580.95.05-0ubuntu0.24.04.1"
+    available = offers("ubuntu-24.04", {}, version)
+    prebuilt = f"linux-modules-nvidia-580-server-open-{KERNELS['ubuntu-24.04']}"
+    assert "nvidia-dkms-580-server-open" in available
+    result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), available)
+    assert prebuilt in result["todo"]["install"]
+    result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), {**available, prebuilt: []})
+    assert result["errors"] == []
+    assert f"nvidia-dkms-580-server-open={version}" in result["todo"]["install"]
+    assert prebuilt not in result["todo"]["install"]
+    assert any(prebuilt in reason for reason in result["reasons"])
+
+
+# --- repositories ---
+
+
+def test_nvidias_repository_is_added_and_older_entries_of_it_removed():
+    sources = [{"file": "/etc/apt/sources.list.d/cuda-debian12-x86_64.list", "uris": ["https://old.example"]}]
+    there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
+    result = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))
+    assert result["todo"]["repository"]["url"].endswith("/debian12/x86_64")
+    assert result["todo"]["remove_files"] == ["/etc/apt/sources.list.d/cuda-debian12-x86_64.list"]
+    assert result["todo"]["remove_packages"] == ["cuda-keyring"]
+
+
+@pytest.mark.parametrize(("signed_by", "kept"), [("/usr/share/keyrings/cuda-archive-keyring.gpg", True), ("", False)])
+def test_an_entry_of_the_same_repository_is_kept_if_a_key_of_its_own_signs_it(signed_by, kept):
+    url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
+    sources = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": signed_by}]
+    result = driver_plan.plan(host("debian-12", apt={"sources": sources}), {"source": "nvidia"}, platform("debian-12"))
+    assert (result["todo"]["repository"] is None) is kept
+
+
+@pytest.mark.parametrize(
+    ("streams", "expected"),
+    [
+        ({}, {"name": "nvidia-driver:580-open", "reset": None}),
+        ({"nvidia-driver": "570-open"}, {"name": "nvidia-driver:580-open", "reset": "nvidia-driver"}),
+        ({"nvidia-driver": "580-open"}, None),
+    ],
+)
+def test_the_module_stream_of_the_branch_is_enabled(streams, expected):
+    there = host("el-9", module_streams=streams)
+    result = driver_plan.plan(there, {}, platform("el-9"))
+    assert result["todo"]["stream"] == expected
+    assert result["todo"]["prerequisites"] == ["epel-release"]
+
+
+def test_dnf_locks_before_it_installs():
+    result = driver_plan.plan(
+        host("el-9"), {}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
+    )
+    assert "nvidia-driver-cuda-580.95.05-1.el9" in result["todo"]["lock"]
+    assert set(result["todo"]["lock"]) <= set(result["todo"]["install"])
+    result = driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9"))
+    assert result["todo"]["lock"] == []
+
+
+# --- the runfile ---
+
+RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:00"}
+
+
+def test_the_installer_is_run_with_the_flavor_and_its_checksum():
+    todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
+    assert todo["runfile"] == {
+        "url": "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run",
+        "checksum": "sha256:00",
+        "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
+    }
+    assert todo["install"] == [f"linux-headers-{K12}", "dkms"]
+    assert todo["hold"] == []
+    older = {**RUNFILE, "version": "550.54.15", "runfile_url": "https://mirror.example/x.run"}
+    todo = driver_plan.plan(host("gentoo-2", headers=(K12,)), older, None)["todo"]
+    assert todo["runfile"]["options"][-1] == "-m=kernel-open"
+    assert todo["runfile"]["url"] == "https://mirror.example/x.run"
+
+
+def test_the_installer_is_not_run_again():
+    there = host("debian-12", headers=(K12,), driver={"library": "580.95.05", "runfile": True}, packages={"dkms": "3"})
+    assert driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["runfile"] is None
+    newer = {**RUNFILE, "version": "580.126.09"}
+    assert driver_plan.plan(there, newer, platform("debian-12"))["todo"]["runfile"]
+
+
+# --- holds and files ---
+
+
+def test_the_driver_and_what_came_with_it_is_held_and_nothing_else():
+    there = converged(held=())
+    there["packages"]["nvidia-alternative"] = {"version": NEW, "held": False, "arch": "amd64"}
+    there["packages"]["nvidia-container-toolkit"] = {"version": "1.18.0-1", "held": False, "arch": "amd64"}
+    hold = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["hold"]
+    assert {"nvidia-alternative", "libcuda1", "nvidia-kernel-dkms"} <= set(hold)
+    assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
+
+
+def test_without_hold_the_holds_and_files_go():
+    result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
+    assert "libcuda1" in result["todo"]["unhold"]
+    gone = [file["path"] for file in result["todo"]["files"] if file["state"] == "absent"]
+    assert gone == [driver_plan.PIN_FILE, driver_plan.BLACKLIST_FILE]
+
+
+def test_our_modprobe_file_has_what_the_packages_leave_out():
+    nouveau = {"nouveau": {"loaded": False, "bound": [], "available": True, "blacklisted_by": []}}
+    there = converged(foreign_drivers=nouveau)
+    options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
+    there["files"] = {}
+    files = driver_plan.plan(there, {"module_options": options}, platform("debian-12"))["todo"]["files"]
+    (content,) = [file["content"] for file in files if file["path"] == driver_plan.MODPROBE_FILE]
+    assert content.splitlines()[1:] == [
+        "blacklist nouveau",
+        "options nouveau modeset=0",
+        "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
+    ]
+    nouveau["nouveau"]["blacklisted_by"] = ["/etc/modprobe.d/nvidia-blacklists-nouveau.conf"]
+    files = driver_plan.plan(converged(foreign_drivers=nouveau), {}, platform("debian-12"))["todo"]["files"]
+    assert files == []
+
+
+def test_a_killed_installation_is_finished():
+    there = converged(package_state={"interrupted": True})
+    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
+    there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
+    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
+
+
+@pytest.mark.parametrize(
+    ("state", "loaded", "todo"),
+    [
+        ({}, "580", ["nvidia-fabricmanager.service"]),
+        ({"unit_file_state": "enabled", "active_state": "active"}, "580", []),
+        ({"unit_file_state": "enabled", "active_state": "failed"}, "580", ["nvidia-fabricmanager.service"]),
+        ({"unit_file_state": "enabled", "active_state": "inactive"}, None, []),
+    ],
+)
+def test_the_fabric_manager_is_enabled_and_runs_where_the_driver_does(state, loaded, todo):
+    there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
+    there["services"] = {"nvidia-fabricmanager.service": state}
+    assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9"))["todo"]["services"] == todo
+
+
+def test_an_adopted_driver_keeps_its_packages_and_gets_its_modules_loaded():
+    there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, packages={})
+    result = driver_plan.plan(there, {}, platform("el-9"))
+    assert result["action"] == "adopt"
+    assert result["todo"]["install"] == result["todo"]["hold"] == []
+    assert result["todo"]["modules"]["load"] == ["nvidia", "nvidia_uvm"]
+    assert driver_plan.plan(there, {"activate": False}, platform("el-9"))["todo"]["modules"]["load"] == []
