@@ -29,7 +29,8 @@ def read(manager: str, names: list[str], run: Run) -> set[str]:
             raise LocksError(
                 f"dnf versionlock answered {rc}: {err.strip() or out.strip()}. Install python3-dnf-plugin-versionlock."
             )
-        return {name for name in names if re.search(rf"(^|\s|=)({re.escape(name)})(-\d+:|-\d|\s*$)", out, re.MULTILINE)}
+        lines = [re.sub(r"-\d+:", "-", line.strip()) for line in out.splitlines()]
+        return {name for name in names if any(re.match(rf"{re.escape(name)}(-\d|\.|$)", line) for line in lines)}
     rc, out, err = run(["zypper", "--non-interactive", "--quiet", "locks"])
     if rc != 0:
         raise LocksError(f"zypper locks answered {rc}: {err.strip() or out.strip()}")

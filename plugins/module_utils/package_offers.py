@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
@@ -21,8 +22,9 @@ def read(manager: str, names: list[str], run: Run) -> dict[str, list[str]]:
     offers: dict[str, set[str]] = {name: set() for name in names}
     if names:
         for name, version in _ASK[manager](names, run):
-            if name in offers:
-                offers[name].add(version)
+            for asked in names:
+                if asked == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", asked):
+                    offers[asked].add(version)
     return {name: sorted(versions, key=natural_key, reverse=True) for name, versions in offers.items()}
 
 

@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import kernel_modules
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
+
+OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
+
+NEXT_BOOT = {
+    "the newest by number, not by letter": ({}, NEW),
+    "GRUB_DEFAULT=0": ({"etc/default/grub": "GRUB_DEFAULT=0\n"}, NEW),
+    "a menu entry by name": ({"etc/default/grub": f'GRUB_DEFAULT="Advanced>Debian, with Linux {MIDDLE}"\n'}, MIDDLE),
+    "a drop-in comes after the file": (
+        {"etc/default/grub": "GRUB_DEFAULT=0\n", "etc/default/grub.d/x.cfg": f"GRUB_DEFAULT=gnulinux-{OLD}-advanced\n"},
+        OLD,
+    ),
+    "the saved entry": (
+        {
+            "etc/default/grub": "GRUB_DEFAULT=saved\n",
+            "boot/grub/grubenv": f"saved_entry=gnulinux-{MIDDLE}-advanced-1\n",
+        },
+        MIDDLE,
+    ),
+    "the saved entry counts only where it is asked for": ({"boot/grub/grubenv": f"saved_entry=x-{MIDDLE}-y\n"}, NEW),
+    "the entry for the next boot alone": ({"boot/grub/grubenv": f"next_entry=gnulinux-{OLD}-advanced-1\n"}, OLD),
+    "boot loader entries": (
+        {
+            "boot/loader/entries/5f3a-a.conf": f"title x\nversion {MIDDLE}\n",
+            "boot/grub2/grubenv": "saved_entry=5f3a-a\n",
+        },
+        MIDDLE,
+    ),
+    "boot loader entry named by its kernel": (
+        {"boot/loader/entries/x": "", "boot/grub2/grubenv": f"saved_entry=5f3a-{MIDDLE}\n"},
+        MIDDLE,
+    ),
+    "an entry of a kernel that is gone": (
+        {"etc/default/grub": "GRUB_DEFAULT=saved\n", "boot/grub/grubenv": "saved_entry=gnulinux-5.10.0-1-amd64\n"},
+        NEW,
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), NEXT_BOOT.values(), ids=NEXT_BOOT)
+def test_next_boot(tmp_path, files, expected):
+    tree = Tree(tmp_path, MIDDLE)
+    for release in (OLD, MIDDLE, NEW):
+        tree.file(f"lib/modules/{release}/modules.builtin")
+        tree.file(f"boot/vmlinuz-{release}")
+    for path, content in files.items():
+        tree.file(path, content)
+    assert kernel_modules.read(tree.root, MIDDLE, lambda argv: (1, "", ""))["next_boot"] == expected
+
+
+def test_without_kernel_images_the_running_kernel_is_the_next(tmp_path):
+    tree = Tree(tmp_path, MIDDLE)
+    tree.file(f"lib/modules/{NEW}/build/Makefile")
+    seen = kernel_modules.read(tree.root, MIDDLE, lambda argv: (1, "", ""))
+    assert seen["next_boot"] == MIDDLE
+    assert [kernel["release"] for kernel in seen["kernels"]] == [MIDDLE]
+
+
+def test_headers_and_module_of_each_kernel(tmp_path):
+    tree = Tree(tmp_path, MIDDLE)
+    for release in (MIDDLE, NEW):
+        tree.file(f"boot/vmlinuz-{release}")
+        tree.file(f"lib/modules/{release}/modules.builtin")
+    tree.file(f"lib/modules/{NEW}/build/Makefile")
+    tree.module("550.163.01", kernel=NEW, name="nvidia-current-open")
+    answer = f"version: 550.163.01\nlicense: Dual MIT/GPL\nvermagic: {NEW} SMP preempt\n"
+    seen = kernel_modules.read(tree.root, MIDDLE, lambda argv: (0, answer, ""))
+    newest, running = seen["kernels"]
+    assert (newest["headers"], newest["nvidia_module"]["flavor"], newest["nvidia_module"]["built_for"]) == (
+        True,
+        "open",
+        NEW,
+    )
+    assert (running["headers"], running["nvidia_module"]) == (False, None)
+
+
+def test_a_module_that_modinfo_cannot_read_has_no_version(tmp_path):
+    tree = Tree(tmp_path, MIDDLE)
+    tree.module("550.163.01")
+    module = kernel_modules.module_for(tree.root, MIDDLE, lambda argv: (1, "", "bad"))
+    assert (module["version"], module["flavor"]) == (None, None)
+
+
+def test_dkms_states_and_what_a_failed_build_said(tmp_path):
+    tree = Tree(tmp_path)
+    base = "var/lib/dkms/nvidia-current/550.163.01"
+    tree.file(f"{base}/source/dkms.conf")
+    tree.file(f"{base}/{NEW}/x86_64/module/nvidia.ko")
+    tree.file(f"{base}/{MIDDLE}/x86_64/module/nvidia.ko")
+    tree.file(f"var/lib/dkms/nvidia-current/kernel-{NEW}-x86_64")
+    log = "var/lib/dkms/nvidia-current-open/550.163.01/build/make.log"
+    tree.file("var/lib/dkms/nvidia-current-open/550.163.01/source/dkms.conf")
+    tree.file(
+        log,
+        f"DKMS make.log for nvidia-current-open-550.163.01 for kernel {NEW} (x86_64)\nCC [M] nv.o\n"
+        "nv-pci.c:237:9: error: too few arguments to function\nmake[3]: *** [x] Error 1\n",
+    )
+    tree.file("var/lib/dkms/zfs/2.1/source/dkms.conf")
+    good, bad = kernel_modules.dkms(tree.root)
+    assert good == {
+        "name": "nvidia-current",
+        "version": "550.163.01",
+        "kernels": {NEW: "installed", MIDDLE: "built"},
+        "failure": None,
+    }
+    assert bad["kernels"] == {}
+    assert bad["failure"] == {
+        "kernel": NEW,
+        "log": f"/{log}",
+        "errors": ["nv-pci.c:237:9: error: too few arguments to function", "make[3]: *** [x] Error 1"],
+    }
