@@ -125,6 +125,9 @@ class Planner:
         """Stop a container as it is: what it should be like is looked at when it is to run again."""
         before = self._before()
         options = {**self._passed_on(), "name": self._name, "state": "stopped"}
+        if self._engine.name == "docker":
+            # Docker's module would take what we added to the image's environment for a difference and recreate.
+            options["comparisons"] = {"*": "ignore"}
         result = self._result(
             options=options,
             assignment=_Assignment(reason="the container is stopped as it is"),

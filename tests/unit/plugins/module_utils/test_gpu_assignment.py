@@ -432,7 +432,12 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
     case.facts = facts([], state="error")
     case.has(given_gpu(1))
     plan = case.plan(state="stopped", gpus=[2], stop_timeout=3)
-    assert plan["module_args"] == {"name": "c", "state": "stopped", "stop_timeout": 3}
+    assert plan["module_args"] == {
+        "name": "c",
+        "state": "stopped",
+        "stop_timeout": 3,
+        "comparisons": {"*": "ignore"},
+    }
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[1]]
     assert (plan["gpu_diff"]["before"]["running"], plan["gpu_diff"]["after"]["running"]) == (True, False)
 
