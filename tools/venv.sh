@@ -8,6 +8,8 @@ fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
 venv=${1:?usage: venv.sh DIRECTORY [PYTHON]}
 python=${2:-python3}
 root=$(cd "$(dirname "$0")/.." && pwd)
+# make puts the environment first on PATH; it must not be made from itself.
+PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$venv/bin" | paste -sd :)
 
 free_mib=$(df --output=avail -BM "$root" | tail -n 1 | tr -dc 0-9)
 [ "$free_mib" -ge 1500 ] || fail "$root has $free_mib MiB free, the Python environment needs 1500 MiB"
