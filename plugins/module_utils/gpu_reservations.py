@@ -39,6 +39,13 @@ def _boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def directory_for(user: int, environment: Mapping[str, str]) -> str:
+    """Tell where a user's runs meet: root's, which see every container, in one place; others' in their own."""
+    if user == 0:
+        return DIRECTORY
+    return os.path.join(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{user}", "gpufleet")
+
+
 class Reservations:
     """The reservations of a host. Use it inside `locked()`."""
 
@@ -60,7 +67,10 @@ class Reservations:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ReservationError(f"{path} cannot be opened: {error.strerror}.") from error
+            raise ReservationError(
+                f"{path}, by which runs on this host wait for each other, cannot be opened: {error.strerror}. "
+                "Become root, or log in so that the user has a runtime directory."
+            ) from error
         try:
             self._take(handle, path)
             yield

@@ -410,7 +410,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Dock
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import CAPABILITIES, IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import ReservationError, Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import (
+    ReservationError,
+    Reservations,
+    directory_for,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.image_requirements import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
@@ -434,7 +438,7 @@ def main() -> None:
         if phase == "plan":
             module.exit_json(changed=False, plan=_plan(module))
         if phase == "release":
-            with (reservations := Reservations()).locked():
+            with (reservations := _reservations()).locked():
                 module.exit_json(changed=False, released=reservations.release(module.params["_token"]))
     except BindingMissing as error:
         module.fail_json(
@@ -511,6 +515,10 @@ def argument_spec() -> dict:
     }
 
 
+def _reservations() -> Reservations:
+    return Reservations(directory_for(os.geteuid(), os.environ))
+
+
 def _plan(module: AnsibleModule) -> dict:
     params = module.params
     options = params["engine_options"] or {}
@@ -529,7 +537,7 @@ def _plan(module: AnsibleModule) -> dict:
         params,
         engines,
         ACCELERATORS[params["accelerator"]](gather),
-        Reservations(),
+        _reservations(),
         check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
     )

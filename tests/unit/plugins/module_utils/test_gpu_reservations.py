@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations im
     LIFETIME,
     ReservationError,
     Reservations,
+    directory_for,
 )
 
 NOBODY = ("docker", "nobody")
@@ -113,10 +114,24 @@ def test_the_directory_is_made_when_it_is_missing(tmp_path, clock):
 def test_no_place_for_the_lock_is_an_error_that_names_it(tmp_path, clock):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
-        pytest.raises(ReservationError, match=r"file/gpu-reservations\.lock cannot be opened: "),
+        pytest.raises(
+            ReservationError, match=r"file/gpu-reservations\.lock, by which .* cannot be opened: .*Become root"
+        ),
         Reservations(str(tmp_path / "file"), clock).locked(),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("user", "environment", "expected"),
+    [
+        (0, {"XDG_RUNTIME_DIR": "/run/user/0"}, "/run/gpufleet"),
+        (1000, {}, "/run/user/1000/gpufleet"),
+        (1000, {"XDG_RUNTIME_DIR": "/run/mine"}, "/run/mine/gpufleet"),
+    ],
+)
+def test_users_meet_in_their_own_place(user, environment, expected):
+    assert directory_for(user, environment) == expected
 
 
 def test_a_lock_that_is_never_given_up_is_an_error_that_names_it(reservations, tmp_path, clock):
