@@ -35,17 +35,21 @@ def modules(host: dict, will_be_there: bool) -> dict:
         return {**nothing, "load": ["nvidia_uvm"]} if missing else nothing
     if foreign_holders(host):
         return nothing
-    services = sorted(
-        {
-            _DAEMONS[holder["command"]]
-            for holder in host["holders"]
-            if holder["command"] in _DAEMONS
-            and host["services"].get(_DAEMONS[holder["command"]], {}).get("active_state") == "active"
-        }
-    )
-    unload = [name for name in _UNLOAD_ORDER if name in host["modules_loaded"]]
+    services = daemons(host)
+    unload = loaded_in_order(host)
     load = [name for name in reversed(unload) if name != "nvidia_drm"]
     return {"load": load if "nvidia_uvm" in load else [*load, "nvidia_uvm"], "unload": unload, "services": services}
+
+
+def loaded_in_order(host: dict) -> list[str]:
+    """Name the driver's loaded modules in the order in which they can be taken out."""
+    return [name for name in _UNLOAD_ORDER if name in host["modules_loaded"]]
+
+
+def daemons(host: dict) -> list[str]:
+    """Name the running services of the driver itself that hold its modules."""
+    held_by = {_DAEMONS[holder["command"]] for holder in host["holders"] if holder["command"] in _DAEMONS}
+    return sorted(unit for unit in held_by if host["services"].get(unit, {}).get("active_state") == "active")
 
 
 def differs(host: dict) -> bool:

@@ -293,7 +293,7 @@ def _flavor(case: _Case, data: dict, is_installed: bool) -> str:
 
 def _installed_flavor(host: dict, data: dict) -> str | None:
     for rule in data["packages"]:
-        if rule.get("flavor") and any(re.fullmatch(_pattern(rule["name"]), name) for name in host["packages"]):
+        if rule.get("flavor") and any(re.fullmatch(pattern(rule["name"]), name) for name in host["packages"]):
             return rule["flavor"]
     return None
 
@@ -462,7 +462,7 @@ def _module_build(case: _Case, data: dict) -> str:
 def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
     for build in builds:
         rules = [rule for rule in data["packages"] if rule.get("build") == build and rule.get("module")]
-        if any(re.fullmatch(_pattern(rule["name"]), name) for rule in rules for name in host["packages"]):
+        if any(re.fullmatch(pattern(rule["name"]), name) for rule in rules for name in host["packages"]):
             return build
     return None
 
@@ -481,7 +481,7 @@ def _kernel(release: str, data: dict) -> dict:
     return {"names": {"release": release}, "headers": None, "precompiled": False}
 
 
-def _pattern(name: str) -> str:
+def pattern(name: str) -> str:
     """Turn a rule's name into a pattern that matches it with any branch, kernel or architecture filled in."""
     return ".+".join(re.escape(part) for part in re.split(r"\{\w+\}", name))
 

@@ -64,6 +64,9 @@ FILES = (
     "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
     "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo",
     "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo",
+    "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg",
+    "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
+    "/usr/share/pki/gpufleet-nvidia-cuda.asc",
     "/var/lib/gpufleet/nvidia_driver.json",
     "/var/lib/gpufleet/nvidia_driver_reboot.json",
     "/etc/profile.d/gpufleet-cuda.sh",
@@ -98,6 +101,7 @@ def observe(
     units: list[str] | None = None,
     files: list[str] | None = None,
     packages: list[str] | None = None,
+    package_names: bool = False,
 ) -> dict:
     """Describe a host. `ask` puts a GET request to a Unix socket; without it no engine is asked."""
     system = os_release.read(root, machine)
@@ -117,6 +121,7 @@ def observe(
         "secure_boot": secure_boot(root),
         "foreign_drivers": _foreign_drivers(root, functions, [entry["release"] for entry in kernels["kernels"]]),
         "packages": state["installed"],
+        "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
         "services": services,
         "modules_loaded": _modules_loaded(root),
@@ -357,7 +362,8 @@ def _file(root: str, path: str) -> dict:
         size, mode = os.stat(full).st_size, os.stat(full).st_mode
     except OSError:
         return {"exists": os.path.lexists(full), "content": None, "mode": None}
-    content = read_text(root, path) if size <= _LARGEST_FILE else None
+    is_text = size <= _LARGEST_FILE and not path.endswith(".gpg")
+    content = read_text(root, path) if is_text else None
     return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}
 
 

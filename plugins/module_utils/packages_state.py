@@ -42,6 +42,19 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
     return state
 
 
+def names(root: str, manager: str | None, run: Run) -> list[str]:
+    """Return the names of all installed packages."""
+    if manager == "apt":
+        text = read_text(root, "/var/lib/dpkg/status") or ""
+        installed = [
+            stanza for stanza in text.split("\n\n") if re.search(r"^Status: \S+ \S+ installed$", stanza, re.MULTILINE)
+        ]
+        return sorted({_first(_FIELD["Package"], stanza) for stanza in installed})
+    if manager in ("dnf", "zypper"):
+        return sorted(set(run(["rpm", "-qa", "--qf", "%{NAME}\\n"])[1].split()))
+    return []
+
+
 def _dpkg(root: str, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
     unfinished = []

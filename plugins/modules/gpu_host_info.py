@@ -37,6 +37,10 @@ options:
     type: list
     elements: str
     default: []
+  package_names:
+    description: Whether the names of all installed packages are wanted, too.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: The module only reads.
@@ -148,6 +152,11 @@ host:
       description: Installed packages of interest by name, with C(version), C(held) and C(arch).
       type: dict
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
+    package_names:
+      description: The names of all installed packages. Null unless asked for.
+      type: list
+      elements: str
+      sample: null
     package_state:
       description: Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
       type: dict
@@ -260,6 +269,7 @@ def main() -> None:
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "package_names": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -280,6 +290,7 @@ def main() -> None:
         units=module.params["services"],
         files=module.params["files"],
         packages=module.params["packages"],
+        package_names=module.params["package_names"],
     )
     module.exit_json(changed=False, host=host)
 

@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to take back of the driver, and the record of what there is to take back, for role nvidia_driver."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_removal
+
+
+def _checked(name: str, host: dict) -> dict:
+    if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
+        raise AnsibleFilterError(
+            f"{name} wants what gpufleet.hosts.gpu_host_info returned as host, or the variable gpufleet_host that role "
+            "gpufleet.hosts.observe sets."
+        )
+    return host
+
+
+def nvidia_driver_removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
+    """Say what has to be done so that nothing of the driver that was installed here is left."""
+    return driver_removal.plan(_checked("nvidia_driver_removal", host), platform or None)
+
+
+def nvidia_driver_record(
+    host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None
+) -> str:
+    """Return the text that remembers what came to a host, so that it can be taken back."""
+    return driver_removal.record(_checked("nvidia_driver_record", host), before, after, changed_files)
+
+
+def apt_removable(text: str, names: list[str]) -> list[str]:
+    """Pick those of the names that a simulated `apt-get autoremove` would remove."""
+    would_go = set(re.findall(r"^Remv (\S+)", text, re.MULTILINE))
+    return [name for name in names if name in would_go]
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by their names."""
+        return {
+            "apt_removable": apt_removable,
+            "nvidia_driver_record": nvidia_driver_record,
+            "nvidia_driver_removal": nvidia_driver_removal,
+        }

@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to be done so that nothing of the driver that was installed here is left, and nothing else is touched.
+
+What the role installed and changed is written down as it does so (`record`). Only that is taken back: no wildcard
+decides. A file that somebody changed since is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
+
+FILES = (
+    driver_plan.PIN_FILE,
+    driver_plan.BLACKLIST_FILE,
+    driver_plan.MODULES_LOAD_FILE,
+    driver_plan.MODPROBE_FILE,
+    driver_activation.REBOOT_FILE,
+    driver_plan.RECORD_FILE,
+)
+
+
+def record(host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None) -> str:
+    """Return the text of the record: what was there, joined with what came since `before`."""
+    known = read_record(host)
+    files = {**{item["after_header"]: item for item in changed_files or []}}
+    kept = dict(known["files"])
+    for path, item in files.items():
+        first = kept.get(path, {}).get("before", item["before"])
+        kept[path] = {"before": first, "after": item["after"]}
+    packages = sorted({*known["packages"], *(set(after) - set(before))})
+    return json.dumps({"packages": packages, "files": kept}, indent=2, sort_keys=True) + "\n"
+
+
+def read_record(host: dict) -> dict:
+    """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
+    content = (host["files"].get(driver_plan.RECORD_FILE) or {}).get("content")
+    try:
+        found = json.loads(content or "null")
+    except ValueError:
+        found = None
+    found = found if isinstance(found, dict) else {}
+    return {"packages": found.get("packages") or [], "files": found.get("files") or {}}
+
+
+def plan(host: dict, platform: dict | None) -> dict[str, Any]:
+    """Return what to take back; `errors` says what forbids it."""
+    source = driver_resolver.installed_source(host, platform)
+    known = read_record(host)
+    result: dict[str, Any] = {
+        "source": source,
+        "packages": [],
+        "leftovers": [],
+        "unhold": [],
+        "unload": [],
+        "services": [],
+        "stream": None,
+        "runfile": False,
+        "restore": [],
+        "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")],
+        "reasons": [],
+        "errors": [],
+    }
+    if source == "runfile":
+        result["runfile"] = bool(host["files"].get(driver_plan.RECORD_FILE, {}).get("exists"))
+    members = _members(host, platform, source)
+    if known["packages"]:
+        members = [name for name in members if name in known["packages"]]
+    result["packages"] = members
+    result["leftovers"] = [name for name in known["packages"] if name in host["packages"] and name not in members]
+    result["unhold"] = [name for name in members if host["packages"][name]["held"]]
+    if source in ("preinstalled", "runfile") and not result["runfile"] and not members:
+        result["reasons"].append("the driver that is here was not installed by this role; it is left alone")
+    for path, item in known["files"].items():
+        result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
+    data = ((platform or {}).get("sources") or {}).get(source or "", {})
+    if data.get("streams") and members and "nvidia-driver" in host["module_streams"]:
+        result["stream"] = "nvidia-driver"
+    if members or result["runfile"]:
+        _release(host, result)
+    names = ("packages", "leftovers", "runfile", "files", "restore")
+    result["acts"] = not result["errors"] and any(bool(result[name]) for name in names)
+    return result
+
+
+def _files(platform: dict | None) -> list[str]:
+    """List every file of ours: fixed ones, and those of the platform's repository."""
+    found = list(FILES)
+    for data in ((platform or {}).get("sources") or {}).values():
+        repository = data.get("repository")
+        if repository:
+            found += [
+                f"/etc/apt/sources.list.d/{repository['id']}.sources",
+                f"/etc/apt/apt.conf.d/53{repository['id']}",
+                f"/etc/yum.repos.d/{repository['id']}.repo",
+                f"/etc/zypp/repos.d/{repository['id']}.repo",
+                f"/usr/share/keyrings/{repository['id']}.gpg",
+                f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{repository['id']}",
+                f"/usr/share/pki/{repository['id']}.asc",
+            ]
+    return list(dict.fromkeys(found))
+
+
+def _members(host: dict, platform: dict | None, source: str | None) -> list[str]:
+    data = ((platform or {}).get("sources") or {}).get(source or "")
+    if not data:
+        return []
+    rules = [
+        re.compile(driver_resolver.pattern(rule["name"])) for rule in data["packages"] if rule.get("lockstep", True)
+    ]
+    companions = re.compile(data["patterns"]["hold"])
+    version = host["driver"]["library"]
+    return sorted(
+        name
+        for name, package in host["packages"].items()
+        if any(rule.fullmatch(name) for rule in rules)
+        or (version and companions.search(name) and upstream_version(package["version"]) == version)
+    )
+
+
+def _release(host: dict, result: dict) -> None:
+    """Have the modules taken out, unless somebody would lose a GPU."""
+    held = driver_activation.foreign_holders(host)
+    if held:
+        result["errors"].append(
+            f"the driver cannot be removed while it is in use by {', '.join(held)}. Stop them first; nothing was done."
+        )
+        return
+    result["unload"] = driver_activation.loaded_in_order(host)
+    result["services"] = driver_activation.daemons(host)

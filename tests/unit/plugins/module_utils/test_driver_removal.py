@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.filter import nvidia_driver_removal as filters
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+
+V = "535.309.01-0+deb12u1"
+DRIVER = {"library": "535.309.01", "loaded": "535.309.01"}
+OURS = {"nvidia-kernel-dkms": V, "libcuda1": V, "nvidia-alternative": V, "dkms": "3.0.10-8", "gcc-12": "12.2"}
+SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after": "deb a b main contrib\n"}
+
+
+def installed(recorded=None, **changes) -> dict:
+    """Describe a host with a driver; `recorded` names what the role wrote down as its own."""
+    there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
+    there["files"] = {driver_plan.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
+    if recorded is not None:
+        there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
+    return there
+
+
+def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
+    there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}})
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]
+    assert plan["leftovers"] == ["dkms", "gcc-12"]
+    assert plan["unhold"] == ["libcuda1"]
+    assert plan["restore"] == [SOURCES]
+    assert plan["files"] == [driver_plan.PIN_FILE, driver_plan.RECORD_FILE]
+    assert plan["acts"]
+
+
+def test_a_package_that_was_there_before_the_role_stays():
+    plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
+    assert plan["packages"] == ["nvidia-kernel-dkms"]
+
+
+def test_a_driver_of_other_origin_is_left_alone():
+    there = host("debian-12", driver={**DRIVER, "runfile": True})
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], False, False)
+    assert "not installed by this role" in plan["reasons"][0]
+
+
+def test_a_host_with_nothing_has_nothing_to_do():
+    assert not driver_removal.plan(host("debian-12"), platform("debian-12"))["acts"]
+    assert not driver_removal.plan(host("gentoo-2"), None)["acts"]
+
+
+def test_nobody_loses_a_gpu_by_it():
+    job = {"pid": 812, "command": "python3", "devices": ["/dev/nvidia0"], "open": True, "container": None}
+    plan = driver_removal.plan(installed({"packages": list(OURS)}, holders=[job]), platform("debian-12"))
+    (error,) = plan["errors"]
+    assert "process 812 (python3)" in error
+    assert "Stop them first" in error
+    assert not plan["acts"]
+
+
+def test_modules_go_in_the_order_in_which_the_kernel_lets_them():
+    there = installed({"packages": list(OURS)}, modules_loaded=["nvidia", "nvidia_modeset", "nvidia_uvm"])
+    assert driver_removal.plan(there, platform("debian-12"))["unload"] == ["nvidia_uvm", "nvidia_modeset", "nvidia"]
+
+
+def test_the_record_grows_and_remembers_the_first_state_of_a_file():
+    first = driver_removal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
+        {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
+    ])  # fmt: skip
+    there = installed()
+    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": first}
+    second = json.loads(
+        driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
+            {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
+        ])
+    )  # fmt: skip
+    assert second == {
+        "packages": ["dkms", "libcuda1", "nvidia-smi"],
+        "files": {"/etc/apt/sources.list": {"before": "1", "after": "3"}},
+    }
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
+def test_a_damaged_record_counts_as_none(content):
+    there = installed()
+    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    assert driver_removal.read_record(there) == {"packages": [], "files": {}}
+
+
+def test_streams_and_repositories_of_dnf_go_too():
+    packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
+    there = host(
+        "el-9", packages=packages, driver={"library": "580.95.05"}, module_streams={"nvidia-driver": "580-open"}
+    )
+    there["files"] = {"/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""}}
+    plan = driver_removal.plan(there, platform("el-9"))
+    assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+    assert plan["stream"] == "nvidia-driver"
+    assert plan["files"] == ["/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+
+
+def test_what_apt_would_remove():
+    text = "Reading...\nRemv dkms [3.0.10-8]\nRemv gcc-12 [12.2.0]\nRemv vim [9]\n"
+    assert filters.apt_removable(text, ["dkms", "gcc-12", "make"]) == ["dkms", "gcc-12"]

@@ -1,0 +1,215 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules that the driver's roles act with: apt_components, package_hold, package_versions, signing_key."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, openpgp, os_release
+from ansible_collections.gpufleet.hosts.plugins.modules import (
+    apt_components,
+    package_hold,
+    package_versions,
+    signing_key,
+)
+
+
+class Done(Exception):
+    """The module has ended."""
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run a module's main and return its result."""
+
+    def end(_module, **result):
+        raise Done(result)
+
+    monkeypatch.setattr(basic.AnsibleModule, "exit_json", end)
+    monkeypatch.setattr(basic.AnsibleModule, "fail_json", lambda module, msg, **more: end(module, failed=True, msg=msg))
+
+    def call(module, check=False, **arguments):
+        with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(Done) as done:
+            module.main()
+        return done.value.args[0]
+
+    return call
+
+
+# --- apt_components ---
+
+BEFORE = "deb http://deb.debian.org/debian bookworm main\n"
+AFTER = "deb http://deb.debian.org/debian bookworm main contrib non-free\n"
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Let the module find its sources in a directory of the test's own."""
+    path = tmp_path / "sources.list"
+    path.write_text(BEFORE)
+    monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(path): path.read_text()})
+    monkeypatch.setattr(apt_sources, "recorded_origin", lambda root="/": None)
+    system = {"name": "Debian 12", "codename": "bookworm", "arch": "x86_64"}
+    monkeypatch.setattr(os_release, "read", lambda root, machine: system)
+    return path
+
+
+def test_components_are_added_once_and_shown(run, sources):
+    sources.chmod(0o640)
+    result = run(apt_components, components=["contrib", "non-free"])
+    assert result["changed"]
+    assert result["files"] == [str(sources)]
+    assert result["diff"] == [
+        {"before_header": str(sources), "after_header": str(sources), "before": BEFORE, "after": AFTER}
+    ]
+    assert sources.read_text() == AFTER
+    assert sources.stat().st_mode & 0o777 == 0o640
+    assert not run(apt_components, components=["contrib", "non-free"])["changed"]
+
+
+def test_components_in_check_mode_change_nothing(run, sources):
+    result = run(apt_components, check=True, components=["contrib", "non-free"])
+    assert result["changed"]
+    assert result["diff"][0]["after"] == AFTER
+    assert sources.read_text() == BEFORE
+
+
+def test_a_link_stays_a_link(run, sources, tmp_path):
+    real = tmp_path / "real.list"
+    sources.rename(real)
+    sources.symlink_to(real)
+    run(apt_components, components=["contrib", "non-free"])
+    assert sources.is_symlink()
+    assert real.read_text() == AFTER
+
+
+def test_a_host_with_no_entry_of_debians_is_told_what_to_add(run, sources):
+    sources.write_text("# nothing\n")
+    result = run(apt_components, components=["contrib"])
+    assert result["failed"]
+    assert "deb http://deb.debian.org/debian bookworm main" in result["msg"]
+
+
+def test_a_host_with_no_codename_is_asked_for_one(run, sources, monkeypatch):
+    monkeypatch.setattr(os_release, "read", lambda root, machine: {"name": "X", "codename": None, "arch": "x86_64"})
+    assert "Set codename" in run(apt_components, components=["contrib"])["msg"]
+    assert run(apt_components, components=["contrib"], codename="bookworm")["changed"]
+
+
+# --- package_hold and package_versions ---
+
+
+@pytest.fixture
+def dpkg(monkeypatch):
+    """Put a package manager with one hold under the modules."""
+    state = {"held": {"libcuda1"}, "asked": []}
+
+    def command(_module, argv, **_more):
+        state["asked"].append(argv[1:])
+        if "madison" in argv:
+            return 0, "libcuda1 | 535.309.01-1 | http://x bookworm/non-free amd64 Packages\n", ""
+        if "--show" in argv:
+            return 0, "".join(f"{name}\t{'hold' if name in state['held'] else 'install'}\n" for name in argv[4:]), ""
+        names = set(argv[2:])
+        state["held"] = state["held"] | names if argv[1] == "hold" else state["held"] - names
+        return 0, "", ""
+
+    monkeypatch.setattr(basic.AnsibleModule, "run_command", command)
+    monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda module, name, **more: f"/usr/bin/{name}")
+    return state
+
+
+def test_packages_are_held_in_one_call_and_once(run, dpkg):
+    arguments = {"names": ["libcuda1", "nvidia-smi", "libnvidia-ml1"], "package_manager": "apt"}
+    result = run(package_hold, check=True, **arguments)
+    assert (result["changed"], result["names"]) == (True, ["nvidia-smi", "libnvidia-ml1"])
+    assert dpkg["held"] == {"libcuda1"}
+    result = run(package_hold, **arguments)
+    assert result["diff"] == {
+        "before": {"held": ["libcuda1"]},
+        "after": {"held": ["libcuda1", "libnvidia-ml1", "nvidia-smi"]},
+    }
+    assert ["hold", "nvidia-smi", "libnvidia-ml1"] in dpkg["asked"]
+    assert not run(package_hold, **arguments)["changed"]
+
+
+def test_holds_are_released_and_others_stay(run, dpkg):
+    dpkg["held"].add("vim")
+    result = run(package_hold, names=["libcuda1", "nvidia-smi"], state="released", package_manager="apt")
+    assert result["names"] == ["libcuda1"]
+    assert dpkg["held"] == {"vim"}
+
+
+def test_no_names_is_nothing_to_do(run, dpkg):
+    assert not run(package_hold, names=[], package_manager="apt")["changed"]
+    assert dpkg["asked"] == []
+
+
+def test_versions_are_listed(run, dpkg):
+    result = run(package_versions, names=["libcuda1", "x"], package_manager="apt")
+    assert result["versions"] == {"libcuda1": ["535.309.01-1"], "x": []}
+    assert not result["changed"]
+
+
+def test_a_missing_package_manager_is_named(run, monkeypatch):
+    monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda module, name, **more: None)
+    assert "dnf is not installed" in run(package_versions, names=["x"], package_manager="dnf")["msg"]
+    assert "zypper is not installed" in run(package_hold, names=["x"], package_manager="zypper")["msg"]
+
+
+# --- signing_key ---
+
+BODY = b"\x04" + b"k" * 60
+PACKETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
+FINGERPRINT = hashlib.sha1(b"\x99" + len(BODY).to_bytes(2, "big") + BODY).hexdigest().upper()
+
+
+@pytest.fixture
+def key(tmp_path):
+    """Serve a key from a file."""
+    path = tmp_path / "repository.pub"
+    path.write_bytes(openpgp.armored(PACKETS))
+    return path
+
+
+@pytest.mark.parametrize("armored", [False, True])
+def test_a_key_is_written_if_it_is_the_right_one_and_fetched_once(run, key, tmp_path, armored):
+    target = tmp_path / "keyrings" / "cuda.gpg"
+    spaced = " ".join(FINGERPRINT[start : start + 4] for start in range(0, 40, 4)).lower()
+    arguments = {"url": key.as_uri(), "fingerprint": spaced, "path": str(target), "armored": armored}
+    assert run(signing_key, check=True, **arguments)["changed"]
+    assert not target.exists()
+    result = run(signing_key, **arguments)
+    assert (result["changed"], result["fingerprint"]) == (True, FINGERPRINT)
+    assert target.read_bytes() == (openpgp.armored(PACKETS) if armored else PACKETS)
+    assert target.stat().st_mode & 0o777 == 0o644
+    key.unlink()
+    assert not run(signing_key, **arguments)["changed"]
+
+
+REFUSED = [
+    (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "It is not trusted and was not written"]),
+    (b"<html>", FINGERPRINT, ["is no public key"]),
+    (None, FINGERPRINT, ["could not be fetched from file://", "Check the address, or name a mirror"]),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_key_is_not_written(run, key, tmp_path, case):
+    content, fingerprint, words = case
+    if content is None:
+        key.unlink()
+    else:
+        key.write_bytes(content)
+    target = tmp_path / "cuda.gpg"
+    result = run(signing_key, url=key.as_uri(), fingerprint=fingerprint, path=str(target))
+    assert result["failed"]
+    for word in words:
+        assert word in result["msg"]
+    assert not target.exists()
