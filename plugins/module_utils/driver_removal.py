@@ -111,9 +111,8 @@ def _members(host: dict, platform: dict | None, source: str | None) -> list[str]
     data = ((platform or {}).get("sources") or {}).get(source or "")
     if not data:
         return []
-    rules = [
-        re.compile(driver_resolver.pattern(rule["name"])) for rule in data["packages"] if rule.get("lockstep", True)
-    ]
+    own = [rule["name"] for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module")]
+    rules = [re.compile(driver_resolver.pattern(name)) for name in own]
     companions = re.compile(data["patterns"]["hold"])
     version = host["driver"]["library"]
     return sorted(
