@@ -188,11 +188,11 @@ def undone_isolation(
             f"env NVIDIA_VISIBLE_DEVICES={visible} names other GPUs than gpus does: it is replaced, gpus counts."
         )
     for volume in own.get(names["volumes"]) or ():
-        source = str(volume).split(":")[0]
+        source = str(volume).partition(":")[0]
         if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
             warnings.append(f"volume {volume} shows the host's device nodes, those of other GPUs included.")
     for device in own.get(names["devices"]) or ():
-        path = str(device).split(":")[0]
+        path = str(device).partition(":")[0]
         if path == "/dev" or (path.startswith("/dev/nvidia") and path not in allowed) or "nvidia.com/gpu=" in path:
             warnings.append(f"device {device} goes past gpus.")
     rules = own.get("device_cgroup_rules") or own.get("device_cgroup_rule") or ()

@@ -333,7 +333,7 @@ class Planner:
         access = assignment.access
         if any(not gpu_holders.has_mount(existing, mount) for mount in access.volumes):
             return True
-        own = {str(device).split(":")[0] for device in self._params["devices"] or ()}
+        own = {str(device).partition(":")[0] for device in self._params["devices"] or ()}
         return bool(access.devices) and gpu_holders.gpu_nodes(existing) - own != set(access.devices) - own
 
     def _labels(self, assignment: _Assignment, image: Image | None, differs: bool) -> dict[str, str]:
@@ -452,4 +452,4 @@ def _shared(units: Sequence[Unit], holders: Sequence[Holder]) -> list[str]:
 
 def _runs(container: Mapping[str, Any], image: Image) -> bool:
     """Tell whether a container was made from an image. Podman leaves the algorithm out of identifiers."""
-    return str(container.get("Image") or "").split(":")[-1] == image.id.split(":")[-1]
+    return str(container.get("Image") or "").rpartition(":")[2] == image.id.rpartition(":")[2]

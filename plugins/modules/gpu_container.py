@@ -246,6 +246,20 @@ options:
       - An option that this module has too is given once, here or there.
     type: dict
     default: {}
+  _phase:
+    description: Set by this module's action plugin, which puts the parts together. Not for playbooks.
+    type: str
+    choices: [plan, release]
+  _pulled:
+    description: Set by this module's action plugin once it has pulled the image. Not for playbooks.
+    type: bool
+    default: false
+  _token:
+    description: Set by this module's action plugin to give a reservation up. Not for playbooks.
+    type: str
+  _nvml_binding_path:
+    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    type: path
 requirements:
   - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host, or Podman 4 or later
     with containers.podman 1.16 or later
