@@ -33,6 +33,7 @@ class Device:
     version: str
     nodes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    mounted_at: tuple[str, ...] = ()
 
     @property
     def qualified(self) -> str:
@@ -172,6 +173,9 @@ def _devices(spec: Mapping[str, Any], path: str, root: str) -> Iterator[Device]:
             version=str(spec.get("cdiVersion") or ""),
             nodes=tuple(nodes),
             missing=tuple(name for name in named if not os.path.exists(os.path.join(root, name.lstrip("/")))),
+            mounted_at=tuple(
+                str(mount.get("containerPath")) for part in (common, edits) for mount in part.get("mounts") or ()
+            ),
         )
 
 

@@ -89,6 +89,9 @@ _PODMAN = {
     "volumes": "volume",
     "working_dir": "workdir",
 }
+# What Docker and Podman give a container whose image sets no PATH.
+ENGINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 NAMES = {"docker": _DOCKER, "podman": _PODMAN}
 # Other names that the engines' modules take for the same options.
 _ALIASES = {
@@ -155,8 +158,8 @@ def composed(
         # The image was pulled before its requirements were checked; the engine must not fetch another one after.
         options.update(image=image, pull="never")
     env = {**(own.get("env") or {}), **access.env}
-    if access.driver_volume:
-        env.update(container_env({**image_env, **env}))
+    if access.needs_library_path:
+        env.update(container_env({"PATH": ENGINES_PATH, **image_env, **env}))
     if env:
         options["env"] = env
     _extend(options, names["volumes"], access.volumes)

@@ -73,6 +73,8 @@ class Access:
     runtime: str | None = None
     volumes: tuple[str, ...] = ()
     driver_volume: str | None = None
+    # Whether the driver's files stand where only the environment leads the loader to.
+    needs_library_path: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -129,6 +131,10 @@ def access(
         return Access(
             isolation=CDI,
             cdi_devices=tuple(device.qualified for device in devices if device is not None),
+            # What a specification sets reaches the container's first process, but none that `exec` starts.
+            needs_library_path=any(
+                device is not None and driver_volume.MOUNT_POINT in device.mounted_at for device in devices
+            ),
             # A runtime that reads this variable must not add GPUs of its own.
             env={"NVIDIA_VISIBLE_DEVICES": "void"},
         )
@@ -138,6 +144,7 @@ def access(
             devices=tuple(device_nodes(host, units, capabilities or DEFAULT_CAPABILITIES)),
             volumes=(driver_volume.mount_spec(host.driver_version or ""),),
             driver_volume=driver_volume.volume_name(host.driver_version or ""),
+            needs_library_path=True,
             env={"NVIDIA_VISIBLE_DEVICES": "void"},
         )
     uuids = tuple(unit.uuid for unit in units)

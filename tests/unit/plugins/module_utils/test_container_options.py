@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import (
+    ENGINES_PATH,
     NAMES,
     OptionError,
     composed,
@@ -23,9 +24,11 @@ VOLUME = Access(
     devices=("/dev/nvidiactl", "/dev/nvidia2"),
     volumes=("nvidia_driver_1.2:/usr/local/nvidia:ro",),
     driver_volume="nvidia_driver_1.2",
+    needs_library_path=True,
     env={"NVIDIA_VISIBLE_DEVICES": "void"},
 )
 LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+DEFAULT_PATH = f"{ENGINES_PATH}:/usr/local/nvidia/bin"
 
 
 def compose(engine, own=None, access=VOLUME, labels=None, image_env=None):
@@ -121,7 +124,7 @@ def test_volume_access_for_docker():
         "devices": ["/dev/fuse", "/dev/nvidiactl", "/dev/nvidia2"],
         "volumes": ["/a:/b", "nvidia_driver_1.2:/usr/local/nvidia:ro"],
         "labels": {"mine": "x", "gpufleet.gpus": "GPU-1"},
-        "env": {"A": "1", "NVIDIA_VISIBLE_DEVICES": "void", "LD_LIBRARY_PATH": LIBRARIES},
+        "env": {"A": "1", "NVIDIA_VISIBLE_DEVICES": "void", "LD_LIBRARY_PATH": LIBRARIES, "PATH": DEFAULT_PATH},
     }
 
 
@@ -136,10 +139,10 @@ def test_volume_access_for_podman():
 @pytest.mark.parametrize(
     ("own", "image", "libraries", "path"),
     [
-        ({}, {}, LIBRARIES, ""),
+        ({}, {}, LIBRARIES, DEFAULT_PATH),
         ({}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/bin"),
-        ({}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/opt/lib:{LIBRARIES}", ""),
-        ({"LD_LIBRARY_PATH": "/mine"}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/mine:{LIBRARIES}", ""),
+        ({}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/opt/lib:{LIBRARIES}", DEFAULT_PATH),
+        ({"LD_LIBRARY_PATH": "/mine"}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/mine:{LIBRARIES}", DEFAULT_PATH),
         ({"PATH": "/mine"}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/mine"),
     ],
 )

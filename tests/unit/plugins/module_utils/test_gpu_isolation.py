@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -441,3 +442,15 @@ def test_what_a_reboot_takes_away_is_named(tree, *, engine, isolation, policy, f
         tree.files(path, text=text)
     risk = restart_risk(isolation, engine, tree.host(), policy)
     assert (risk is None) if words is None else (words in risk)
+
+
+def test_a_specification_that_mounts_the_driver_volume_needs_the_loaders_path():
+    """What it sets itself does not reach a process that `exec` starts."""
+    device = cdi_reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/local/nvidia",))
+    plain = cdi_reader.Device(
+        "nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/lib/libcuda.so.1",)
+    )
+    unit = SimpleNamespace(uuid="GPU-1", index=0, gpu=SimpleNamespace(minor=0))
+    for found, expected in ((device, True), (plain, False)):
+        host = SimpleNamespace(specs=cdi_reader.Specs(devices={found.qualified: found}))
+        assert access("cdi", None, host, [unit], None).needs_library_path is expected
