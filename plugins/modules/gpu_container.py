@@ -417,7 +417,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, process_times
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml_binding_cache, process_times
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Docker, Podman
@@ -533,6 +533,15 @@ def _reservations() -> Reservations:
     return Reservations(directory_for(os.geteuid(), os.environ))
 
 
+def _binding(sent: str | None, check_mode: bool) -> str | None:
+    """Tell where the controller's pynvml is; root keeps it, so that the next task need not bring it again."""
+    if os.geteuid() != 0:
+        return sent
+    if sent is not None and not check_mode:
+        nvml_binding_cache.remember(sent)
+    return sent or nvml_binding_cache.remembered()
+
+
 def _plan(module: AnsibleModule) -> dict:
     params = module.params
     options = params["engine_options"] or {}
@@ -544,8 +553,10 @@ def _plan(module: AnsibleModule) -> dict:
         "podman": Podman(module.run_command, module.get_bin_path(podman)),
     }
 
+    binding = _binding(params["_nvml_binding_path"], module.check_mode)
+
     def gather(subsets: frozenset) -> dict:
-        return gpu_facts.gather(subsets, run=module.run_command, binding_path=params["_nvml_binding_path"])["facts"]
+        return gpu_facts.gather(subsets, run=module.run_command, binding_path=binding)["facts"]
 
     planner = Planner(
         params,
