@@ -15,11 +15,12 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import LIBRARY
+
 Run = Callable[[list], tuple]
 
 VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{1,3})?)\b")
 
-LIBRARY = "libnvidia-ml.so.1"
 # Where the loader looks anyway, then where driver containers, cloud images and WSL keep a driver of their own.
 LIBRARY_DIRECTORIES = (
     "usr/lib/x86_64-linux-gnu",

@@ -16,11 +16,13 @@ import re
 import sys
 from types import ModuleType
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_versions, nvml_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
     FUNCTION_NOT_FOUND,
+    LIBRARY,
     LIBRARY_NOT_FOUND,
+    MOST_GPUS,
     UNKNOWN,
+    BindingMissing,
     NvmlFailure,
     number,
     text,
@@ -32,10 +34,6 @@ _DISTRIBUTION = re.compile(r"^(?:nvidia_ml_py|nvidia-ml-py|pynvml)-(\d[\w.]*?)(?
 _ARCHIVE = re.compile(r"-(\d[\w.]*)\.zip$")
 
 
-class BindingMissing(Exception):
-    """No usable pynvml on this host, nor one that came along with the call."""
-
-
 def load_library(prefix: str | None = None) -> str | None:
     """Load libnvidia-ml.so.1 and tell the path it came from.
 
@@ -44,12 +42,14 @@ def load_library(prefix: str | None = None) -> str | None:
     """
     if prefix is None:
         try:
-            ctypes.CDLL(driver_versions.LIBRARY)
+            ctypes.CDLL(LIBRARY)
             return _loaded_path()
         except OSError as error:
             reason = str(error)
     else:
-        reason = f"no {driver_versions.LIBRARY} below {prefix}"
+        reason = f"no {LIBRARY} below {prefix}"
+    from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_versions  # noqa: PLC0415
+
     path = driver_versions.find_library("/", prefix)
     if path is None:
         raise NvmlFailure.of(LIBRARY_NOT_FOUND, reason)
@@ -142,16 +142,19 @@ class Nvml:
 
     def count(self) -> int:
         """Tell how many GPUs there are, lost ones included."""
-        count = number(self.ask("nvmlDeviceGetCount"), most=nvml_fields.MAX_GPUS)
+        count = number(self.ask("nvmlDeviceGetCount"), most=MOST_GPUS)
         if count is None:
             raise NvmlFailure.of(UNKNOWN, "nvmlDeviceGetCount: the number of GPUs makes no sense")
         return count
 
-    def gpu(self, index: int, subsets=nvml_fields.SUBSETS) -> dict:
+    def gpu(self, index: int, subsets) -> dict:
         """Tell of one GPU what is asked for. It answers for a lost one, too."""
+        # Here and not above: it takes as long to load as the driver to wake up, and these go together (nvml_child).
+        from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml_fields  # noqa: PLC0415
+
         return nvml_fields.read_gpu(self, index, subsets)
 
-    def gpus(self, subsets=nvml_fields.SUBSETS) -> list[dict]:
+    def gpus(self, subsets) -> list[dict]:
         """Tell of all GPUs, in NVML's order."""
         return [self.gpu(index, subsets) for index in range(self.count())]
 

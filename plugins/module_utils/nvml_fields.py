@@ -33,7 +33,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import 
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.pci import kernel_address
 
-MAX_GPUS = 1024
 MAX_NVLINKS = 36
 
 ARCHITECTURES = {

@@ -9,23 +9,14 @@ waits inside a sick driver can not even be killed, so a silent child is told to 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import mmap
 import os
-import resource
 import select
 import signal
 import time
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_topology, nvml
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import NvmlFailure
-
 _CALL_NAME_SIZE = 128
-_PR_SET_PDEATHSIG = 1
-_DESCRIPTORS = 1024
-# NVML takes a few MiB. A library that answers nonsense where it should count makes the binding ask for all there is.
-_MEMORY = 1 << 30
 
 
 def ask(subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None) -> dict:
@@ -59,61 +50,16 @@ class Inquiry:
             os.close(self._reader)
 
 
-def _be_the_child(writer: int, board: mmap.mmap, subsets, binding_path: str | None, prefix: str | None) -> None:
-    """Tell everything through the pipe and vanish. Never returns."""
+def _be_the_child(writer: int, board: mmap.mmap, *question) -> None:
+    """Answer and vanish. Never returns."""
     try:
-        _cut_loose(writer)
+        from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml_child  # noqa: PLC0415
 
-        def note(call: str) -> None:
-            board[:] = call.encode("ascii", "replace")[:_CALL_NAME_SIZE].ljust(_CALL_NAME_SIZE, b"\0")
-
-        def tell(**news) -> None:
-            data = json.dumps(news).encode() + b"\n"
-            while data:
-                data = data[os.write(writer, data) :]
-
-        try:
-            _report(tell, note, subsets, binding_path, prefix)
-        except NvmlFailure as failure:
-            tell(failure={"code": failure.code, "name": failure.name, "text": failure.text})
-        except nvml.BindingMissing as missing:
-            tell(binding_missing=str(missing))
-        tell(end=True)
+        nvml_child.run(writer, board, *question)
     except BaseException:
         # Whatever it is, this process must not go on as a second Ansible module.
         os._exit(1)
     os._exit(0)
-
-
-def _report(tell, note, subsets, binding_path: str | None, prefix: str | None) -> None:
-    note("loading the library")
-    tell(library=nvml.load_library(prefix))
-    note("loading pynvml")
-    binding = nvml.load_binding(binding_path)
-    origin = "controller" if binding_path and binding.__file__.startswith(binding_path) else "host"
-    tell(binding={"origin": origin, "version": nvml.binding_version(binding.__file__)})
-    session = nvml.Nvml(binding, note)
-    session.__enter__()  # No shutdown: leaving does it, and nobody has to wait for that.
-    tell(driver=session.driver())
-    count = session.count()
-    tell(count=count)
-    for index in range(count):
-        tell(gpu=session.gpu(index, subsets))
-    if "topology" in subsets:
-        tell(topology=gpu_topology.read(session, count))
-
-
-def _cut_loose(writer: int) -> None:
-    """Let go of all that the caller's caller waits for: its output, its terminal, its process group."""
-    os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard), hard))
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    os.closerange(3, writer)
-    os.closerange(writer + 1, _DESCRIPTORS)
 
 
 def _listen(child: int, reader: int, board: mmap.mmap, timeout: float) -> dict:

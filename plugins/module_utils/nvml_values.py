@@ -38,6 +38,8 @@ CODES = {
     30: "RESET_TYPE_NOT_SUPPORTED",
     999: "UNKNOWN",
 }
+LIBRARY = "libnvidia-ml.so.1"
+
 DRIVER_NOT_LOADED = 9
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
@@ -47,6 +49,7 @@ UNKNOWN = 999
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 # No memory of one GPU comes near a pebibyte.
 MOST_BYTES = 1 << 50
+MOST_GPUS = 1024
 _NAMELESS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
 
 
@@ -64,6 +67,10 @@ class NvmlFailure(Exception):
         """Make the failure that a return code stands for."""
         name = CODES.get(code, str(code))
         return cls(code, name, text or name.replace("_", " ").capitalize())
+
+
+class BindingMissing(Exception):
+    """No usable pynvml on this host, nor one that came along with the call."""
 
 
 def number(value, most: float | None = None):

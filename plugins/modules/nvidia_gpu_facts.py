@@ -1215,7 +1215,6 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
 
 LONGEST_TIMEOUT = 3600
 
@@ -1246,7 +1245,7 @@ def main() -> None:
         )
     except gpu_facts.SubsetError as error:
         module.fail_json(msg=str(error))
-    except BindingMissing as error:
+    except gpu_facts.BindingMissing as error:
         module.fail_json(
             msg=f"There is an NVIDIA driver on this host, but no pynvml to ask it with ({error}). "
             f"Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the controller.",

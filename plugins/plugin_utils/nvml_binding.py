@@ -12,7 +12,9 @@ Its action plugin is a subclass of `NvmlAction` under the module's name.
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
+import marshal
 import os
 import sys
 import tempfile
@@ -24,6 +26,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BINDING, binding_version
 
 PROBE = "gpufleet.hosts.nvidia_gpu_facts"
+
+# Flags of bytecode (PEP 552) that tell Python not to look for what it was made from.
+_UNCHECKED_HASH = 0b01
 
 
 class NvmlAction(ActionBase):
@@ -95,10 +100,27 @@ def pack(binding: str, directory: str) -> str:
     handle, path = tempfile.mkstemp(prefix=f"{BINDING}-", suffix=".zip", dir=directory)
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         if os.path.basename(binding) != "__init__.py":
-            archive.write(binding, os.path.basename(binding))
+            _pack_file(archive, binding, os.path.basename(binding))
         else:
             package = os.path.dirname(binding)
             for name in sorted(os.listdir(package)):
                 if name.endswith(".py"):
-                    archive.write(os.path.join(package, name), f"{BINDING}/{name}")
+                    _pack_file(archive, os.path.join(package, name), f"{BINDING}/{name}")
     return path
+
+
+def _pack_file(archive: zipfile.ZipFile, path: str, name: str) -> None:
+    """Put a source into the zip, and its bytecode: to compile it takes a host many times as long as to load it.
+
+    A host with another version of Python knows the bytecode by its first bytes, and takes the source.
+    """
+    archive.write(path, name)
+    module = name[: -len(".py")].replace("/", ".")
+    try:
+        code = importlib.machinery.SourceFileLoader(module, path).get_code(module)
+    except (SyntaxError, ValueError):
+        return
+    with open(path, "rb") as file:
+        source_hash = importlib.util.source_hash(file.read())
+    header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + source_hash
+    archive.writestr(f"{name}c", header + marshal.dumps(code))

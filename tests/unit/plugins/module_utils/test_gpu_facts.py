@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml, nvml_guard
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml, nvml_fields, nvml_guard
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
@@ -469,3 +469,7 @@ def test_the_guard_answers_in_pieces(host):
     assert answer["binding"] == {"origin": "host", "version": "13.615.71"}
     assert answer["count"] == len(answer["gpus"]) == 2
     assert set(answer) == {"library", "binding", "driver", "count", "gpus"}
+
+
+def test_the_subsets_are_those_that_are_read():
+    assert set(gpu_facts.SUBSETS) == {*nvml_fields.SUBSETS, "topology"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -103,29 +104,47 @@ def test_a_package_without_a_file_is_no_binding(monkeypatch):
         assert nvml_binding.controller_binding() is None
 
 
-def test_the_packed_binding_is_imported_where_there_is_none(tmp_path, monkeypatch):
-    binding = nvml_binding.controller_binding()
-    packed = nvml_binding.pack(binding, str(tmp_path))
-    named = tmp_path / nvml_binding.archive_name(binding)
-    (tmp_path / packed).rename(named)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    with pytest.raises(BindingMissing, match="No module named 'pynvml'"):
-        load_binding()
-    module = load_binding(str(named))
-    assert module.__file__.startswith(str(named))
-    assert binding_version(module.__file__) == "13.615.71"
-    sys.modules.pop("pynvml")
+@pytest.fixture
+def imported(tmp_path, monkeypatch):
+    """Import what the controller packs where there is nothing else, the archive changed on its way if need be."""
+
+    def load(change=None):
+        binding = nvml_binding.controller_binding()
+        packed = Path(nvml_binding.pack(binding, str(tmp_path)))
+        named = tmp_path / nvml_binding.archive_name(binding)
+        with zipfile.ZipFile(packed) as before, zipfile.ZipFile(named, "w") as after:
+            for name in before.namelist():
+                after.writestr(name, (change or (lambda name, data: data))(name, before.read(name)))
+        monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "site-packages" not in entry])
+        monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+        with pytest.raises(BindingMissing, match="No module named 'pynvml'"):
+            load_binding()
+        module = load_binding(str(named))
+        assert binding_version(module.__file__) == "13.615.71"
+        assert module.nvmlInit.__name__ == "nvmlInit"
+        sys.modules.pop("pynvml")
+        return module.__file__.replace(str(named), "")
+
+    return load
+
+
+def test_the_packed_binding_is_imported_without_being_compiled(imported):
+    assert imported() == "/pynvml.pyc"
+
+
+def test_another_python_compiles_the_packed_binding(imported):
+    assert imported(lambda name, data: b"3.99" + data[4:] if name.endswith(".pyc") else data) == "/pynvml.py"
 
 
 def test_a_package_is_packed_with_its_modules(tmp_path):
     package = tmp_path / "pynvml"
     package.mkdir()
-    for name in ("__init__.py", "nvml.py", "smi.py"):
-        (package / name).write_text("")
+    for name, source in (("__init__.py", ""), ("nvml.py", ""), ("smi.py", "print 'two'")):
+        (package / name).write_text(source)
     packed = nvml_binding.pack(str(package / "__init__.py"), str(tmp_path))
     with zipfile.ZipFile(packed) as archive:
-        assert archive.namelist() == ["pynvml/__init__.py", "pynvml/nvml.py", "pynvml/smi.py"]
+        names = archive.namelist()
+    assert names == [f"pynvml/{name}" for name in ("__init__.py", "__init__.pyc", "nvml.py", "nvml.pyc", "smi.py")]
 
 
 @pytest.mark.parametrize(
