@@ -33,7 +33,9 @@ security=$(source_of '^(bookworm|trixie)-security$')
 
 digest=$({
     printf '%s %s %s\n' "$suite" "$archive" "$packages"
-    find "$0" "$simulator" "$cache/simulator" -type f -not -name '.*' -not -path '*/__pycache__/*' -exec sha256sum {} + | sort
+    for part in "$here" "$simulator" "$cache/simulator"; do
+        (cd "$part" && find . -type f -not -name '.*' -not -path '*/__pycache__/*' -exec sha256sum {} + | sort)
+    done
 } | sha256sum | cut -c1-16)
 id_of() { docker image inspect --format '{{.Id}}' "$1" 2>/dev/null || echo "no $1"; }
 if [ "${3:-}" != --force ] && [ "$(id_of "$image")" = "$(id_of "$image-$digest")" ]; then
