@@ -243,7 +243,7 @@ def _libraries(directories: Iterable[str], version: str, damaged: dict[str, str]
             path = os.path.join(directory, name)
             try:
                 header = elf.read(path)
-            except elf.ElfError as error:
+            except (elf.ElfError, OSError) as error:
                 damaged[base] = str(error)
                 continue
             if header.shared and _is_nvidia(base, header):
