@@ -155,8 +155,11 @@ def composed(
     names = NAMES[engine]
     options: dict[str, Any] = {**own, "name": name, "state": state}
     if image is not None:
-        # The image was pulled before its requirements were checked; the engine must not fetch another one after.
-        options.update(image=image, pull="never")
+        options["image"] = image
+        if engine == "docker":
+            # It was pulled before its requirements were checked; no other one may be fetched now. Podman's module
+            # fetches only what is not there, and would take this option for a difference to containers of others.
+            options["pull"] = "never"
     env = {**(own.get("env") or {}), **access.env}
     if access.needs_library_path:
         env.update(container_env({"PATH": ENGINES_PATH, **image_env, **env}))

@@ -66,9 +66,15 @@ class Accelerator(ABC):
 
     @abstractmethod
     def access(
-        self, isolation: str, engine: EngineState, units: Sequence[Unit], capabilities: Sequence[str] | None
+        self,
+        isolation: str,
+        engine: EngineState,
+        units: Sequence[Unit],
+        capabilities: Sequence[str] | None,
+        *,
+        env: Mapping[str, str],
     ) -> Access:
-        """Say what the engine must be asked for."""
+        """Say what the engine must be asked for; `env` is the image's and the user's environment together."""
 
     @abstractmethod
     def no_access(self, env: Mapping[str, str]) -> Access:
@@ -150,9 +156,15 @@ class Nvidia(Accelerator):
         return gpu_isolation.choose(wanted, engine, self._host(engine), units, capabilities, current=current)
 
     def access(
-        self, isolation: str, engine: EngineState, units: Sequence[Unit], capabilities: Sequence[str] | None
+        self,
+        isolation: str,
+        engine: EngineState,
+        units: Sequence[Unit],
+        capabilities: Sequence[str] | None,
+        *,
+        env: Mapping[str, str],
     ) -> Access:
-        return gpu_isolation.access(isolation, engine, self._host(engine), units, capabilities)
+        return gpu_isolation.access(isolation, engine, self._host(engine), units, capabilities, env=env)
 
     def no_access(self, env: Mapping[str, str]) -> Access:
         return gpu_isolation.no_access(env)

@@ -262,7 +262,7 @@ class Planner:
         elif not self._root_user:
             warnings.append("exclusive: only this user's containers are known; run as root to see everybody's.")
         given = self._accelerator.access(
-            choice.name, self._state, units, meant if choice.name == "volume" else capabilities
+            choice.name, self._state, units, meant if choice.name == "volume" else capabilities, env=env
         )
         names = ", ".join(str(unit) for unit in units)
         return _Assignment(

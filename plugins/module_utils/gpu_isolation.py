@@ -121,9 +121,17 @@ def objection(
 
 
 def access(
-    name: str, engine: EngineState, host: Host, units: Sequence[Unit], capabilities: Sequence[str] | None
+    name: str,
+    engine: EngineState,
+    host: Host,
+    units: Sequence[Unit],
+    capabilities: Sequence[str] | None,
+    *,
+    env: Mapping[str, str],
 ) -> Access:
-    """Say what the engine must be asked for. `capabilities` None leaves them to the image."""
+    """Say what the engine must be asked for. `capabilities` None leaves them to the image, whose environment is `env`
+    together with the user's.
+    """
     # Ordered by UUID: indexes move over reboots, and a container must not be recreated for that.
     units = sorted(units, key=lambda unit: unit.uuid)
     if name == CDI:
@@ -135,8 +143,7 @@ def access(
             needs_library_path=any(
                 device is not None and driver_volume.MOUNT_POINT in device.mounted_at for device in devices
             ),
-            # A runtime that reads this variable must not add GPUs of its own.
-            env={"NVIDIA_VISIBLE_DEVICES": "void"},
+            env=_silenced(env),
         )
     if name == VOLUME:
         return Access(
@@ -145,7 +152,7 @@ def access(
             volumes=(driver_volume.mount_spec(host.driver_version or ""),),
             driver_volume=driver_volume.volume_name(host.driver_version or ""),
             needs_library_path=True,
-            env={"NVIDIA_VISIBLE_DEVICES": "void"},
+            env=_silenced(env),
         )
     uuids = tuple(unit.uuid for unit in units)
     if name == RUNTIME:
@@ -158,9 +165,7 @@ def access(
 
 def no_access(env: Mapping[str, str]) -> Access:
     """Give no GPU at all, also where the engine's default runtime would go by the image's environment."""
-    if env.get("NVIDIA_VISIBLE_DEVICES") not in (None, "", "void") or env.get("CUDA_VERSION"):
-        return Access(env={"NVIDIA_VISIBLE_DEVICES": "void"})
-    return Access()
+    return Access(env=_silenced(env))
 
 
 def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> list[str]:
@@ -261,6 +266,12 @@ def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None)
             "After=nvidia-persistenced.service."
         )
     return None
+
+
+def _silenced(env: Mapping[str, str]) -> dict[str, str]:
+    """Keep the vendor's runtime, where it is the default one, from adding what the environment asks of it."""
+    asks = env.get("NVIDIA_VISIBLE_DEVICES") not in (None, "", "void") or env.get("CUDA_VERSION")
+    return {"NVIDIA_VISIBLE_DEVICES": "void"} if asks else {}
 
 
 def _all(objections: Mapping[str, str | None]) -> str:

@@ -103,7 +103,6 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
         "restart": False,
         "env": {
             "A": "1",
-            "NVIDIA_VISIBLE_DEVICES": "void",
             "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin",
         },

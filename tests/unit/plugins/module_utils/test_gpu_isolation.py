@@ -85,6 +85,10 @@ def tree(tmp_path):
     return Tree(tmp_path)
 
 
+def accessed(name, engine, host, units, capabilities, *, env=None):
+    return access(name, engine, host, units, capabilities, env=env or {})
+
+
 def chosen(tree, engine, wanted="auto", units=ONE, capabilities=DEFAULT_CAPABILITIES, **options):
     return choose(wanted, engine, tree.host(), units, capabilities, **options)
 
@@ -164,19 +168,25 @@ def test_a_newer_docker_reads_a_newer_specification(tree, version):
     ],
 )
 def test_cdi_names_devices_by_uuid_where_it_can(tree, names, node, expected):
-    given = access("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
+    given = accessed("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
     assert given.cdi_devices == (expected,)
     assert given.devices == given.volumes == ()
+    assert given.env == {}
+
+
+@pytest.mark.parametrize("isolation", ["cdi", "volume"])
+def test_an_image_that_asks_the_vendors_runtime_for_gpus_gets_them_once(tree, isolation):
+    given = accessed(isolation, podman(), tree.spec().host(), ONE, ["utility"], env={"NVIDIA_VISIBLE_DEVICES": "all"})
     assert given.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def test_of_two_kinds_the_vendors_own_is_taken(tree):
     tree.spec(kind="example.org/gpu").spec()
-    assert access("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
+    assert accessed("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
 
 
 def test_volume_passes_nodes_by_minor_number_and_the_driver_volume(tree):
-    given = access("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
+    given = accessed("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
     assert given.devices == (
         "/dev/nvidiactl",
         "/dev/nvidia-uvm",
@@ -186,7 +196,7 @@ def test_volume_passes_nodes_by_minor_number_and_the_driver_volume(tree):
     )
     assert given.volumes == (f"nvidia_driver_{DRIVER}:/usr/local/nvidia:ro",)
     assert given.driver_volume == f"nvidia_driver_{DRIVER}"
-    assert given.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert given.env == {}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +218,7 @@ def test_capabilities_decide_on_control_nodes(tree, capabilities, expected):
 
 
 def test_a_mig_device_brings_its_gpus_node_and_its_own_capabilities(tree):
-    given = access("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
+    given = accessed("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
     assert given.devices == (
         "/dev/nvidiactl",
         "/dev/nvidia3",
@@ -281,13 +291,13 @@ def test_runtime_uses_the_registered_name(tree, engine, expected):
     tree.files("/usr/bin/nvidia-container-runtime")
     assert chosen(tree, engine, "runtime").name == "runtime"
     units = [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]]
-    given = access("runtime", engine, tree.host(), units, ["compute", "utility"])
+    given = accessed("runtime", engine, tree.host(), units, ["compute", "utility"])
     assert given.runtime == expected
     assert given.env == {
         "NVIDIA_VISIBLE_DEVICES": f"{UUIDS[1]},{UUIDS[3]}",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
     }
-    assert "NVIDIA_DRIVER_CAPABILITIES" not in access("runtime", engine, tree.host(), units, None).env
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in accessed("runtime", engine, tree.host(), units, None).env
 
 
 def test_runtime_that_ignores_the_environment_cannot_work(tree):
@@ -308,7 +318,7 @@ def test_device_requests_name_gpus_by_uuid(tree):
     os.utime(tree.directory / "usr/bin/nvidia-container-runtime-hook", (1, 1))
     engine = docker(started=None)
     assert chosen(tree, engine, "device_requests").name == "device_requests"
-    given = access("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
+    given = accessed("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
     assert given.device_ids == (UUIDS[1], UUIDS[3])
     assert given.request_capabilities == ("gpu", "video")
     assert given.env == {}
@@ -453,4 +463,4 @@ def test_a_specification_that_mounts_the_driver_volume_needs_the_loaders_path():
     unit = SimpleNamespace(uuid="GPU-1", index=0, gpu=SimpleNamespace(minor=0))
     for found, expected in ((device, True), (plain, False)):
         host = SimpleNamespace(specs=cdi_reader.Specs(devices={found.qualified: found}))
-        assert access("cdi", None, host, [unit], None).needs_library_path is expected
+        assert accessed("cdi", None, host, [unit], None).needs_library_path is expected
