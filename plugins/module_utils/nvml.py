@@ -68,7 +68,6 @@ def load_binding(extra_path: str | None = None) -> ModuleType:
         if extra_path is None:
             raise
     sys.path.insert(0, extra_path)
-    importlib.invalidate_caches()
     return _import_binding()
 
 

@@ -202,10 +202,11 @@ def _memory_info(gpu: Handle):
 def _memory(gpu: Handle) -> dict:
     info = _memory_info(gpu)
     total = number(member(info, "total"), most=MOST_BYTES) or None
-    parts = {part: number(member(info, part), most=total) for part in ("free", "used")}
+    free, used = (number(member(info, part), most=total) if total else None for part in ("free", "used"))
     return {
         "memory_total_mib": mebibytes(total),
-        **{f"memory_{part}_mib": mebibytes(value) if total else None for part, value in parts.items()},
+        "memory_free_mib": mebibytes(free, up=True),
+        "memory_used_mib": mebibytes(used),
     }
 
 
@@ -343,9 +344,9 @@ def _throughput(gpu: Handle) -> dict:
 def _memory_details(gpu: Handle) -> dict:
     bar1 = gpu.ask("nvmlDeviceGetBAR1MemoryInfo")
     return {
-        "memory_reserved_mib": mebibytes(member(_memory_info(gpu), "reserved")),
+        "memory_reserved_mib": mebibytes(member(_memory_info(gpu), "reserved"), up=True),
         "bar1_total_mib": mebibytes(member(bar1, "bar1Total")),
-        "bar1_free_mib": mebibytes(member(bar1, "bar1Free")),
+        "bar1_free_mib": mebibytes(member(bar1, "bar1Free"), up=True),
         "bar1_used_mib": mebibytes(member(bar1, "bar1Used")),
     }
 

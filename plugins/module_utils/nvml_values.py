@@ -49,6 +49,7 @@ UNKNOWN = 999
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 # No memory of one GPU comes near a pebibyte.
 MOST_BYTES = 1 << 50
+MEBIBYTE = 1 << 20
 MOST_GPUS = 1024
 _NAMELESS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
 
@@ -119,7 +120,7 @@ def scaled(value, divisor: int, digits: int = 2, most: float | None = None) -> f
     return None if value is None else round(value / divisor, digits)
 
 
-def mebibytes(value) -> int | None:
-    """Give back bytes as whole MiB."""
+def mebibytes(value, *, up: bool = False) -> int | None:
+    """Give back bytes as whole MiB; nvidia-smi rounds what is free or reserved up, and the rest down."""
     value = number(value, most=MOST_BYTES)
-    return None if value is None else int(value) >> 20
+    return None if value is None else (int(value) + (MEBIBYTE - 1 if up else 0)) // MEBIBYTE

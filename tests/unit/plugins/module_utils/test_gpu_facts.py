@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml, nvml_fields, nvml_guard
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import mebibytes
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
 
@@ -473,3 +474,11 @@ def test_the_guard_answers_in_pieces(host):
 
 def test_the_subsets_are_those_that_are_read():
     assert set(gpu_facts.SUBSETS) == {*nvml_fields.SUBSETS, "topology"}
+
+
+def test_memory_is_rounded_as_nvidia_smi_rounds_it():
+    """Bytes that an H200 told, and what its nvidia-smi printed of them: 616, 143156, 1 and 262143 MiB."""
+    assert [mebibytes(644939776, up=True), mebibytes(150109880320, up=True)] == [616, 143156]
+    assert [mebibytes(1703936), mebibytes(274876203008, up=True)] == [1, 262143]
+    assert [mebibytes(150754820096), mebibytes(150754820096, up=True)] == [143771, 143771]
+    assert [mebibytes(0), mebibytes(0, up=True)] == [0, 0]
