@@ -107,6 +107,7 @@ LIBRARY_DIRECTORIES = (
     "lib",
     "opt/nvidia/lib64",
     "opt/nvidia/lib",
+    "home/kubernetes/bin/nvidia/lib64",
 )
 LIBRARY_SUBDIRECTORIES = ("", "nvidia/current", "nvidia", "vdpau", "tls")
 BINARY_DIRECTORIES = (

@@ -243,6 +243,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
 )
 
 CDI_DIRECTORIES = ("etc/cdi", "run/cdi")
+# Where Docker keeps what it knows of volumes, unless it is told otherwise.
+DOCKER_VOLUMES = "var/lib/docker/volumes"
 
 
 def main() -> None:
@@ -295,6 +297,7 @@ class Run:
         self.path = params["path"]
         self.loaded = driver_versions.loaded_module(root)[0]
         self._validate()
+        self.docker = docker
         self.engines = engine_volume.chosen(params["engine"], docker, podman)
         self.reachable = [engine for engine in (docker, podman) if engine in self.engines or not engine.absence()]
         self.actions: list[str] = []
@@ -318,9 +321,9 @@ class Run:
 
     def result(self) -> dict:
         """Do what was asked, or find out what that would be."""
-        before = driver_volume.versions(self.path)
+        there = driver_volume.versions(self.path)
         volume = self._present() if self.params["state"] == "present" else None
-        removed, kept = self._removals(volume, before)
+        removed, kept = self._removals(volume, there)
         return {
             "changed": bool(self.actions),
             "volume": volume,
@@ -432,12 +435,12 @@ class Run:
 
     def _removals(self, volume: dict | None, there: list[str]) -> tuple[list[str], list[dict]]:
         """Remove what state and prune say, of the versions that were there."""
-        asked: list[str] = []
+        version, asked, pruned = self.params["driver_version"], [], []
+        known = self._known(there) if volume is None or self.params["prune"] else []
         if volume is None:
-            version = self.params["driver_version"]
-            asked = [version] if version in there else there if version is None else []
-        pruned = [version for version in there if version not in asked] if self.params["prune"] else []
-        pruned = [version for version in pruned if volume is None or version != volume["version"]]
+            asked = [one for one in known if version in {None, one}]
+        if self.params["prune"]:
+            pruned = [one for one in known if one not in asked and (volume is None or one != volume["version"])]
         used = {version: self._used(version) for version in [*asked, *pruned]}
         held = [f"{driver_volume.volume_name(version)}: {used[version]}" for version in asked if used[version]]
         if held:
@@ -457,11 +460,24 @@ class Run:
         self.after["volumes"] = sorted({*there, *made} - set(doomed), key=driver_volume.version_key)
         return [driver_volume.volume_name(version) for version in doomed], kept
 
+    def _known(self, there: list[str]) -> list[str]:
+        """List the versions on disk, and those that only an engine remembers."""
+        prefix, known = driver_volume.volume_name(""), set(there)
+        for engine in self.reachable:
+            for volume in engine.volumes(prefix):
+                version = volume.name[len(prefix) :]
+                place = driver_volume.directory(self.path, version)
+                if driver_files.VERSION.fullmatch(version) and volume.is_bound_to(place):
+                    known.add(version)
+        return sorted(known, key=driver_volume.version_key)
+
     def _used(self, version: str) -> str | None:
         """Say who uses the volume of a version."""
         name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
         users = [f"{engine.name} container {user}" for engine in self.reachable for user in engine.users(name, place)]
         users = users or mount_users.users(place, self.root)
+        if self.docker not in self.reachable and os.path.isdir(os.path.join(self.root, DOCKER_VOLUMES, name)):
+            users.append("Docker, which does not answer and has it registered")
         users += [f"CDI specification {path}" for path in self._specifications(place)]
         return ", ".join(users) or None
 
@@ -484,6 +500,8 @@ class Run:
             found = engine.volume(name)
             if found and found.is_bound_to(place):
                 engine.remove(name)
+        if not os.path.isdir(place):
+            return
         with driver_volume.locked(self.path) as base:
             driver_volume.remove(base, version)
             if not driver_volume.versions(self.path):

@@ -242,6 +242,15 @@ USES = [
 ]
 
 
+def test_prune_keeps_what_a_docker_that_is_stopped_may_use(host):
+    host.upgrade()
+    (host.root / "var/lib/docker/volumes" / OLD_NAME).mkdir(parents=True)
+    host.docker.close()
+    Path(host.docker.host[7:]).unlink()
+    (kept,) = host.run(prune=True)["kept"]
+    assert kept["reason"] == "Docker, which does not answer and has it registered"
+
+
 @pytest.mark.parametrize(("use", "reason"), USES)
 @pytest.mark.parametrize("engine", [["auto"], ["none"]])
 def test_prune_keeps_what_is_used_and_says_why(host, use, reason, engine):
@@ -278,6 +287,14 @@ def test_absent_with_a_version_removes_that_one(host):
     host.run()
     assert host.run(state="absent", driver_version=OLDER)["removed"] == [OLD_NAME]
     assert host.volumes() == ([VERSION], [NAME], [NAME])
+
+
+def test_absent_forgets_what_only_an_engine_remembers(host):
+    host.run()
+    host.docker.volumes["nvidia_driver_x"] = {"Name": "nvidia_driver_x", "Driver": "local", "Options": None}
+    shutil.rmtree(host.path)
+    assert host.run(state="absent")["removed"] == [NAME]
+    assert host.volumes() == ([], ["nvidia_driver_x"], [])
 
 
 def test_absent_needs_no_driver(host):
