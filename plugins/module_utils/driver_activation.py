@@ -65,7 +65,7 @@ def foreign_holders(host: dict) -> list[str]:
     """Name those who would lose a GPU by a reload: everybody but the driver's own daemons."""
     return [
         f"process {holder['pid']} ({holder['command']})"
-        + (f" in container {holder['container']}" if holder["container"] else "")
+        + (f" in container {holder.get('container_name') or holder['container']}" if holder["container"] else "")
         for holder in host["holders"]
         if holder["container"] or holder["command"] not in _DAEMONS
     ]

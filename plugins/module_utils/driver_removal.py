@@ -26,16 +26,33 @@ FILES = (
 )
 
 
-def record(host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None) -> str:
-    """Return the text of the record: what was there, joined with what came since `before`."""
+def begin(host: dict, before: list[str], changed_files: list[dict] | None = None) -> str:
+    """Return the record to write before anything is installed: one that is cut off leaves it to the next run."""
     known = read_record(host)
-    files = {**{item["after_header"]: item for item in changed_files or []}}
-    kept = dict(known["files"])
-    for path, item in files.items():
-        first = kept.get(path, {}).get("before", item["before"])
-        kept[path] = {"before": first, "after": item["after"]}
-    packages = sorted({*known["packages"], *(set(after) - set(before))})
-    return json.dumps({"packages": packages, "files": kept}, indent=2, sort_keys=True) + "\n"
+    return _text(known["packages"], _files_changed(known, changed_files), known["pending"] or sorted(before))
+
+
+def record(host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None) -> str:
+    """Return the text of the record: what was there, joined with what came since `before`, or since the last `begin`."""
+    known = read_record(host)
+    since = known["pending"] or before
+    packages = sorted({*known["packages"], *(set(after) - set(since))})
+    return _text(packages, _files_changed(known, changed_files), [])
+
+
+def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
+    files = dict(known["files"])
+    for item in changed_files or []:
+        first = files.get(item["after_header"], {}).get("before", item["before"])
+        files[item["after_header"]] = {"before": first, "after": item["after"]}
+    return files
+
+
+def _text(packages: list[str], files: dict, pending: list[str]) -> str:
+    content: dict[str, Any] = {"packages": packages, "files": files}
+    if pending:
+        content["pending"] = pending
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def read_record(host: dict) -> dict:
@@ -46,7 +63,7 @@ def read_record(host: dict) -> dict:
     except ValueError:
         found = None
     found = found if isinstance(found, dict) else {}
-    return {"packages": found.get("packages") or [], "files": found.get("files") or {}}
+    return {name: found.get(name) or empty for name, empty in (("packages", []), ("files", {}), ("pending", []))}
 
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:

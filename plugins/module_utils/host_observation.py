@@ -133,6 +133,7 @@ def observe(
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
     host["docker_daemon_json"] = _daemon_json(root, host["files"]["/etc/docker/daemon.json"])
     host["engines"] = _engines(host, ask)
+    _name_containers(host, ask)
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = _rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = _module_streams(root)
@@ -225,6 +226,7 @@ def holders(root: str) -> list[dict]:
     """
     found = []
     host_mounts = _link(root, "/proc/1/ns/mnt")
+    around = _containers(root, 1)  # the host may be a container itself
     seen = set()
     for pid in sorted(int(name) for name in listing(root, "/proc") if name.isdigit()):
         opened = {
@@ -234,7 +236,7 @@ def holders(root: str) -> list[dict]:
             if target and target.startswith("/dev/nvidia")
         }
         mounts = _link(root, f"/proc/{pid}/ns/mnt")
-        container = _container(root, pid)
+        container = next(iter(_containers(root, pid) - around), None)
         visible = set()
         if container and mounts not in (None, host_mounts) and mounts not in seen:
             seen.add(mounts)
@@ -254,10 +256,10 @@ def holders(root: str) -> list[dict]:
     return found
 
 
-def _container(root: str, pid: int) -> str | None:
+def _containers(root: str, pid: int) -> set[str]:
     groups = read_text(root, f"/proc/{pid}/cgroup") or ""
     found = re.findall(r"(?:docker|libpod|cri-containerd|crio|containerd)[-/]([0-9a-f]{64})", groups)
-    return found[-1][:12] if found else None
+    return {name[:12] for name in found}
 
 
 def _link(root: str, path: str) -> str | None:
@@ -403,6 +405,18 @@ def _engines(host: dict, ask: Ask | None) -> dict:
         "crio": package("cri-o"),
         "container_toolkit": package("nvidia-container-toolkit"),
     }
+
+
+def _name_containers(host: dict, ask: Ask | None) -> None:
+    """Say the names of the containers that hold a GPU, as far as Docker knows them."""
+    for holder in host["holders"]:
+        holder["container_name"] = None
+    if not (ask and host["engines"]["docker"]["info"] and any(holder["container"] for holder in host["holders"])):
+        return
+    for holder in host["holders"]:
+        if holder["container"]:
+            answer = ask("/run/docker.sock", f"/containers/{holder['container']}/json") or {}
+            holder["container_name"] = (answer.get("Name") or "").lstrip("/") or None
 
 
 def _docker_info(answer: dict | None) -> dict | None:

@@ -125,10 +125,11 @@ host:
       description:
         - Who would lose a GPU if the driver's modules were unloaded - processes that have a device open (C(open)), and
           running containers of any engine that have one in F(/dev).
-        - Fields are C(pid), C(command), C(devices), C(open) and C(container), the short id or null.
+        - Fields are C(pid), C(command), C(devices), C(open), C(container), the short id or null, and C(container_name),
+          null where Docker does not know it.
       type: list
       elements: dict
-      sample: [{pid: 812, command: python3, devices: [/dev/nvidia0], open: true, container: 4f1c9ab3e2d0}]
+      sample: [{pid: 812, command: sleep, devices: [/dev/nvidia0], open: false, container: 4f1c9ab3e2d0}]
     foreign_drivers:
       description:
         - For C(nouveau) and C(nova_core), whether it is C(loaded), the addresses that it has C(bound), whether a kernel

@@ -85,11 +85,22 @@ def test_the_record_grows_and_remembers_the_first_state_of_a_file():
     }
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
-def test_a_damaged_record_counts_as_none(content):
+def with_record(content: str) -> dict:
     there = installed()
     there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
-    assert driver_removal.read_record(there) == {"packages": [], "files": {}}
+    return there
+
+
+def test_a_run_that_was_cut_off_loses_nothing():
+    cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
+    again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
+    last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
+    assert last == {"packages": ["dkms", "libcuda1"], "files": {}}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
+def test_a_damaged_record_counts_as_none(content):
+    assert driver_removal.read_record(with_record(content)) == {"packages": [], "files": {}, "pending": []}
 
 
 def test_streams_and_repositories_of_dnf_go_too():

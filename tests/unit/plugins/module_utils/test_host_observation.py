@@ -296,9 +296,32 @@ def test_holders_are_processes_and_containers_whatever_the_engine(tree):
     process(tree, 960, "unit", cgroup="0::/system.slice/x.service", mounts="mnt:[4]", dev=["nvidia0"])
     assert observe(tree)["holders"] == [
         {"pid": 700, "command": "nvidia-persiste", "devices": ["/dev/nvidia0", "/dev/nvidiactl"], "open": True,
-         "container": None},
-        {"pid": 900, "command": "sleep", "devices": ["/dev/nvidia1"], "open": False, "container": CONTAINER[:12]},
+         "container": None, "container_name": None},
+        {"pid": 900, "command": "sleep", "devices": ["/dev/nvidia1"], "open": False, "container": CONTAINER[:12],
+         "container_name": None},
     ]  # fmt: skip
+
+
+def test_a_container_is_named_by_docker(tree):
+    tree.loaded("535.261.03")
+    process(tree, 1, "systemd")
+    process(tree, 900, "sleep", cgroup=f"1:name=systemd:/docker/{CONTAINER}", mounts="mnt:[2]", dev=["nvidia1"])
+
+    def ask(_path, request):
+        return {"Name": "/job"} if request == f"/containers/{CONTAINER[:12]}/json" else {"ServerVersion": "20.10"}
+
+    (holder,) = observe(tree, Programs(systemctl="active"), ask)["holders"]
+    assert holder["container_name"] == "job"
+
+
+def test_a_host_that_is_a_container_itself_is_not_its_own_holder(tree):
+    tree.loaded("535.261.03")
+    outer = "a27c18e06434" + "0" * 52
+    process(tree, 1, "systemd", cgroup=f"1:name=systemd:/docker/{outer}/init.scope", dev=["nvidia0"])
+    process(tree, 65, "logind", cgroup=f"1:name=systemd:/docker/{outer}/x.service", mounts="mnt:[2]", dev=["nvidia0"])
+    group = f"1:name=systemd:/docker/{outer}/docker/{CONTAINER}"
+    process(tree, 90, "sleep", cgroup=group, mounts="mnt:[3]", dev=["nvidia0"])
+    assert [(holder["pid"], holder["container"]) for holder in observe(tree)["holders"]] == [(90, CONTAINER[:12])]
 
 
 def test_identity_tells_boots_apart_on_one_kernel(tree):

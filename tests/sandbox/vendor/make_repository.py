@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make a signed package repository with stand-ins for NVIDIA's driver packages, on the host that will use it.
+
+    make_repository.py --layout debian12 --version 580.82.07 --version 580.95.05 --out /srv/vendor/cuda
+
+The layout of the directory, the names of the packages and how they depend on each other are the vendor's; what is in
+them is not: kernel modules of a few lines that only carry the version, and libraries that the simulator replaces by its
+own. So the role that uses NVIDIA's repository runs here as it does there, and a build takes seconds.
+
+Needs what a package of the format is made with: dpkg-deb and apt-ftparchive, or rpmbuild and createrepo_c; gcc and gpg.
+Prints the fingerprint of the key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+STAND_IN = "Stand-in for the vendor's package of this name, made by the sandbox of gpufleet.hosts. It drives nothing."
+MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
+LICENCES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
+LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-cfg", "libnvidia-ptxjitcompiler")
+
+
+class Package:
+    """One package: its name, its dependencies, its files and what runs when it comes and goes."""
+
+    def __init__(self, name: str, version: str, depends: tuple[str, ...] = (), conflicts: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.version = version
+        self.depends = depends
+        self.conflicts = conflicts
+        self.files: dict[str, str] = {}
+        self.libraries: dict[str, str] = {}
+        self.links: dict[str, str] = {}
+        self.after_install = ""
+        self.before_removal = ""
+
+
+def module_source(name: str, version: str, licence: str) -> str:
+    """Return a kernel module that carries a version and does nothing. Siblings need the first, as the real ones do."""
+    symbol = "int gpufleet_stand_in;\nEXPORT_SYMBOL_GPL(gpufleet_stand_in);\n" if name == "nvidia" else ""
+    use = "" if name == "nvidia" else "extern int gpufleet_stand_in;\nint *gpufleet_%s = &gpufleet_stand_in;\n"
+    use = use % name.replace("-", "_") if use else use
+    # Only a module with a licence that the kernel knows may use what others export for such.
+    symbol, use = (symbol, use) if "GPL" in licence else ("", "")
+    return (
+        "#include <linux/module.h>\n#include <linux/init.h>\n"
+        f'{symbol}{use}MODULE_LICENSE("{licence}");\nMODULE_VERSION("{version}");\n'
+        "static int __init start(void) { return 0; }\nstatic void __exit stop(void) { }\n"
+        "module_init(start);\nmodule_exit(stop);\n"
+    )
+
+
+def kernel_package(name: str, version: str, full: str, flavor: str, conflicts: tuple[str, ...]) -> Package:
+    """Return the package with the sources of the kernel modules, built by DKMS when it is installed."""
+    package = Package(name, full, ("dkms",), conflicts)
+    source = f"/usr/src/nvidia-{version}"
+    conf = [f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"']
+    for index, module in enumerate(MODULES):
+        package.files[f"{source}/{module}.c"] = module_source(module, version, LICENCES[flavor])
+        conf.append(f'BUILT_MODULE_NAME[{index}]="{module}"\nDEST_MODULE_LOCATION[{index}]="/updates/dkms"')
+    conf.append('MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build modules"')
+    package.files[f"{source}/dkms.conf"] = "\n".join(conf) + "\n"
+    package.files[f"{source}/Makefile"] = "".join(f"obj-m += {module}.o\n" for module in MODULES)
+    package.after_install = (
+        f"dkms add nvidia/{version} >/dev/null || true\n"
+        "for kernel in /lib/modules/*/build; do\n"
+        '    [ -e "$kernel/Makefile" ] || continue\n'
+        f'    dkms install --force nvidia/{version} -k "$(basename "$(dirname "$kernel")")"\n'
+        "done\n"
+    )
+    package.before_removal = f"dkms remove nvidia/{version} --all || true\n"
+    return package
+
+
+def library_files(package: Package, names: tuple[str, ...], version: str, directory: str) -> None:
+    """Put libraries in a package. The simulator takes their place after each run of the package manager."""
+    for name in names:
+        package.libraries[f"{directory}/{name}.so.{version}"] = f"{name}.so.1"
+        package.links[f"{directory}/{name}.so.1"] = f"{name}.so.{version}"
+    # dpkg has the simulator take their places by itself; rpm does not know it.
+    package.after_install += (
+        "ldconfig\n[ ! -x /usr/lib/gpusim/gpusim ] || /usr/lib/gpusim/gpusim graft --quiet || true\n"
+    )
+
+
+def service_package(name: str, full: str, unit: str) -> Package:
+    """Return a package with a daemon that only waits."""
+    package = Package(name, full)
+    package.files[f"/usr/lib/systemd/system/{unit}"] = (
+        f"[Unit]\nDescription={name} (stand-in)\n\n[Service]\nExecStart=/bin/sleep infinity\n\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+    return package
+
+
+def fabric_packages(version: str, full: str) -> list[Package]:
+    """Return the fabric manager and its library; their names lose the branch with 580."""
+    branch = version.partition(".")[0]
+    mark = f"-{branch}" if int(branch) < 580 else ""
+    manager = service_package(f"nvidia-fabricmanager{mark}", full, "nvidia-fabricmanager.service")
+    return [manager, Package(f"libnvidia-nscq{mark}", full)]
+
+
+def debian(version: str) -> list[Package]:
+    """Return NVIDIA's driver packages for Debian."""
+    full = f"{version}-1"
+    directory = "/usr/lib/x86_64-linux-gnu"
+    libraries = {"libcuda1": ("libcuda", "libnvidia-ptxjitcompiler"), "libnvidia-ml1": ("libnvidia-ml",)}
+    packages = [
+        kernel_package("nvidia-kernel-open-dkms", version, full, "open", ("nvidia-kernel-dkms",)),
+        kernel_package("nvidia-kernel-dkms", version, full, "proprietary", ("nvidia-kernel-open-dkms",)),
+        Package("nvidia-driver-cuda", full, (f"libcuda1 (= {full})", f"libnvidia-ml1 (= {full})")),
+        *fabric_packages(version, full),
+    ]
+    for name, files in {**libraries, "libnvidia-cfg1": ("libnvidia-cfg",)}.items():
+        package = Package(name, full)
+        library_files(package, files, version, directory)
+        packages.append(package)
+    return packages
+
+
+def ubuntu(version: str) -> list[Package]:
+    """Return NVIDIA's driver packages for Ubuntu; their names lose the branch with 590."""
+    branch = version.partition(".")[0]
+    mark = f"-{branch}" if int(branch) < 590 else ""
+    full = f"{version}-0ubuntu1"
+    directory = "/usr/lib/x86_64-linux-gnu"
+    packages = [
+        kernel_package(f"nvidia-dkms{mark}-open", version, full, "open", (f"nvidia-dkms{mark}",)),
+        kernel_package(f"nvidia-dkms{mark}", version, full, "proprietary", (f"nvidia-dkms{mark}-open",)),
+        Package(f"nvidia-utils{mark}", full, (f"libnvidia-compute{mark} (= {full})",)),
+        Package(f"nvidia-compute-utils{mark}", full, (f"libnvidia-compute{mark} (= {full})",)),
+        *fabric_packages(version, full),
+    ]
+    for name, files in (("libnvidia-compute", LIBRARIES[:2] + LIBRARIES[3:]), ("libnvidia-cfg1", LIBRARIES[2:3])):
+        package = Package(f"{name}{mark}", full)
+        library_files(package, files, version, directory)
+        packages.append(package)
+    return packages
+
+
+def enterprise_linux(version: str) -> list[Package]:
+    """Return NVIDIA's driver packages for Enterprise Linux and Amazon Linux."""
+    full = f"3:{version}-1"
+    kernel = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
+    packages = [
+        kernel_package(name, version, full, flavor, tuple(other for other in kernel.values() if other != name))
+        for flavor, name in kernel.items()
+    ]
+    for package in packages:
+        # The sandbox's DKMS is its distribution's, which rpm knows nothing of.
+        package.depends = (f"nvidia-kmod-common = {full}",)
+    libraries = Package("nvidia-driver-cuda-libs", full)
+    library_files(libraries, ("libcuda", "libnvidia-ptxjitcompiler"), version, "/usr/lib64")
+    management = Package("libnvidia-ml", full)
+    library_files(management, ("libnvidia-ml",), version, "/usr/lib64")
+    configuration = Package("libnvidia-cfg", full)
+    library_files(configuration, ("libnvidia-cfg",), version, "/usr/lib64")
+    same = (f"nvidia-driver-cuda-libs = {full}", f"libnvidia-ml = {full}")
+    packages += [libraries, management, configuration, Package("nvidia-driver-cuda", full, same)]
+    packages += [Package(name, full) for name in ("nvidia-kmod-common", "nvidia-modprobe", "nvidia-persistenced")]
+    name = "nvidia-fabricmanager" if int(version.partition(".")[0]) >= 580 else "nvidia-fabric-manager"
+    packages += [service_package(name, full, "nvidia-fabricmanager.service"), Package("libnvidia-nscq", full)]
+    return packages
+
+
+def write_tree(package: Package, root: Path) -> None:
+    """Lay a package's files out below a directory."""
+    readme = f"/usr/share/doc/{package.name}/README.stand-in"
+    for path, content in {**package.files, readme: STAND_IN + "\n"}.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content, encoding="utf-8")
+    for path, soname in package.libraries.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run("gcc", "-shared", "-nostdlib", f"-Wl,-soname,{soname}", "-o", str(target), "-x", "c", "/dev/null")
+    for path, target in package.links.items():
+        (root / path.lstrip("/")).symlink_to(target)
+
+
+def build_deb(package: Package, out: Path, scratch: Path) -> None:
+    """Build a package for dpkg."""
+    tree = scratch / f"{package.name}_{package.version}"
+    write_tree(package, tree)
+    control = {
+        "Package": package.name,
+        "Version": package.version,
+        "Architecture": "amd64",
+        "Maintainer": "gpufleet maintainers <maintainers@users.noreply.github.com>",
+        "Depends": ", ".join(package.depends),
+        "Conflicts": ", ".join(package.conflicts),
+        "Description": f"{package.name} (stand-in)\n {STAND_IN}",
+    }
+    directory = tree / "DEBIAN"
+    directory.mkdir()
+    lines = [f"{name}: {value}\n" for name, value in control.items() if value]
+    (directory / "control").write_text("".join(lines), encoding="utf-8")
+    for name, script in (("postinst", package.after_install), ("prerm", package.before_removal)):
+        if script:
+            (directory / name).write_text(f"#!/bin/sh\nset -e\n{script}", encoding="utf-8")
+            (directory / name).chmod(0o755)
+    run("dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(out))
+
+
+def build_rpm(package: Package, out: Path, scratch: Path) -> None:
+    """Build a package for rpm."""
+    tree = scratch / f"{package.name}-{package.version.replace(':', '_')}"
+    write_tree(package, tree)
+    epoch, _colon, rest = package.version.rpartition(":")
+    version, _dash, release = rest.partition("-")
+    spec = scratch / f"{tree.name}.spec"
+    header = [
+        f"Name: {package.name}",
+        f"Epoch: {epoch or 0}",
+        f"Version: {version}",
+        f"Release: {release}",
+        "License: GPL-3.0-or-later",
+        f"Summary: {package.name} (stand-in)",
+        *(f"Requires: {name}" for name in package.depends),
+        *(f"Conflicts: {name}" for name in package.conflicts),
+        "AutoReqProv: no",
+        "%define _build_id_links none",
+        "%define __strip /bin/true",
+        f"%description\n{STAND_IN}",
+        f"%install\nmkdir -p %{{buildroot}}\ncp -a {tree}/. %{{buildroot}}/",
+        *([f"%post\n{package.after_install}"] if package.after_install else []),
+        *([f"%preun\n{package.before_removal}"] if package.before_removal else []),
+        "%files",
+        *sorted([*package.files, *package.libraries, *package.links, f"/usr/share/doc/{package.name}/README.stand-in"]),
+    ]
+    spec.write_text("\n".join(header) + "\n", encoding="utf-8")
+    run("rpmbuild", "-bb", "--quiet", "--define", f"_rpmdir {out}", "--define", "_rpmfilename %{NAME}-%{VERSION}.rpm",
+        "--define", f"_topdir {scratch}/rpmbuild", str(spec))  # fmt: skip
+
+
+def run(*argv: str, cwd: Path | None = None) -> str:
+    """Run a program and return what it prints."""
+    return subprocess.run(argv, cwd=cwd, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+def key(home: Path) -> str:
+    """Return the fingerprint of the key that signs, made once."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    gpg = ("gpg", "--homedir", str(home), "--batch", "--quiet")
+    listing = run(*gpg, "--list-keys", "--with-colons")
+    if "fpr:" not in listing:
+        run(*gpg, "--passphrase", "", "--quick-gen-key", "gpufleet sandbox (stand-in)", "rsa2048", "sign", "never")
+        listing = run(*gpg, "--list-keys", "--with-colons")
+    return next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr:"))
+
+
+def sign_apt(out: Path, home: Path) -> None:
+    """Write apt's indexes and sign them."""
+    (out / "Packages").write_text(run("apt-ftparchive", "packages", ".", cwd=out), encoding="utf-8")
+    (out / "InRelease").unlink(missing_ok=True)
+    (out / "Release").unlink(missing_ok=True)
+    release = run("apt-ftparchive", "-o", "APT::FTPArchive::Release::Origin=NVIDIA", "release", ".", cwd=out)
+    (out / "Release").write_text(release, encoding="utf-8")
+    run("gpg", "--homedir", str(home), "--batch", "--quiet", "--clearsign", "--output", str(out / "InRelease"),
+        str(out / "Release"))  # fmt: skip
+
+
+def sign_rpm(out: Path, home: Path) -> None:
+    """Sign the packages and write the metadata of the repository."""
+    for path in sorted(out.glob("*.rpm")):
+        run(
+            "rpmsign", "--define", f"_gpg_path {home}", "--define", "_gpg_name gpufleet sandbox", "--addsign", str(path)
+        )
+    run("createrepo_c", "--quiet", str(out))
+
+
+def modules_of(out: Path, versions: list[str]) -> None:
+    """Add the module streams that the vendor's repository has for Enterprise Linux 8 and 9 and Amazon Linux."""
+    documents = []
+    for branch in sorted({version.partition(".")[0] for version in versions}):
+        for suffix in ("open", "dkms"):
+            names = [path.stem for path in out.glob("*.rpm") if f"-{branch}." in path.stem]
+            artifacts = "".join(
+                f"      - {name.rpartition('-')[0]}-3:{name.rpartition('-')[2]}-1.{ARCH}\n" for name in sorted(names)
+            )
+            documents.append(
+                "---\ndocument: modulemd\nversion: 2\ndata:\n  name: nvidia-driver\n"
+                f"  stream: {branch}-{suffix}\n  version: 1\n  context: sandbox\n  arch: {ARCH}\n"
+                "  summary: stand-in\n  description: stand-in\n  license:\n    module: [GPL-3.0-or-later]\n"
+                f"  artifacts:\n    rpms:\n{artifacts}...\n"
+            )
+    path = out / "modules.yaml"
+    path.write_text("".join(documents), encoding="utf-8")
+    run("modifyrepo_c", "--mdtype=modules", str(path), str(out / "repodata"))
+
+
+ARCH = platform.machine()
+# Layout: the vendor's directory, the packages in it, the package format, the name of the key's file.
+LAYOUTS = {
+    "debian12": (debian, "deb", "3bf863cc.pub"),
+    "debian13": (debian, "deb", "3bf863cc.pub"),
+    "ubuntu2204": (ubuntu, "deb", "3bf863cc.pub"),
+    "ubuntu2404": (ubuntu, "deb", "3bf863cc.pub"),
+    "ubuntu2604": (ubuntu, "deb", "3bf863cc.pub"),
+    "rhel8": (enterprise_linux, "rpm", "D42D0685.pub"),
+    "rhel9": (enterprise_linux, "rpm", "D42D0685.pub"),
+    "rhel10": (enterprise_linux, "rpm", "D42D0685.pub"),
+    "amzn2023": (enterprise_linux, "rpm", "D42D0685.pub"),
+}
+
+
+def main() -> None:
+    """Build what is missing, sign, and print the fingerprint."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
+    parser.add_argument("--version", action="append", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
+    options = parser.parse_args()
+    packages_of, kind, key_name = LAYOUTS[options.layout]
+    out = options.out / options.layout / ARCH
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    fingerprint = key(options.gnupg)
+    with tempfile.TemporaryDirectory() as scratch:
+        for version in options.version:
+            for package in packages_of(version):
+                (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
+    (out / key_name).write_text(
+        run("gpg", "--homedir", str(options.gnupg), "--batch", "--armor", "--export", fingerprint), encoding="utf-8"
+    )
+    if kind == "deb":
+        sign_apt(out, options.gnupg)
+    else:
+        sign_rpm(out, options.gnupg)
+        if options.layout != "rhel10":
+            modules_of(out, options.version)
+    print(fingerprint)
+
+
+if __name__ == "__main__":
+    main()
