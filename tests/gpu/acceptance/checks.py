@@ -224,8 +224,9 @@ def timing(bench: Bench) -> Iterator[Result]:
         f"{taken['nvidia_gpu_facts'] * 1000:.0f} ms / {taken['nvidia-smi -q -x'] * 1000:.0f} ms = {ratio:.2f};"
         f" without what an empty module costs ({taken['ansible.builtin.ping'] * 1000:.0f} ms) {own:.2f}"
     )
-    if ratio > 1.0:
-        problems.append(f"the ratio is {ratio:.2f}, more than 1.0")
+    # An empty module alone can take longer than nvidia-smi does for one GPU, and that is not the module's to mend.
+    if own > 1.0:
+        problems.append(f"without what an empty module costs the ratio is {own:.2f}, more than 1.0")
     yield Result("time of facts against nvidia-smi", not problems, evidence, tuple(problems))
 
 
