@@ -34,7 +34,7 @@ sandbox-down: setup ## Remove the simulated hosts and what is in them
 
 ##@ Test it
 .PHONY: test
-test: lint unit sanity molecule-all ## All of it: lint, unit tests, sanity, every molecule scenario
+test: lint unit sanity molecule ## What CI runs: lint, unit tests, sanity, the default scenario from bare hosts
 
 .PHONY: lint
 lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the documentation
@@ -50,7 +50,7 @@ unit: setup ## Unit tests
 	@cd $(COLLECTION) && python -m pytest tests/unit
 
 .PHONY: sanity
-sanity: setup ## ansible-test sanity and units, on a copy of the tracked files
+sanity: setup ## ansible-test sanity, on a copy of the tracked files
 	@tools/ansible_test.sh
 
 .PHONY: molecule

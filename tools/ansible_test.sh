@@ -25,5 +25,4 @@ export HOME=$scratch/home
 unset ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
 cd "$tree"
 git init -q . && git add -A >/dev/null
-ansible-test units --python "$python"
 ansible-test sanity --python "$python"
