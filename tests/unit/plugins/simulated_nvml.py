@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -31,14 +35,31 @@ def binding_directory(version: str) -> Path:
         return Path(importlib.util.find_spec("pynvml").origin).parent
     directory = CACHE / version
     if not (directory / "pynvml.py").exists():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(directory)]
-        subprocess.run([*command, f"nvidia-ml-py=={version}"], check=True)
-        for wheel in directory.glob("*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(directory)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=CACHE))
+        try:
+            _fetch(version, fresh)
+            with contextlib.suppress(OSError):  # Another run of the tests may have been quicker.
+                fresh.rename(directory)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     return directory
 
 
+def _fetch(version: str, directory: Path) -> None:
+    """Unpack a release from the package index that pip is configured for."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(directory), f"nvidia-ml-py=={version}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"this test needs nvidia-ml-py {version}: {shlex.join(command)} says {done.stderr.strip()}")
+    (wheel,) = directory.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(directory)
+    wheel.unlink()
+
+
+@functools.cache
 def load(version: str = "installed"):
     """Load a binding as a module of its own, beside any other."""
     path = binding_directory(version) / "pynvml.py"

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -23,9 +24,12 @@ CACHE = REPOSITORY / ".cache" / "simulator"
 sys.path.insert(0, str(SIMULATOR))
 import describe
 
+describe.models = functools.cache(describe.models)  # Thousands of tests read the same file.
+
 DRIVER = {"version": "550.163.01", "flavor": "proprietary"}
 
 
+@functools.cache
 def build(without: tuple[str, ...] = ()) -> Path:
     """Compile the simulated libraries (once for each set of symbols to leave out) and say where they lie."""
     target = CACHE / ("unit" if not without else "unit-without-" + "-".join(sorted(without)))
