@@ -33,7 +33,7 @@ def begin(host: dict, before: list[str], changed_files: list[dict] | None = None
 
 
 def record(host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None) -> str:
-    """Return the text of the record: what was there, joined with what came since `before`, or since the last `begin`."""
+    """Return the text of the record: what was there, with what came since `before`, or since the last `begin`."""
     known = read_record(host)
     since = known["pending"] or before
     packages = sorted({*known["packages"], *(set(after) - set(since))})
