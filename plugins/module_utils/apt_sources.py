@@ -97,7 +97,7 @@ def add_components(
         seen = ", ".join(files) or "no source file at all"
         raise AptSourcesError(
             f"no enabled entry of the Debian archive for {codename} with the component main was found in /etc/apt "
-            f"({seen}). Add one, for example 'deb http://deb.debian.org/debian {codename} main', or take the driver "
+            f"({seen}). Add one, for example 'deb http://m.example.org/debian {codename} main', or take the driver "
             "from another source."
         )
     have = _components_by_suite(own, entries)

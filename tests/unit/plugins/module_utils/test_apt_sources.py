@@ -13,24 +13,24 @@ SOURCES = "/etc/apt/sources.list.d/debian.sources"
 
 ONE_LINE = {
     "plain": (
-        "deb http://deb.debian.org/debian bookworm main\n",
-        "deb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware\n",
+        "deb http://m.example.org/debian bookworm main\n",
+        "deb http://m.example.org/debian bookworm main contrib non-free non-free-firmware\n",
     ),
     "no newline at the end": (
-        "deb http://deb.debian.org/debian bookworm main",
-        "deb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware",
+        "deb http://m.example.org/debian bookworm main",
+        "deb http://m.example.org/debian bookworm main contrib non-free non-free-firmware",
     ),
     "windows line end": (
-        "deb http://deb.debian.org/debian bookworm main\r\n",
-        "deb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware\r\n",
+        "deb http://m.example.org/debian bookworm main\r\n",
+        "deb http://m.example.org/debian bookworm main contrib non-free non-free-firmware\r\n",
     ),
     "comment after the entry": (
-        "deb http://deb.debian.org/debian bookworm main  # the base\n",
-        "deb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware  # the base\n",
+        "deb http://m.example.org/debian bookworm main  # the base\n",
+        "deb http://m.example.org/debian bookworm main contrib non-free non-free-firmware  # the base\n",
     ),
     "trailing blanks": (
-        "\tdeb http://deb.debian.org/debian bookworm main \t\n",
-        "\tdeb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware\n",
+        "\tdeb http://m.example.org/debian bookworm main \t\n",
+        "\tdeb http://m.example.org/debian bookworm main contrib non-free non-free-firmware\n",
     ),
     "options and spacing kept, one component there": (
         "deb  [ arch=amd64 trusted=yes ]   http://mirror.example/debian/   bookworm   main   non-free\n",
@@ -38,27 +38,27 @@ ONE_LINE = {
         " contrib non-free-firmware\n",
     ),
     "disabled and source entries left alone": (
-        "# deb http://deb.debian.org/debian bookworm main\n"
-        "deb-src http://deb.debian.org/debian bookworm main\n"
-        "deb http://deb.debian.org/debian bookworm main\n",
-        "# deb http://deb.debian.org/debian bookworm main\n"
-        "deb-src http://deb.debian.org/debian bookworm main\n"
-        "deb http://deb.debian.org/debian bookworm main contrib non-free non-free-firmware\n",
+        "# deb http://m.example.org/debian bookworm main\n"
+        "deb-src http://m.example.org/debian bookworm main\n"
+        "deb http://m.example.org/debian bookworm main\n",
+        "# deb http://m.example.org/debian bookworm main\n"
+        "deb-src http://m.example.org/debian bookworm main\n"
+        "deb http://m.example.org/debian bookworm main contrib non-free non-free-firmware\n",
     ),
     "several suites, components of one split over two entries": (
-        "deb http://deb.debian.org/debian bookworm main\n"
-        "deb http://deb.debian.org/debian bookworm-updates main\n"
-        "deb http://security.debian.org/debian-security bookworm-security main\n"
-        "deb http://deb.debian.org/debian/ bookworm contrib non-free non-free-firmware\n",
-        "deb http://deb.debian.org/debian bookworm main\n"
-        "deb http://deb.debian.org/debian bookworm-updates main contrib non-free non-free-firmware\n"
-        "deb http://security.debian.org/debian-security bookworm-security main contrib non-free non-free-firmware\n"
-        "deb http://deb.debian.org/debian/ bookworm contrib non-free non-free-firmware\n",
+        "deb http://m.example.org/debian bookworm main\n"
+        "deb http://m.example.org/debian bookworm-updates main\n"
+        "deb http://s.example.org/debian-security bookworm-security main\n"
+        "deb http://m.example.org/debian/ bookworm contrib non-free non-free-firmware\n",
+        "deb http://m.example.org/debian bookworm main\n"
+        "deb http://m.example.org/debian bookworm-updates main contrib non-free non-free-firmware\n"
+        "deb http://s.example.org/debian-security bookworm-security main contrib non-free non-free-firmware\n"
+        "deb http://m.example.org/debian/ bookworm contrib non-free non-free-firmware\n",
     ),
     "the same suite twice": (
-        "deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian bookworm main contrib\n",
-        "deb http://deb.debian.org/debian bookworm main non-free non-free-firmware\n"
-        "deb http://deb.debian.org/debian bookworm main contrib\n",
+        "deb http://m.example.org/debian bookworm main\ndeb http://m.example.org/debian bookworm main contrib\n",
+        "deb http://m.example.org/debian bookworm main non-free non-free-firmware\n"
+        "deb http://m.example.org/debian bookworm main contrib\n",
     ),
     "a release alias": (
         "deb https://mirror.example/pub/debian stable main\n",
@@ -71,27 +71,27 @@ STRANGERS = (
     "deb [signed-by=/etc/apt/keyrings/zabbix.gpg] https://repo.zabbix.com/zabbix/6.0/debian bookworm main\n"
     "deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n"
     "deb http://apt.example/php bookworm main\n"
-    "deb http://deb.debian.org/debian trixie main\n"
-    "deb http://deb.debian.org/debian\n"
-    "deb [arch=arm64] http://deb.debian.org/debian bookworm main\n"
+    "deb http://m.example.org/debian trixie main\n"
+    "deb http://m.example.org/debian\n"
+    "deb [arch=arm64] http://m.example.org/debian bookworm main\n"
     "deb cdrom:[Debian GNU/Linux 12]/ bookworm main\n"
 )
 
 DEB822 = {
     "plain": (
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm bookworm-updates\nComponents: main\n"
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm bookworm-updates\nComponents: main\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm bookworm-updates\n"
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm bookworm-updates\n"
         "Components: main contrib non-free non-free-firmware\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
     ),
     "comments, continuation, case, two stanzas, the last one with no newline": (
-        "# base\nTypes: deb deb-src\nuris: http://deb.debian.org/debian\nSuites: bookworm\ncomponents:\n main\n"
-        "# more to come\n contrib\n\n\n# security\nTypes: deb\nURIs: http://security.debian.org/debian-security\n"
+        "# base\nTypes: deb deb-src\nuris: http://m.example.org/debian\nSuites: bookworm\ncomponents:\n main\n"
+        "# more to come\n contrib\n\n\n# security\nTypes: deb\nURIs: http://s.example.org/debian-security\n"
         "Suites: bookworm-security\nComponents: main",
-        "# base\nTypes: deb deb-src\nuris: http://deb.debian.org/debian\nSuites: bookworm\ncomponents:\n main\n"
+        "# base\nTypes: deb deb-src\nuris: http://m.example.org/debian\nSuites: bookworm\ncomponents:\n main\n"
         "# more to come\n contrib non-free non-free-firmware\n\n\n# security\nTypes: deb\n"
-        "URIs: http://security.debian.org/debian-security\n"
+        "URIs: http://s.example.org/debian-security\n"
         "Suites: bookworm-security\nComponents: main contrib non-free non-free-firmware",
     ),
     "cloud image's mirror list": (
@@ -100,14 +100,14 @@ DEB822 = {
         "Components: main contrib non-free non-free-firmware\n",
     ),
     "disabled and foreign stanzas left alone": (
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n\n"
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n\n"
         "Types: deb\nURIs: https://deb.example/debian\nSuites: bookworm\nComponents: main\n"
         "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mDMEY865\n -----END PGP PUBLIC KEY BLOCK-----\n\n"
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n",
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n\n"
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm\nComponents: main\n",
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n\n"
         "Types: deb\nURIs: https://deb.example/debian\nSuites: bookworm\nComponents: main\n"
         "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mDMEY865\n -----END PGP PUBLIC KEY BLOCK-----\n\n"
-        "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\n"
+        "Types: deb\nURIs: http://m.example.org/debian\nSuites: bookworm\n"
         "Components: main contrib non-free non-free-firmware\n",
     ),
 }
@@ -126,7 +126,7 @@ def test_deb822_entries(before, after):
 
 
 def test_other_peoples_entries_are_left_alone():
-    own = "deb http://deb.debian.org/debian bookworm main\n"
+    own = "deb http://m.example.org/debian bookworm main\n"
     changed = apt_sources.add_components({LIST: STRANGERS + own}, WANTED, "bookworm", "amd64")
     assert changed[LIST] == STRANGERS + own.replace("main", "main contrib non-free non-free-firmware")
 
@@ -145,7 +145,7 @@ def test_no_archive_entry_is_an_error_that_says_what_to_add(text):
     with pytest.raises(apt_sources.AptSourcesError) as caught:
         apt_sources.add_components({LIST: text}, WANTED, "bookworm", "amd64")
     assert LIST in str(caught.value)
-    assert "deb http://deb.debian.org/debian bookworm main" in str(caught.value)
+    assert "deb http://m.example.org/debian bookworm main" in str(caught.value)
 
 
 @pytest.mark.parametrize(("recorded", "expected"), [("Debian", True), ("Zabbix", False), (None, False)])
@@ -165,7 +165,7 @@ def test_recorded_origin_reads_apts_lists(tmp_path):
 
 
 def test_missing_components_counts_split_entries():
-    text = "deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian bookworm non-free\n"
+    text = "deb http://m.example.org/debian bookworm main\ndeb http://m.example.org/debian bookworm non-free\n"
     entries = apt_sources.parse(LIST, text)
     assert apt_sources.missing_components(entries, WANTED, "bookworm") == ["contrib", "non-free-firmware"]
 

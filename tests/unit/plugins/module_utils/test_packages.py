@@ -124,10 +124,10 @@ def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
 # --- what repositories offer ---
 
 MADISON = """\
-nvidia-smi | 535.261.03-1 | http://deb.debian.org/debian bookworm/non-free amd64 Packages
-nvidia-smi | 535.309.01-0+deb12u1 | http://security.debian.org/debian-security bookworm-security/non-free amd64 Packages
-nvidia-graphics-drivers | 535.309.01-0+deb12u1 | http://deb.debian.org/debian bookworm/non-free Sources
-  libcuda1 | 535.261.03-1 | http://deb.debian.org/debian bookworm/non-free amd64 Packages
+nvidia-smi | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
+nvidia-smi | 535.309.01-0+deb12u1 | http://s.example.org/debian-security bookworm-security/non-free amd64 Packages
+nvidia-graphics-drivers | 535.309.01-0+deb12u1 | http://m.example.org/debian bookworm/non-free Sources
+  libcuda1 | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
 """
 
 

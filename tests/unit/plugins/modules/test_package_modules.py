@@ -44,8 +44,8 @@ def run(monkeypatch):
 
 # --- apt_components ---
 
-BEFORE = "deb http://deb.debian.org/debian bookworm main\n"
-AFTER = "deb http://deb.debian.org/debian bookworm main contrib non-free\n"
+BEFORE = "deb http://m.example.org/debian bookworm main\n"
+AFTER = "deb http://m.example.org/debian bookworm main contrib non-free\n"
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_host_with_no_entry_of_debians_is_told_what_to_add(run, sources):
     sources.write_text("# nothing\n")
     result = run(apt_components, components=["contrib"])
     assert result["failed"]
-    assert "deb http://deb.debian.org/debian bookworm main" in result["msg"]
+    assert "deb http://m.example.org/debian bookworm main" in result["msg"]
 
 
 def test_a_host_with_no_codename_is_asked_for_one(run, sources, monkeypatch):
