@@ -219,9 +219,10 @@ def first_state(host: dict) -> str:
         state["holders"] = ",".join(host["holders"])
     for key, value in parse_state(read(at(KEPT))).items():
         state[key] = value
-        gpu, _, name = key.rpartition(".")
-        if name == "pending" and f"{gpu}.current" in state:
-            state[f"{gpu}.current"] = value
+        if key.endswith(".pending"):
+            current = key.removesuffix("pending") + "current"
+            if current in state:
+                state[current] = value
     return state_text(state)
 
 
@@ -249,9 +250,9 @@ def mount_kernel(host: dict) -> None:
     mount_over("/sys/module", "sysmodule")
     for name in (*NVIDIA_MODULES, "nouveau", "nova_core"):
         shutil.rmtree(f"/sys/module/{name}", ignore_errors=True)
-    release, _, version = read(at(f"{HOME}/kernel-release")).partition("\n")
-    release = release.strip() or os.uname().release
-    version = version.strip() or os.uname().version
+    lines = [*read(at(f"{HOME}/kernel-release")).splitlines(), "", ""]
+    release = lines[0].strip() or os.uname().release
+    version = lines[1].strip() or os.uname().version
     files = {
         "/proc/modules": ("modules", "".join(
             line for line in read(Path("/proc/modules")).splitlines(keepends=True)

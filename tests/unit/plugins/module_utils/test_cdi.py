@@ -80,9 +80,9 @@ class NodeStatus:
         self.st_size = 0
 
 
-def make(root, gpus, library_edits=VOLUME, **more):
+def make(root, gpus, library_edits=None, **more):
     host = cdi.Host(VERSION, "x86_64", str(root), str(root), **more)
-    return cdi.make(gpus, host, library_edits)
+    return cdi.make(gpus, host, VOLUME if library_edits is None else library_edits)
 
 
 def paths(device):

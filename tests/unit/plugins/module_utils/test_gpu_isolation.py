@@ -89,8 +89,8 @@ def accessed(name, engine, host, units, capabilities, *, env=None):
     return access(name, engine, host, units, capabilities, env=env or {})
 
 
-def chosen(tree, engine, wanted="auto", units=ONE, capabilities=DEFAULT_CAPABILITIES, **options):
-    return choose(wanted, engine, tree.host(), units, capabilities, **options)
+def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABILITIES, **options):
+    return choose(wanted, engine, tree.host(), ONE if units is None else units, capabilities, **options)
 
 
 @pytest.mark.parametrize(
