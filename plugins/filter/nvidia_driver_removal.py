@@ -28,13 +28,17 @@ def nvidia_driver_removal(host: dict, platform: dict | None = None) -> dict[str,
 
 
 def nvidia_driver_record(
-    host: dict, before: list[str], after: list[str] | None = None, changed_files: list[dict] | None = None
+    host: dict,
+    before: list[str],
+    after: list[str] | None = None,
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
 ) -> str:
     """Return the text that remembers what came to a host, so that it can be taken back."""
     _checked("nvidia_driver_record", host)
     if after is None:
-        return driver_removal.begin(host, before, changed_files)
-    return driver_removal.record(host, before, after, changed_files)
+        return driver_removal.begin(host, before, changed_files, key)
+    return driver_removal.record(host, before, after, changed_files, key)
 
 
 def apt_removable(text: str, names: list[str]) -> list[str]:

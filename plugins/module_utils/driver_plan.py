@@ -11,7 +11,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, driver_choice, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_activation,
+    driver_choice,
+    driver_resolver,
+    packages_state,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_choice import NoVersion
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
@@ -21,6 +26,8 @@ MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
 RECORD_FILE = "/var/lib/gpufleet/nvidia_driver.json"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
+# name-[epoch:]version-release[.arch or .*], the version being one that a driver can have.
+_DRIVER_LOCK = re.compile(r"[\w.+-]+-(\d+:)?\d{3}\.\d{2,3}(\.\d+)?-[^*?-]+(\.\*)?")
 _RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 
 
@@ -39,8 +46,9 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
     if not result["errors"] and result["action"] != "none":
         try:
             if result["action"] == "install":
-                _sources(host, result, todo)
                 _packages(host, request, result, todo, available)
+                if todo["query"]:
+                    _sources(host, result, todo)
                 if result["source"] == "runfile":
                     _runfile(host, request, result, todo)
                 elif result["prebuilt"] and available is None and todo["query"]:
@@ -72,6 +80,7 @@ def _nothing() -> dict[str, Any]:
         "stream": None,
         "query": [],
         "lock": [],
+        "unlock": [],
         "install": [],
         "runfile": None,
         "build": [],
@@ -101,8 +110,6 @@ def _steps(todo: dict) -> dict[str, bool]:
 
 def _sources(host: dict, result: dict, todo: dict) -> None:
     """Plan what the package manager needs to know. A host that has all packages needs nothing of it."""
-    if all(name in host["packages"] for name in [*result["kernel_packages"], *result["packages"]]):
-        return
     apt = host["apt"]
     wanted = result.get("components", [])
     todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
@@ -163,6 +170,9 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     todo["install"] = [name for name in wanted if name not in installed and name not in lockstep]
     todo["install"] += [f"{name}{joint}{full[name]}" for name in changing]
     todo["lock"] = [f"{name}{joint}{full[name]}" for name in changing] if request.get("hold", True) else []
+    todo["unlock"] = [
+        f"{name}-{installed[name]['version'].rpartition(':')[2]}" for name in changing if name in installed
+    ]
     todo["install"] += _meta_headers(host, result, available, joint)
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
 
@@ -271,6 +281,24 @@ def _hold(host: dict, request: dict, result: dict, todo: dict) -> None:
         ]
     else:
         todo["unhold"] = [name for name in members if host["packages"][name]["held"]]
+    todo["unhold"] += stale_locks(host, result.get("patterns", {}).get("hold"))
+
+
+def stale_locks(host: dict, pattern: str | None) -> list[str]:
+    """Name the locks on versions of the driver's packages that are gone, as a change of the flavor leaves them.
+
+    A lock with wildcards, or on a package that is none of the driver's, is somebody else's.
+    """
+    if not pattern:
+        return []
+    there = host["packages"].items()
+    return [
+        lock
+        for lock in host["package_state"]["held_patterns"]
+        if re.search(pattern, lock)
+        and _DRIVER_LOCK.fullmatch(lock)
+        and not any(packages_state.locks(lock, name, entry["version"]) for name, entry in there)
+    ]
 
 
 def _members(host: dict, result: dict) -> list[str]:

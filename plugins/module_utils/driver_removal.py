@@ -26,18 +26,25 @@ FILES = (
 )
 
 
-def begin(host: dict, before: list[str], changed_files: list[dict] | None = None) -> str:
-    """Return the record to write before anything is installed: one that is cut off leaves it to the next run."""
+def begin(host: dict, before: list[str], changed_files: list[dict] | None = None, key: str | None = None) -> str:
+    """Return the record to write before the installation: a run that is cut off leaves it to the next one."""
     known = read_record(host)
-    return _text(known["packages"], _files_changed(known, changed_files), known["pending"] or sorted(before))
+    pending = known["pending"] or sorted(before)
+    return _text(known["packages"], _files_changed(known, changed_files), pending, key or known["key"])
 
 
-def record(host: dict, before: list[str], after: list[str], changed_files: list[dict] | None = None) -> str:
-    """Return the text of the record: what was there, with what came since `before`, or since the last `begin`."""
+def record(
+    host: dict,
+    before: list[str],
+    after: list[str],
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
+) -> str:
+    """Return the text of the record: what was in it, and what came since `before` or since the last `begin`."""
     known = read_record(host)
     since = known["pending"] or before
     packages = sorted({*known["packages"], *(set(after) - set(since))})
-    return _text(packages, _files_changed(known, changed_files), [])
+    return _text(packages, _files_changed(known, changed_files), [], key or known["key"])
 
 
 def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
@@ -48,10 +55,9 @@ def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
     return files
 
 
-def _text(packages: list[str], files: dict, pending: list[str]) -> str:
+def _text(packages: list[str], files: dict, pending: list[str], key: str | None) -> str:
     content: dict[str, Any] = {"packages": packages, "files": files}
-    if pending:
-        content["pending"] = pending
+    content.update({name: value for name, value in (("pending", pending), ("key", key)) if value})
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
@@ -63,7 +69,8 @@ def read_record(host: dict) -> dict:
     except ValueError:
         found = None
     found = found if isinstance(found, dict) else {}
-    return {name: found.get(name) or empty for name, empty in (("packages", []), ("files", {}), ("pending", []))}
+    empty: dict[str, Any] = {"packages": [], "files": {}, "pending": [], "key": None}
+    return {name: found.get(name) or nothing for name, nothing in empty.items()}
 
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:
@@ -78,6 +85,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "unload": [],
         "services": [],
         "stream": None,
+        "rpm_keys": [],
         "runfile": False,
         "restore": [],
         "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")],
@@ -92,11 +100,17 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["packages"] = members
     result["leftovers"] = [name for name in known["packages"] if name in host["packages"] and name not in members]
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
+    data = ((platform or {}).get("sources") or {}).get(source or "", {})
+    result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))
     if source in ("preinstalled", "runfile") and not result["runfile"] and not members:
         result["reasons"].append("the driver that is here was not installed by this role; it is left alone")
+    # rpm names a key by the end of its fingerprint, newer ones by all of it.
+    mine = (known["key"] or "")[-8:].lower()
+    result["rpm_keys"] = [
+        name for name in known["packages"] if mine and name.startswith("gpg-pubkey-") and name.endswith(mine)
+    ]
     for path, item in known["files"].items():
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
-    data = ((platform or {}).get("sources") or {}).get(source or "", {})
     if data.get("streams") and members and "nvidia-driver" in host["module_streams"]:
         result["stream"] = "nvidia-driver"
     if members or result["runfile"]:

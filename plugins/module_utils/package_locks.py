@@ -29,13 +29,18 @@ def read(manager: str, names: list[str], run: Run) -> set[str]:
             raise LocksError(
                 f"dnf versionlock answered {rc}: {err.strip() or out.strip()}. Install python3-dnf-plugin-versionlock."
             )
-        lines = [re.sub(r"-\d+:", "-", line.strip()) for line in out.splitlines()]
-        return {name for name in names if any(re.match(rf"{re.escape(name)}(-\d|\.|$)", line) for line in lines)}
+        lines = [_without_epoch(line.strip()) for line in out.splitlines()]
+        bare = {name: re.escape(_without_epoch(name)) for name in names}
+        return {name for name in names if any(re.match(rf"{bare[name]}(-\d|\.|$)", line) for line in lines)}
     rc, out, err = run(["zypper", "--non-interactive", "--quiet", "locks"])
     if rc != 0:
         raise LocksError(f"zypper locks answered {rc}: {err.strip() or out.strip()}")
     listed = {cell.strip() for line in out.splitlines() for cell in line.split("|")[1:2]}
     return set(names) & listed
+
+
+def _without_epoch(lock: str) -> str:
+    return re.sub(r"-\d+:", "-", lock)
 
 
 def change(manager: str, names: list[str], held: bool, run: Run) -> None:

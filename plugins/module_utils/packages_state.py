@@ -37,7 +37,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
         state = {"installed": {}, "unfinished": [], "interrupted": False}
     patterns = _locks(root, manager)
     for name, package in state["installed"].items():
-        package["held"] = package["held"] or any(_matches(pattern, name, package["version"]) for pattern in patterns)
+        package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
     state["held_patterns"] = patterns
     return state
 
@@ -51,7 +51,10 @@ def names(root: str, manager: str | None, run: Run) -> list[str]:
         ]
         return sorted({_first(_FIELD["Package"], stanza) for stanza in installed})
     if manager in ("dnf", "zypper"):
-        return sorted(set(run(["rpm", "-qa", "--qf", "%{NAME}\\n"])[1].split()))
+        # Keys are packages of one name; they are told apart by their version.
+        _rc, out, _err = run(["rpm", "-qa", "--qf", r"%{NAME} %{VERSION}\n"])
+        pairs = (line.split(" ", 1) for line in out.splitlines() if " " in line)
+        return sorted({f"{name}-{version}" if name == "gpg-pubkey" else name for name, version in pairs})
     return []
 
 
@@ -96,7 +99,7 @@ def _locks(root: str, manager: str | None) -> list[str]:
     return []
 
 
-def _matches(pattern: str, name: str, version: str) -> bool:
+def locks(pattern: str, name: str, version: str) -> bool:
     """Tell whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
     bare = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     epoch, _colon, rest = version.rpartition(":")

@@ -36,6 +36,7 @@ class Package:
         self.version = version
         self.depends = depends
         self.conflicts = conflicts
+        self.provides: tuple[str, ...] = ()
         self.files: dict[str, str] = {}
         self.libraries: dict[str, str] = {}
         self.links: dict[str, str] = {}
@@ -172,6 +173,13 @@ def enterprise_linux(version: str) -> list[Package]:
     return packages
 
 
+def elsewhere(_version: str) -> list[Package]:
+    """Return what the vendor's packages need from other repositories: the base system's shell, and EPEL's DKMS."""
+    shell = Package("bash", "5.2-1")
+    shell.provides = ("/bin/sh",)
+    return [Package("dkms", "3.1.0-1"), Package("epel-release", "9-9"), shell]
+
+
 def write_tree(package: Package, root: Path) -> None:
     """Lay a package's files out below a directory."""
     readme = f"/usr/share/doc/{package.name}/README.stand-in"
@@ -226,6 +234,7 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         "License: GPL-3.0-or-later",
         f"Summary: {package.name} (stand-in)",
         *(f"Requires: {name}" for name in package.depends),
+        *(f"Provides: {name}" for name in package.provides),
         *(f"Conflicts: {name}" for name in package.conflicts),
         "AutoReqProv: no",
         "%define _build_id_links none",
@@ -244,7 +253,10 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
 
 def run(*argv: str, cwd: Path | None = None) -> str:
     """Run a program and return what it prints."""
-    return subprocess.run(argv, cwd=cwd, check=True, text=True, stdout=subprocess.PIPE).stdout
+    done = subprocess.run(argv, cwd=cwd, check=False, text=True, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(argv)} answered {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
 
 
 def key(home: Path) -> str:
@@ -271,10 +283,9 @@ def sign_apt(out: Path, home: Path) -> None:
 
 def sign_rpm(out: Path, home: Path) -> None:
     """Sign the packages and write the metadata of the repository."""
-    for path in sorted(out.glob("*.rpm")):
-        run(
-            "rpmsign", "--define", f"_gpg_path {home}", "--define", "_gpg_name gpufleet sandbox", "--addsign", str(path)
-        )
+    defined = {"__gpg": "/usr/bin/gpg", "_gpg_path": str(home), "_gpg_name": "gpufleet sandbox"}
+    macros = [word for name, value in defined.items() for word in ("--define", f"{name} {value}")]
+    run("rpmsign", *macros, "--addsign", *(str(path) for path in sorted(out.glob("*.rpm"))))
     run("createrepo_c", "--quiet", str(out))
 
 
@@ -306,6 +317,7 @@ LAYOUTS = {
     "ubuntu2204": (ubuntu, "deb", "3bf863cc.pub"),
     "ubuntu2404": (ubuntu, "deb", "3bf863cc.pub"),
     "ubuntu2604": (ubuntu, "deb", "3bf863cc.pub"),
+    "base": (elsewhere, "rpm", "RPM-GPG-KEY-base"),
     "rhel8": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel9": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel10": (enterprise_linux, "rpm", "D42D0685.pub"),
@@ -337,7 +349,7 @@ def main() -> None:
         sign_apt(out, options.gnupg)
     else:
         sign_rpm(out, options.gnupg)
-        if options.layout != "rhel10":
+        if options.layout in ("rhel8", "rhel9", "amzn2023"):
             modules_of(out, options.version)
     print(fingerprint)
 

@@ -248,6 +248,49 @@ def test_dnf_locks_before_it_installs():
     assert result["todo"]["lock"] == []
 
 
+EL = "3:580.95.05-1.el9"
+
+
+def el_host(**changes) -> dict:
+    """Describe a converged host with NVIDIA's packages, its locks included."""
+    there = converged("el-9", version=EL, driver={"library": "580.95.05", "loaded": "580.95.05"}, held=(), **changes)
+    return {**there, "modules_loaded": ["nvidia", "nvidia_uvm"], "module_streams": {"nvidia-driver": "580-open"}}
+
+
+def test_another_flavor_of_an_installed_driver_takes_its_stream():
+    plan = driver_plan.plan(el_host(), {"flavor": "proprietary"}, platform("el-9"))
+    assert plan["todo"]["stream"] == {"name": "nvidia-driver:580-dkms", "reset": "nvidia-driver"}
+    assert plan["todo"]["install"] == ["kmod-nvidia-latest-dkms"]
+
+
+def test_the_lock_of_the_version_before_is_let_go():
+    wanted = {"version": "580.82.07"}
+    plan = driver_plan.plan(
+        el_host(), wanted, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
+    )
+    assert "nvidia-driver-cuda-580.95.05-1.el9" in plan["todo"]["unlock"]
+    assert "nvidia-driver-cuda-580.82.07-1.el9" in plan["todo"]["lock"]
+    assert plan["downgrade"]
+
+
+STALE = [
+    ("kmod-nvidia-latest-dkms-3:580.95.05-1.el9.*", True),
+    ("nvidia-driver-cuda-3:570.172.08-1.el9.*", True),
+    ("nvidia-driver-cuda-3:580.95.05-1.el9.*", False),
+    ("nvidia-container-toolkit-0:1.18.0-1.*", False),
+    ("nvidia-container-toolkit", False),
+    ("kmod-nvidia*580*", False),
+    ("kernel-0:5.14.0-570.el9.*", False),
+    ("vim-3:580.95.05-1.el9.*", False),
+]
+
+
+@pytest.mark.parametrize(("lock", "goes"), STALE)
+def test_only_locks_of_driver_packages_that_are_gone_are_let_go(lock, goes):
+    there = el_host(package_state={"held_patterns": [lock]})
+    assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == ([lock] if goes else [])
+
+
 # --- the runfile ---
 
 RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:00"}

@@ -100,7 +100,12 @@ def test_a_run_that_was_cut_off_loses_nothing():
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
 def test_a_damaged_record_counts_as_none(content):
-    assert driver_removal.read_record(with_record(content)) == {"packages": [], "files": {}, "pending": []}
+    assert driver_removal.read_record(with_record(content)) == {
+        "packages": [],
+        "files": {},
+        "pending": [],
+        "key": None,
+    }
 
 
 def test_streams_and_repositories_of_dnf_go_too():
@@ -113,6 +118,31 @@ def test_streams_and_repositories_of_dnf_go_too():
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == "nvidia-driver"
     assert plan["files"] == ["/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+
+
+KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
+
+
+@pytest.mark.parametrize(
+    ("name", "goes"),
+    [
+        ("gpg-pubkey-d42d0685", True),
+        (f"gpg-pubkey-{KEY.lower()}", True),
+        ("gpg-pubkey-fd431d51", False),
+        ("keyring-d42d0685", False),
+    ],
+)
+def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
+    record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
+    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+    assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == ([name] if goes else [])
+    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
+
+
+def test_a_key_is_remembered_from_run_to_run():
+    first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
+    assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
 def test_what_apt_would_remove():

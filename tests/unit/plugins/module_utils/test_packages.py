@@ -101,6 +101,12 @@ def test_rpm_packages_and_dnfs_locks(tmp_path, lock, held):
     assert not state["installed"]["kernel-devel"]["held"]
 
 
+def test_keys_of_rpm_are_told_apart_by_their_version():
+    out = "gpg-pubkey d42d0685\ngpg-pubkey fd431d51\nbash 5.2.26\nglibc 2.34\nglibc 2.34\n"
+    names = packages_state.names("/", "dnf", lambda argv: (0, out, ""))
+    assert names == ["bash", "glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
+
+
 def test_locks_of_dnf5_and_zypper(tmp_path):
     for path, text in (
         ("etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver-cuda"\n'),
@@ -204,10 +210,12 @@ def test_locks_of_dnf_are_told_by_name_and_by_name_with_version():
         "nvidia-driver",
         "kmod-nvidia-open-dkms-580.95.05-1.el9",
         "nvidia-driver-cuda-570.1-1.el9",
+        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
     ]
     assert package_locks.read("dnf", names, lambda argv: (0, out, "")) == {
         "nvidia-driver-cuda",
         "kmod-nvidia-open-dkms-580.95.05-1.el9",
+        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
     }
 
 
