@@ -69,7 +69,9 @@ _value:
       description: Options that daemon.json is to have.
       type: dict
     config_needed:
-      description: Whether daemon.json differs from that, or its daemon has not taken it up.
+      description: >-
+        Whether daemon.json differs from that, or its daemon has not taken it up. True also where an option carries a
+        password, which only M(gpufleet.hosts.docker_daemon_config) on the host can compare.
       type: bool
     service:
       description: The unit, and whether it has to be enabled or started. Null where there is none to care for.

@@ -127,6 +127,13 @@ _SYSTEMD_DIRECTORIES = (
     "usr/lib/systemd/system",
     "lib/systemd/system",
 )
+# Where user info may begin: behind a scheme, or at once in the address of a proxy, which needs none.
+_USER_INFO = re.compile(r"(:\\*/\\*/|proxy\\*[\"']?[:=\s]\s*\\*[\"']?)([^\s/\"]+)@")
+# Log drivers are given such, for example splunk-token.
+_SECRET_KEY = re.compile(r"(?i)(?:token|password|secret)$")
+_SECRET_PAIR = re.compile(r"(?i)((?:token|password|secret)=)[^\s\"'\\]+")
+_SECRET_MEMBER = re.compile(r"(?i)((?:token|password|secret)(\\*\")\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
+_MASK = "********"
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
 
 
@@ -137,7 +144,12 @@ def policy(lists: str = "union") -> Policy:
         keyed_lists=tuple((name,) for name in _KEYED_LISTS),
         lists=lists,
         normalise=_normalise,
+        show=_show,
     )
+
+
+def _show(path: json_merge.Path, value: t.Any) -> str:
+    return json_merge.shown(masked_tree(value, path[-1]))
 
 
 def _normalise(path: json_merge.Path, value: t.Any) -> t.Any:
@@ -178,7 +190,7 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
         raise DaemonConfigError(
-            f"{path}, line {error.lineno} column {error.colno}: {error.msg}, in {line.strip()!r}. "
+            f"{path}, line {error.lineno} column {error.colno}: {error.msg}, in {masked_file(line.strip())!r}. "
             "This is not JSON, so dockerd cannot read it either. Correct it by hand; it has not been changed."
         ) from error
     if not isinstance(tree, dict):
@@ -196,8 +208,35 @@ def dump(tree: dict[str, t.Any], like: str | None) -> str:
 
 
 def masked(text: str) -> str:
-    """The text without the passwords that proxy and mirror addresses may carry."""
-    return re.sub(r"(://[^\s/:@\"]+:)[^\s/@\"]+(?=@)", r"\1********", text)
+    """The text without the passwords and tokens that addresses and `key=value` pairs may carry.
+
+    User info ends at the last @ of an address's authority, since a password may hold one. A user's name stays. JSON
+    within JSON stays JSON, and a text that is masked already stays as it is.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        user, colon, _password = match.group(2).partition(":")
+        return f"{match.group(1)}{user if colon else ''}{colon}{_MASK}@"
+
+    return _SECRET_PAIR.sub(rf"\1{_MASK}", _USER_INFO.sub(mask, text))
+
+
+def masked_file(text: str) -> str:
+    """The text of a JSON file, masked; what a key calls a secret is masked as well."""
+    return _SECRET_MEMBER.sub(rf"\1{_MASK}", masked(text))
+
+
+def masked_tree(value: t.Any, key: str = "") -> t.Any:
+    """A JSON value with all its texts masked; `key` is the one that it belongs to."""
+    if isinstance(value, str):
+        if value and _SECRET_KEY.search(key):
+            return _MASK
+        return masked(f"{key}={value}")[len(key) + 1 :] if key.endswith("proxy") else masked(value)
+    if isinstance(value, dict):
+        return {masked(str(name)): masked_tree(item, str(name)) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [masked_tree(item, key) for item in value]
+    return value
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -552,6 +591,22 @@ def dump_state(state: State) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
+def masked_record(text: str, path: str) -> str:
+    """The text of a record file, masked: it has values apart from their keys."""
+    try:
+        state = load_state(text, path)
+    except DaemonConfigError:
+        return masked_file(text)
+    entries = {
+        leaf._replace(item=None if leaf.item is None else masked(leaf.item)): entry._replace(
+            value=masked_tree(entry.value, leaf.path[-1]), previous=masked_tree(entry.previous, leaf.path[-1])
+        )
+        for leaf, entry in state.record.entries.items()
+    }
+    original = None if state.original is None else masked_file(state.original)
+    return dump_state(state._replace(record=state.record._replace(entries=entries), original=original))
+
+
 def owned_keys(record: Record, manager: str) -> list[str]:
     return sorted({leaf.name for leaf, entry in record.entries.items() if manager in entry.managers})
 
@@ -589,7 +644,7 @@ def plan(
 ) -> Plan:
     """From what is there and what is wanted to what is to be written. Raises with all that speaks against it."""
     current = {} if before is None else parse(before, path)
-    problems = value_problems(options or {}) if present else []
+    problems = value_problems(masked_tree(options or {})) if present else []
     if problems:
         raise DaemonConfigError("options: " + " ".join(problems))
     rules = policy(lists)
@@ -612,9 +667,9 @@ def plan(
         text = _text(result.tree, before, new)
     if not result.record.entries:
         new = new._replace(original=None)
-    given_twice = conflicts(result.tree, flags, path, unit)
+    given_twice = [masked(text) for text in conflicts(masked_tree(result.tree), flags, path, unit)]
     if result.changed:
-        problems = config_problems(result.tree) + given_twice
+        problems = config_problems(masked_tree(result.tree)) + given_twice
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
                 "live-restore: this daemon is a member of a swarm, and dockerd does not start with both. "

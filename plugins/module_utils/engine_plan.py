@@ -119,7 +119,11 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
     if settings.docker_recommended:
         options = recommended(options, version_key(result["version"]), is_swarm(host), {flag.key for flag in flags})
     result["options"] = options
-    result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.value_problems(options)]
+    # What was seen is masked, so it is compared with masked options.
+    shown = daemon_config.masked_tree(options)
+    result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.value_problems(shown)]
+    if host["docker_daemon_json"].get("error"):
+        result["problems"].append(host["docker_daemon_json"]["error"])
     if result["problems"]:
         return
     file, record = host["files"][daemon_config.DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
@@ -129,7 +133,7 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
             file["content"] if file["exists"] else None,
             state,
             MANAGER,
-            options,
+            shown,
             present=True,
             lists="union",
             flags=flags,
@@ -138,7 +142,10 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
     except daemon_config.DaemonConfigError as error:
         result["problems"].append(str(error))
         return
-    result["config_needed"] = bool(done.changed_keys) or done.state.record != state.record or bool(state.written)
+    # Only the module on the host can tell whether a password is still the same.
+    result["config_needed"] = (
+        bool(done.changed_keys) or done.state.record != state.record or bool(state.written) or shown != options
+    )
 
 
 def is_swarm(host: dict[str, t.Any]) -> bool:

@@ -52,9 +52,11 @@ UNITS = (
     "apt-daily-upgrade.timer",
     "dnf-automatic.timer",
 )
+_DAEMON_JSON = daemon_config.DEFAULT_PATH
+_DAEMON_JSON_RECORD = daemon_config.state_path(daemon_config.DEFAULT_STATE_DIRECTORY, _DAEMON_JSON)
 FILES = (
-    "/etc/docker/daemon.json",
-    "/var/lib/gpufleet/docker_daemon_config/%2Fetc%2Fdocker%2Fdaemon.json.json",
+    _DAEMON_JSON,
+    _DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
     "/etc/modprobe.d/nvidia-gpufleet.conf",
     "/etc/modules-load.d/nvidia-gpufleet.conf",
@@ -131,7 +133,10 @@ def observe(
     }
     host["driver"] = _driver(root, host["kernel"], run)
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
-    host["docker_daemon_json"] = _daemon_json(root, host["files"]["/etc/docker/daemon.json"])
+    host["docker_daemon_json"] = daemon_config.masked_tree(_daemon_json(root, host["files"][_DAEMON_JSON]))
+    for path, mask in ((_DAEMON_JSON, daemon_config.masked_file), (_DAEMON_JSON_RECORD, _masked_record)):
+        file = host["files"][path]
+        host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = _engines(host, ask)
     _name_containers(host, ask)
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
@@ -372,7 +377,7 @@ def _file(root: str, path: str) -> dict:
 def _daemon_json(root: str, file: dict) -> dict:
     flags = [flag._asdict() for flag in daemon_config.unit_flags(root)]
     result: dict = {
-        "path": "/etc/docker/daemon.json",
+        "path": _DAEMON_JSON,
         "exists": file["exists"],
         "content": None,
         "error": None,
@@ -384,6 +389,10 @@ def _daemon_json(root: str, file: dict) -> dict:
         return {**result, "content": daemon_config.parse(file["content"], result["path"])}
     except daemon_config.DaemonConfigError as error:
         return {**result, "error": str(error)}
+
+
+def _masked_record(text: str) -> str:
+    return daemon_config.masked_record(text, _DAEMON_JSON_RECORD)
 
 
 def _engines(host: dict, ask: Ask | None) -> dict:

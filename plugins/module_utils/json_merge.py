@@ -72,13 +72,15 @@ class Policy(t.NamedTuple):
 
     `whole` are paths (`*` for any key) whose objects are one value and never mixed with another's; `keyed_lists` are
     lists of `key=value` items, where an item replaces the one with its key; `lists` is `union` (add our items) or
-    `replace`; `normalise` brings a value into the form in which it is compared.
+    `replace`; `normalise` brings a value into the form in which it is compared, `show` into the one in which an error
+    names it.
     """
 
     whole: tuple[Path, ...] = ()
     keyed_lists: tuple[Path, ...] = ()
     lists: str = "union"
     normalise: t.Callable[[Path, t.Any], t.Any] = lambda path, value: value
+    show: t.Callable[[Path, t.Any], str] = lambda path, value: shown(value)
 
     def is_whole(self, path: Path) -> bool:
         return any(_matches(pattern, path) for pattern in self.whole)
@@ -209,10 +211,11 @@ def _apply(
         others = tuple(name for name in entry.managers if name != manager) if entry else ()
         if entry and others and not policy.equal(leaf.path, entry.value, value):
             raise MergeError(
-                f'"{leaf.name}" is wanted as {shown(value)} for {manager}, and as {shown(entry.value)} for '
+                f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, and as '
+                f"{policy.show(leaf.path, entry.value)} for "
                 f"{' and '.join(others)}. Make the two agree, or leave the key to one of them."
             )
-        _refuse_overlap(leaf, value, manager, entries)
+        _refuse_overlap(leaf, value, manager, entries, policy)
         if policy.equal(leaf.path, current, value):
             if entry:
                 entries[leaf] = entry._replace(value=value, managers=_with(entry.managers, manager))
@@ -231,7 +234,7 @@ def _apply(
     return Merge(after, Record(entries, frozenset(containers)), tuple(sorted(changed)), tuple(sorted(edited)))
 
 
-def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, Entry]) -> None:
+def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, Entry], policy: Policy) -> None:
     """Refuse what would take turns with another's keys: the whole of a key here, a part of it there."""
     for other, entry in entries.items():
         if other.path == leaf.path and (other.item is None) == (leaf.item is None):
@@ -240,8 +243,9 @@ def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, 
         if leaf.path[:shorter] != other.path[:shorter] or set(entry.managers) <= {manager}:
             continue
         raise MergeError(
-            f'"{leaf.name}" is wanted as {shown(value)} for {manager}, which does not go with "{other.name}" as '
-            f"{shown(entry.value)} for {' and '.join(entry.managers)}. Leave the key to one of them."
+            f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, which does not go with '
+            f'"{other.name}" as {policy.show(other.path, entry.value)} for '
+            f"{' and '.join(entry.managers)}. Leave the key to one of them."
         )
 
 
@@ -281,7 +285,7 @@ def _put(
         node = node[key]
         if not isinstance(node, list if last_is_list else dict):
             raise MergeError(
-                f'"{".".join(leaf.path[:depth])}" holds {shown(node)}, '
+                f'"{".".join(leaf.path[:depth])}" holds {policy.show(leaf.path[:depth], node)}, '
                 f"where {'a list' if last_is_list else 'an object'} is needed to add to. Correct it by hand."
             )
     if leaf.item is None:

@@ -88,7 +88,7 @@ attributes:
     description: Says what would change, C(dockerd)'s opinion included, and changes nothing.
   diff_mode:
     support: full
-    description: The file before and after. Passwords in addresses are masked.
+    description: The file before and after. Passwords and tokens are masked.
   idempotent:
     support: full
     description: A second run changes nothing. The form in which others wrote the file is kept until a key changes.
@@ -188,7 +188,7 @@ satisfied_by_flags:
   elements: str
   sample: [live-restore]
 config:
-  description: What is in the file after this call.
+  description: What is in the file after this call. Passwords and tokens are masked.
   returned: success
   type: dict
   sample:
@@ -314,6 +314,18 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
         os.chmod(path, 0o644)
 
 
+def guarded(module: AnsibleModule) -> daemon_config.Run:
+    """A runner for which a program that is not there has failed, and the module has not."""
+
+    def run_command(command: list[str]) -> tuple[int, str, str]:
+        try:
+            return module.run_command(command, handle_exceptions=False)
+        except OSError as error:
+            return 127, "", str(error)
+
+    return run_command
+
+
 def boot_id() -> str:
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
@@ -347,7 +359,8 @@ def run(module: AnsibleModule) -> dict:
         unit=unit,
         in_swarm=in_swarm,
     )
-    pending = daemon_config.pending(state.written, boot_id(), module.run_command, unit)
+    run_command = guarded(module)
+    pending = daemon_config.pending(state.written, boot_id(), run_command, unit)
     for conflict in plan.conflicts:
         module.warn(conflict)
     is_written = plan.text != before
@@ -359,13 +372,13 @@ def run(module: AnsibleModule) -> dict:
         "owned_keys": daemon_config.owned_keys(plan.state.record, params["managed_by"]),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
-        "config": plan.config,
+        "config": daemon_config.masked_tree(plan.config),
         "validated_by": "",
         "diff": {
             "before_header": shown_path,
             "after_header": shown_path,
-            "before": daemon_config.masked(before or ""),
-            "after": daemon_config.masked(plan.text or ""),
+            "before": daemon_config.masked_file(before or ""),
+            "after": daemon_config.masked_file(plan.text or ""),
         },
     }
     if is_written and plan.text is not None and params["validate"]:
@@ -380,7 +393,7 @@ def run(module: AnsibleModule) -> dict:
             written={"at": time.monotonic_ns() // 1000, "boot_id": boot_id(), **waiting},
             made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
         )
-        pending = daemon_config.pending({**new.written, "at": float("inf")}, boot_id(), module.run_command, unit)
+        pending = daemon_config.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
     result["pending"] = pending
     if module.check_mode:
         return result
@@ -424,11 +437,13 @@ def main() -> None:
         required_if=[("state", "present", ["options"])],
         supports_check_mode=True,
     )
+    # Ansible would return the arguments as they are, passwords included.
+    invocation = {"module_args": daemon_config.masked_tree(module.params)}
     try:
         result = run(module)
     except daemon_config.DaemonConfigError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+        module.fail_json(msg=daemon_config.masked(str(error)), invocation=invocation)
+    module.exit_json(invocation=invocation, **result)
 
 
 if __name__ == "__main__":

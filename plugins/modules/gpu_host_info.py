@@ -177,11 +177,14 @@ host:
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that keeps Docker from reading it, and the C(flags) that the
-        unit gives to the daemon (C(text), C(key) that means the same, C(value), C(place)).
+        unit gives to the daemon (C(text), C(key) that means the same, C(value), C(place)). Passwords and tokens
+        are masked.
       type: dict
       sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null, flags: []}
     files:
-      description: C(exists), C(content) and C(mode) of the files that the roles own and of those asked for.
+      description: >-
+        C(exists), C(content) and C(mode) of the files that the roles own and of those asked for. Passwords and tokens
+        are masked in F(/etc/docker/daemon.json) and in our record of it.
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:

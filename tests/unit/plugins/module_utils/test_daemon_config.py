@@ -420,6 +420,54 @@ def test_what_the_running_daemon_has_not_taken_up(show: str, expected: dict[str,
     assert daemon_config.pending(None, "now", run, "docker.service") == {"reload": [], "restart": []}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://u:p@ss@proxy:3128", "http://u:********@proxy:3128"),
+        ("http://:pw@proxy/x@y", "http://:********@proxy/x@y"),
+        ("http://token@proxy", "http://********@proxy"),
+        ("http://u:p'w:x@a http://v:q@b", "http://u:********@a http://v:********@b"),
+        ('{"a":"http://u:p@a","b":"x@y"}', '{"a":"http://u:********@a","b":"x@y"}'),
+        (r'{"a": "http:\/\/u:p@a"}', r'{"a": "http:\/\/u:********@a"}'),
+        (r'{"original": "{\"a\": \"http://u:p@a\"}"}', r'{"original": "{\"a\": \"http://u:********@a\"}"}'),
+        ("https://m.example:5000/a@b", "https://m.example:5000/a@b"),
+    ],
+)
+def test_user_info_is_masked_up_to_its_last_at_sign(text: str, expected: str) -> None:
+    assert daemon_config.masked(text) == expected
+    assert daemon_config.masked(expected) == expected
+    assert daemon_config.masked_tree({"k": [text, 1, None]}) == {"k": [expected, 1, None]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"proxies": {"http-proxy": "u:pw@p:3128"}}', '{"proxies": {"http-proxy": "u:********@p:3128"}}'),
+        ('{"log-opts": {"splunk-token": "s3 c\\"r,t"}}', '{"log-opts": {"splunk-token": "********"}}'),
+        (r'{"original": "{\"splunk-token\": \"s3cret\"}"}', r'{"original": "{\"splunk-token\": \"********\"}"}'),
+        ("dockerd --log-opt splunk-token=s3cret --debug", "dockerd --log-opt splunk-token=******** --debug"),
+        ("dockerd --http-proxy u:pw@p:3128", "dockerd --http-proxy u:********@p:3128"),
+        ('{"labels": ["mail=a@b"], "log-opts": {"tag": "x"}}', '{"labels": ["mail=a@b"], "log-opts": {"tag": "x"}}'),
+    ],
+)
+def test_what_a_key_calls_a_secret_is_masked(text: str, expected: str) -> None:
+    assert daemon_config.masked_file(text) == expected
+    assert daemon_config.masked_file(expected) == expected
+    if text.startswith("{"):
+        assert daemon_config.masked_tree(json.loads(text)) == json.loads(expected) or "original" in text
+
+
+def test_the_record_is_masked_although_it_keeps_values_apart_from_their_keys() -> None:
+    before = '{"log-opts": {"splunk-token": "0ld"}, "proxies": {"http-proxy": "u:0ld@p"}}'
+    options = {"log-opts": {"splunk-token": "n3w"}, "proxies": {"http-proxy": "u:n3w@p"}}
+    done = plan(before, options)
+    text = daemon_config.masked_record(daemon_config.dump_state(done.state), "record")
+    assert "0ld" not in text
+    assert "n3w" not in text
+    assert daemon_config.load_state(text, "record").record.entries.keys() == done.state.record.entries.keys()
+    assert daemon_config.masked_record('{"token": "x"}', "record") == '{"token": "********"}'
+
+
 def test_passwords_in_addresses_are_masked() -> None:
     text = '{"proxies": {"http-proxy": "http://me:s3cr3t@proxy:3128"}, "registry-mirrors": ["https://m.example"]}'
     assert "s3cr3t" not in daemon_config.masked(text)

@@ -278,3 +278,51 @@ def test_how_options_become_effective(
 
 def test_the_plan_is_plain_data() -> None:
     assert json.loads(json.dumps(plan(host(), settings())))
+
+
+def test_a_masked_password_is_no_difference_and_is_left_to_the_module() -> None:
+    options = {"live-restore": True, "proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
+    seen = converged(options)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    done = plan(seen, settings(docker_options=options))
+    assert done["problems"] == []
+    assert done["options"] == options
+    assert done["config_needed"]  # the module compares the password
+    assert plan(seen, settings())["config_needed"]  # taken back
+
+
+def test_options_of_others_with_a_password_cost_a_converged_host_nothing() -> None:
+    theirs = '{"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}'
+    ours = daemon_config.plan(
+        theirs,
+        daemon_config.State(EMPTY_RECORD),
+        engine_plan.MANAGER,
+        {"live-restore": True},
+        present=True,
+        lists="union",
+        flags=[],
+        path=daemon_config.DEFAULT_PATH,
+    )
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), ours.text or "", ours.state)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    assert not plan(seen, settings())["config_needed"]
+
+
+def test_another_managers_password_is_not_taken_for_a_different_one() -> None:
+    options = {"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
+    state = daemon_config.State(EMPTY_RECORD)
+    text: str | None = None
+    for manager in ("other", engine_plan.MANAGER):
+        done = daemon_config.plan(
+            text, state, manager, options, present=True, lists="union", flags=[], path=daemon_config.DEFAULT_PATH
+        )
+        text, state = done.text, done.state
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    assert plan(seen, settings(docker_options=options, recommended=False))["problems"] == []
+
+
+def test_a_broken_daemon_json_is_reported_as_it_was_seen_before_masking() -> None:
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), "{")
+    seen["docker_daemon_json"]["error"] = "/etc/docker/daemon.json, line 9"
+    assert plan(seen, settings())["problems"] == ["/etc/docker/daemon.json, line 9"]

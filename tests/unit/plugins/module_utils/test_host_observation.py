@@ -7,7 +7,12 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation, services_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    daemon_config,
+    host_observation,
+    json_merge,
+    services_state,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
 
 K = "6.1.0-47-amd64"
@@ -195,6 +200,30 @@ def test_daemon_json(tree, text, content, error):
     assert seen["exists"] is (text is not None)
     assert seen["content"] == content
     assert (error or "") in (seen["error"] or "")
+
+
+@pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])
+def test_no_password_of_dockers_leaves_the_host(tree, proxy):
+    text = json.dumps({"proxies": {"http-proxy": proxy}})
+    state = daemon_config.plan(
+        text,
+        daemon_config.State(json_merge.EMPTY_RECORD),
+        "us",
+        {"registry-mirrors": [proxy]},
+        present=True,
+        lists="union",
+        flags=[],
+        path="daemon.json",
+    ).state
+    record = daemon_config.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
+    tree.file("etc/docker/daemon.json", text)
+    tree.file(record.lstrip("/"), daemon_config.dump_state(state))
+    tree.file("lib/systemd/system/docker.service", f"[Service]\nExecStart=/usr/bin/dockerd --http-proxy {proxy}\n")
+    host = observe(tree)
+    assert "s3cret" not in json.dumps(host)
+    assert json.loads(host["files"][record]["content"])["entries"]
+    assert host["docker_daemon_json"]["flags"]
+    assert host["docker_daemon_json"]["content"]["proxies"]["http-proxy"].endswith("********@p")
 
 
 def test_files_asked_for_and_their_limits(tree):

@@ -22,6 +22,9 @@ echo "configuration OK"
 """
 
 
+basic_run_command = basic.AnsibleModule.run_command
+
+
 class Done(Exception):
     """The module has ended."""
 
@@ -222,3 +225,56 @@ def test_no_dockerd_is_no_reason_to_fail(host: Host) -> None:
 
 def test_options_are_needed_to_set_any(host: Host) -> None:
     assert "options" in host()["msg"]
+
+
+@pytest.mark.parametrize(
+    ("proxy", "secret"),
+    [
+        ("http://u:s3cret@p:3128", "s3cret"),
+        ("http://u:p@s3cret@p:3128", "s3cret"),
+        ("http://:s3cret@p", "s3cret"),
+        ("http://s3cret@p", "s3cret"),
+    ],
+)
+def test_no_password_leaves_the_host_and_a_second_run_changes_nothing(host: Host, proxy: str, secret: str) -> None:
+    options = {"proxies": {"http-proxy": proxy}}
+    for changed in (True, False):
+        done = host(options)
+        assert done["changed"] is changed
+        assert secret not in repr(done)
+    assert json.loads(host.file.read_text()) == options
+    refused = host({"proxies": {"http-proxy": f"{proxy}/other"}}, managed_by="other")
+    assert "http-proxy" in refused["msg"]
+    assert secret not in repr(refused)
+    assert host({"proxies": {"http-proxy": proxy.replace(secret, "new")}})["changed"]
+    assert "new@p" in host.file.read_text()
+
+
+def test_no_token_leaves_the_host(host: Host) -> None:
+    options = {"log-opts": {"splunk-token": "s3cret"}}
+    results = [host(options), host(options), host({"log-opts": {"splunk-token": "0ther-s3cret"}}, managed_by="other")]
+    assert [result.get("changed") for result in results] == [True, False, None]
+    assert "log-opts.splunk-token" in results[2]["msg"]
+    host.write('{"log-opts": {"splunk-token": "s3cret"')
+    results.append(host({}))
+    assert "line 1" in results[3]["msg"]
+    host.write(json.dumps(options))
+    host.flags = [daemon_config.Flag("--log-opt splunk-token=s3cret", "log-opts", ["splunk-token=s3cret"], "unit")]
+    results.append(host({"debug": True}, managed_by="other"))
+    assert "would be given twice" in results[4]["msg"]
+    assert "s3cret" not in repr(results)
+
+
+def test_a_host_without_systemctl_has_no_daemon_that_runs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = basic.AnsibleModule.run_command
+
+    def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:
+        if args[0] == "systemctl":
+            return basic_run_command(module, ["/nowhere/systemctl", *args[1:]], **more)
+        return mine(module, args, **more)
+
+    monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
+    done = host({"features": {"cdi": True}})
+    assert (done.get("msg"), done["changed"]) == (None, True)
+    assert done["pending"] == {"reload": [], "restart": []}
+    assert not host({"features": {"cdi": True}})["changed"]
