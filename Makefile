@@ -34,7 +34,7 @@ sandbox-down: setup ## Remove the simulated hosts and what is in them
 
 ##@ Test it
 .PHONY: test
-test: lint unit molecule ## What CI runs: lint, unit tests, the default scenario from bare hosts
+test: lint unit sanity molecule ## What CI runs: lint, unit tests, sanity, the default scenario from bare hosts
 
 .PHONY: lint
 lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the documentation
