@@ -15,6 +15,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import boot_kernel
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import LIBRARY
 
 Run = Callable[[list], tuple]
@@ -64,7 +65,7 @@ def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> 
     `on_disk`, `on_disk_next`: of the module files for `running_kernel` and for `next_kernel`.
     """
     running = kernel or running_kernel(root)
-    upcoming = next_kernel(root) or running
+    upcoming = boot_kernel.next_boot(root, boot_kernel.bootable(root)) or running
     loaded, flavor = loaded_module(root)
     path = find_library(root)
     on_disk = module_on_disk(root, running, run)
@@ -124,23 +125,6 @@ def running_kernel(root: str = "/") -> str | None:
     if os.path.realpath(root) == "/":
         return os.uname().release
     return (_text(root, "proc/sys/kernel/osrelease") or "").strip() or None
-
-
-def next_kernel(root: str = "/") -> str | None:
-    """Tell the kernel that boots next: the boot loader's saved entry, else the newest with an image in /boot."""
-    images = {
-        os.path.basename(path).partition("-")[2]
-        for pattern in ("boot/vmlinuz-*", "boot/vmlinux-*")
-        for path in glob.glob(os.path.join(glob.escape(root), pattern))
-    }
-    kernels = [
-        name for name in images if "rescue" not in name and os.path.isdir(os.path.join(root, "lib/modules", name))
-    ]
-    saved = _saved_boot_entry(root)
-    for name in sorted(kernels, key=len, reverse=True):
-        if saved and saved.endswith(name):
-            return name
-    return max(kernels, key=_kernel_key, default=None)
 
 
 def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str | None:
@@ -225,18 +209,6 @@ def _redirects(root: str) -> Iterator[str]:
             relative = resolve(root, os.path.relpath(path, root))
             for match in _REDIRECT.finditer(_text("/", relative) or ""):
                 yield match.group(1)
-
-
-def _saved_boot_entry(root: str) -> str | None:
-    for path in ("boot/grub2/grubenv", "boot/grub/grubenv"):
-        for line in (_text(root, path) or "").splitlines():
-            if line.startswith("saved_entry="):
-                return line.partition("=")[2].strip()
-    return None
-
-
-def _kernel_key(release: str) -> list:
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"\d+|[a-z]+", release)]
 
 
 def _elf_section(file, wanted: bytes) -> bytes:

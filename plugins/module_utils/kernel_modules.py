@@ -9,31 +9,16 @@ import os
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_versions
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
-    exists,
-    listing,
-    natural_key,
-    read_text,
-    shell_assignments,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils import boot_kernel, driver_versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import exists, listing, natural_key, read_text
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
-
-_IMAGES = (
-    "boot/vmlinuz-{0}",
-    "boot/vmlinux-{0}",
-    "boot/Image-{0}",
-    "lib/modules/{0}/vmlinuz",
-    "usr/lib/modules/{0}/vmlinuz",
-)
-_GRUB_ENVIRONMENTS = ("/boot/grub2/grubenv", "/boot/grub/grubenv")
 
 
 def read(root: str, running: str, run: Run) -> dict:
     """Return `running`, `next_boot` and `kernels`, newest first."""
-    bootable = [name for name in listing(root, "/lib/modules") if _has_image(root, name)]
-    upcoming = next_boot(root, running, bootable)
+    bootable = boot_kernel.bootable(root)
+    upcoming = boot_kernel.next_boot(root, bootable) or running
     releases = sorted({running, upcoming, *bootable}, key=natural_key, reverse=True)
     return {
         "running": running,
@@ -48,29 +33,6 @@ def read(root: str, running: str, run: Run) -> dict:
             for release in releases
         ],
     }
-
-
-def next_boot(root: str, running: str, bootable: list[str]) -> str:
-    """Return the release that the boot loader takes next; the running one where nothing says otherwise."""
-    if not bootable:
-        return running
-    environment: dict[str, str] = {}
-    for path in _GRUB_ENVIRONMENTS:
-        environment = shell_assignments(read_text(root, path))
-        if environment:
-            break
-    settings = _grub_settings(root)
-    default = settings.get("GRUB_DEFAULT", "0")
-    asked = [environment.get("next_entry", "")]
-    if exists(root, "/boot/loader/entries") or default == "saved":
-        asked.append(environment.get("saved_entry", ""))
-    if default not in ("0", "saved"):
-        asked.append(default)
-    for entry in asked:
-        release = _release_of(root, entry, bootable)
-        if release:
-            return release
-    return max(bootable, key=natural_key)
 
 
 def module_for(root: str, release: str, run: Run) -> dict | None:
@@ -127,31 +89,3 @@ def _build_failure(root: str, log: str) -> dict | None:
     kernel = re.search(r"^DKMS make\.log for \S+ for kernel (\S+)", text)
     errors = [line.strip()[-300:] for line in text.splitlines() if re.search(r"\berror: |\*\*\* .*Error \d", line)]
     return {"kernel": kernel.group(1) if kernel else None, "log": log, "errors": errors[:3]}
-
-
-def _has_image(root: str, release: str) -> bool:
-    return any(exists(root, image.format(release)) for image in _IMAGES)
-
-
-def _grub_settings(root: str) -> dict[str, str]:
-    settings = shell_assignments(read_text(root, "/etc/default/grub"))
-    for name in listing(root, "/etc/default/grub.d"):
-        if name.endswith(".cfg"):
-            settings.update(shell_assignments(read_text(root, f"/etc/default/grub.d/{name}")))
-    return settings
-
-
-def _release_of(root: str, entry: str, bootable: list[str]) -> str | None:
-    if not entry:
-        return None
-    loader = shell_fields(read_text(root, f"/boot/loader/entries/{entry}.conf"))
-    if loader.get("version") in bootable:
-        return loader["version"]
-    named = [release for release in bootable if re.search(rf"(?<![\w.]){re.escape(release)}(?![\w.])", entry)]
-    return max(named, key=len) if named else None
-
-
-def shell_fields(text: str | None) -> dict[str, str]:
-    """Read the `name value` lines of a boot loader entry."""
-    pairs = (line.split(None, 1) for line in (text or "").splitlines() if not line.startswith("#"))
-    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}

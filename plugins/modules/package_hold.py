@@ -63,7 +63,7 @@ names:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import package_locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils import module_run, package_locks
 
 
 def main() -> None:
@@ -78,12 +78,7 @@ def main() -> None:
     )
     names, manager = module.params["names"], module.params["package_manager"]
     hold = module.params["state"] == "held"
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        program = module.get_bin_path(argv[0])
-        if program is None:
-            return 127, "", f"{argv[0]} is not installed"
-        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+    run = module_run.runner(module)
 
     try:
         held = package_locks.read(manager, names, run) if names else set()

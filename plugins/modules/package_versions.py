@@ -56,7 +56,7 @@ versions:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import package_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils import module_run, package_offers
 
 
 def main() -> None:
@@ -69,14 +69,10 @@ def main() -> None:
         supports_check_mode=True,
     )
 
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        program = module.get_bin_path(argv[0])
-        if program is None:
-            return 127, "", f"{argv[0]} is not installed"
-        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
-
     try:
-        versions = package_offers.read(module.params["package_manager"], module.params["names"], run)
+        versions = package_offers.read(
+            module.params["package_manager"], module.params["names"], module_run.runner(module)
+        )
     except package_offers.OffersError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, versions=versions)

@@ -173,29 +173,5 @@ def test_a_damaged_module_file_has_no_version(tree, content):
     assert driver_versions.module_file_version(str(path)) is None
 
 
-@pytest.mark.parametrize(
-    ("images", "saved", "upcoming"),
-    [
-        ([], None, None),
-        (["6.1.0-9-amd64", "6.1.0-18-amd64"], None, "6.1.0-18-amd64"),
-        (["6.8.0-60-generic", "6.14.0-27-generic"], None, "6.14.0-27-generic"),
-        (["5.14.0-503.el9.x86_64", "5.14.0-570.el9.x86_64"], "f00d-5.14.0-503.el9.x86_64", "5.14.0-503.el9.x86_64"),
-        (["5.14.0-503.el9.x86_64", "0-rescue-f00d"], None, "5.14.0-503.el9.x86_64"),
-    ],
-)
-def test_the_next_kernel_is_the_boot_loader_s_choice_or_the_newest(tree, images, saved, upcoming):
-    for kernel in images:
-        tree.boot_image(kernel)
-    if saved:
-        tree.file("boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry={saved}\n####")
-    assert driver_versions.next_kernel(tree.root) == upcoming
-
-
-def test_an_image_without_modules_is_not_the_next_kernel(tree):
-    tree.boot_image("6.1.0-40-amd64")
-    tree.file("boot/vmlinuz-6.12.0-1-amd64")
-    assert driver_versions.next_kernel(tree.root) == "6.1.0-40-amd64"
-
-
 def test_this_host_s_kernel_is_the_system_call_s():
     assert driver_versions.running_kernel("/") == os.uname().release

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import kernel_modules
+from ansible_collections.gpufleet.hosts.plugins.module_utils import boot_kernel, driver_versions, kernel_modules
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
@@ -54,6 +54,16 @@ def test_next_boot(tmp_path, files, expected):
     for path, content in files.items():
         tree.file(path, content)
     assert kernel_modules.read(tree.root, MIDDLE, lambda argv: (1, "", ""))["next_boot"] == expected
+    assert driver_versions.read(tree.root, kernel=MIDDLE)["next_kernel"] == expected
+
+
+def test_an_image_without_modules_and_a_rescue_image_are_not_the_next_kernel(tmp_path):
+    tree = Tree(tmp_path, MIDDLE)
+    for release in (OLD, "0-rescue-f00d"):
+        tree.file(f"lib/modules/{release}/modules.builtin")
+        tree.file(f"boot/vmlinuz-{release}")
+    tree.file(f"boot/vmlinuz-{NEW}")
+    assert boot_kernel.next_boot(tree.root, boot_kernel.bootable(tree.root)) == OLD
 
 
 def test_without_kernel_images_the_running_kernel_is_the_next(tmp_path):

@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernel that the next boot takes: what the boot loader was told, else the newest that can be booted."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
+    exists,
+    listing,
+    natural_key,
+    read_text,
+    shell_assignments,
+)
+
+_IMAGES = (
+    "boot/vmlinuz-{0}",
+    "boot/vmlinux-{0}",
+    "boot/Image-{0}",
+    "lib/modules/{0}/vmlinuz",
+    "usr/lib/modules/{0}/vmlinuz",
+)
+_GRUB_ENVIRONMENTS = ("/boot/grub2/grubenv", "/boot/grub/grubenv")
+
+
+def bootable(root: str) -> list[str]:
+    """Return the releases that have both an image and modules."""
+    return [name for name in listing(root, "/lib/modules") if any(exists(root, path.format(name)) for path in _IMAGES)]
+
+
+def next_boot(root: str, releases: list[str]) -> str | None:
+    """Return the one of the bootable releases that the boot loader takes next; nothing where there is none."""
+    if not releases:
+        return None
+    environment: dict[str, str] = {}
+    for path in _GRUB_ENVIRONMENTS:
+        environment = shell_assignments(read_text(root, path))
+        if environment:
+            break
+    settings = _grub_settings(root)
+    default = settings.get("GRUB_DEFAULT", "0")
+    asked = [environment.get("next_entry", "")]
+    if exists(root, "/boot/loader/entries") or default == "saved":
+        asked.append(environment.get("saved_entry", ""))
+    if default not in ("0", "saved"):
+        asked.append(default)
+    for entry in asked:
+        release = _release_of(root, entry, releases)
+        if release:
+            return release
+    return max(releases, key=natural_key)
+
+
+def _grub_settings(root: str) -> dict[str, str]:
+    settings = shell_assignments(read_text(root, "/etc/default/grub"))
+    for name in listing(root, "/etc/default/grub.d"):
+        if name.endswith(".cfg"):
+            settings.update(shell_assignments(read_text(root, f"/etc/default/grub.d/{name}")))
+    return settings
+
+
+def _release_of(root: str, entry: str, releases: list[str]) -> str | None:
+    if not entry:
+        return None
+    loader = _fields(read_text(root, f"/boot/loader/entries/{entry}.conf"))
+    if loader.get("version") in releases:
+        return loader["version"]
+    named = [release for release in releases if re.search(rf"(?<![\w.]){re.escape(release)}(?![\w.])", entry)]
+    return max(named, key=len) if named else None
+
+
+def _fields(text: str | None) -> dict[str, str]:
+    """Read the `name value` lines of a boot loader entry."""
+    pairs = (line.split(None, 1) for line in (text or "").splitlines() if not line.startswith("#"))
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}

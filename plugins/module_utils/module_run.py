@@ -1,0 +1,20 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a module lets readers run programs: by argument list, in the C locale, status 127 where there is no such program."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+
+def runner(module: Any) -> Callable[[list[str]], tuple[int, str, str]]:
+    """Return what runs a program for a module and answers its status, output and errors."""
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        program = module.get_bin_path(argv[0])
+        if program is None:
+            return 127, "", f"{argv[0]} is not installed"
+        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+
+    return run
