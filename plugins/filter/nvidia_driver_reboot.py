@@ -27,8 +27,11 @@ def nvidia_driver_reboot(
 
 
 class FilterModule:
-    """Register the filter."""
+    """Register the filters."""
 
     def filters(self) -> dict[str, Any]:
-        """Return the filter by its name."""
-        return {"nvidia_driver_reboot": nvidia_driver_reboot}
+        """Return the filters by their names."""
+        return {
+            "nvidia_driver_in_the_way": driver_activation.in_the_way,
+            "nvidia_driver_reboot": nvidia_driver_reboot,
+        }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a module lets readers run programs: by argument list, in the C locale, status 127 where there is no such program."""
+"""How a module lets readers run programs: by argument list, in the C locale, status 127 where there is none."""
 
 from __future__ import annotations
 

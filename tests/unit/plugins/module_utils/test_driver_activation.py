@@ -61,8 +61,43 @@ def test_a_bound_nouveau_keeps_the_modules_out():
 def test_modules_that_nobody_holds_are_loaded_anew():
     plan = driver_activation.modules(upgraded(holders=[DAEMON]), False)
     assert plan["unload"] == ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
-    assert plan["load"] == ["nvidia", "nvidia_modeset", "nvidia_uvm"]
     assert plan["services"] == ["nvidia-persistenced.service"]
+
+
+@pytest.mark.parametrize("also", [[], ["nvidia_peermem"], ["nvidia_fs", "nvidia_peermem"]])
+@pytest.mark.parametrize("drm", [["nvidia_drm", "nvidia_modeset"], ["nvidia_modeset"], []])
+@pytest.mark.parametrize("uvm", [["nvidia_uvm"], []])
+def test_a_reload_brings_back_every_module_that_was_loaded(also, drm, uvm):
+    loaded = [*also, *uvm, *drm, "nvidia"]
+    plan = driver_activation.modules(upgraded(modules_loaded=["drm", *loaded]), False)
+    assert sorted(plan["unload"]) == sorted(loaded)
+    assert set(plan["load"]) == {*loaded, "nvidia_uvm"}
+    assert plan["load"][0] == "nvidia"
+
+
+ALL = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
+FREE = """\
+nvidia_uvm 4907008 0 - Live 0x0000000000000000 (POE)
+nvidia_drm 122880 0 - Live 0x0000000000000000 (POE)
+nvidia_modeset 1306624 1 nvidia_drm, Live 0x0000000000000000 (POE)
+nvidia 56717312 2 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (POE)
+ext4 999424 7 - Live 0x0000000000000000
+"""
+IN_THE_WAY = {
+    "nothing": (FREE, []),
+    "another module": (
+        FREE.replace("nvidia 56717312 2 nvidia_uvm,", "nvidia 56717312 3 gdrdrv,nvidia_uvm,"),
+        ["module gdrdrv, which needs nvidia"],
+    ),
+    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 more of nvidia"]),
+    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 more of nvidia_drm"]),
+    "not loaded": ("", []),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_what_is_in_the_way_is_seen_before_the_first_module_is_taken_out(text, expected):
+    assert driver_activation.in_the_way(text, ALL) == expected
 
 
 @pytest.mark.parametrize(
