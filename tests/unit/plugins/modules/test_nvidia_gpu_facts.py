@@ -1,17 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module's documentation against what it returns, and the module run by Ansible on this very host."""
+"""The module's documentation against what it returns, and its input."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
-import venv
-from pathlib import Path
 
 import pytest
 import yaml
@@ -22,7 +16,6 @@ from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
 
-REPOSITORY = Path(__file__).resolve().parents[4]
 TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
 RETURN = yaml.safe_load(nvidia_gpu_facts.RETURN)
 OPTIONS = yaml.safe_load(nvidia_gpu_facts.DOCUMENTATION)["options"]
@@ -137,89 +130,6 @@ def test_options_are_documented_as_they_are():
         assert f"V({subset})" in " ".join(OPTIONS["gather_subset"]["description"])
 
 
-# ---- run by Ansible ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def bare_python(tmp_path_factory) -> str:
-    """A Python that has the standard library and nothing else, as a host with nothing to install on has it."""
-    directory = tmp_path_factory.mktemp("bare")
-    venv.create(directory, with_pip=False, symlinks=True)
-    return str(directory / "bin" / "python")
-
-
-@pytest.fixture
-def ad_hoc(tmp_path):
-    """Run the module the way a user does at the command line, against simulated GPUs."""
-
-    def run(arguments="", *, python=sys.executable, gpus=None, options=()) -> dict:
-        lab = NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": gpus or [{"model": "T4", "count": 2}]})
-        inventory = tmp_path / "inventory.yml"
-        variables = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": python,
-            "ansible_remote_tmp": str(tmp_path / "remote"),
-            "ansible_async_dir": str(tmp_path / "async"),
-        }
-        inventory.write_text(json.dumps({"all": {"hosts": {"here": variables}}}))
-        environment = {
-            **lab.env,
-            "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal",
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-        }
-        command = [str(Path(sys.executable).parent / "ansible"), "-i", str(inventory), "here"]
-        command += ["-m", "gpufleet.hosts.nvidia_gpu_facts", "-a", arguments, *options]
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-        text = done.stdout.partition(" => ")[2] or done.stdout + done.stderr
-        return json.loads(text[text.index("{") : text.rindex("}") + 1])
-
-    return run
-
-
-def left_behind(directory: Path) -> list[str]:
-    return [str(path) for path in (directory / "remote").rglob("*") if path.is_file()]
-
-
-def test_the_controller_s_binding_travels_where_there_is_none_and_tells_the_same(ad_hoc, bare_python, tmp_path):
-    gpus = [{"model": "A100-SXM4-40GB", "mig": ["1g.5gb", "2g.10gb"]}, {"model": "T4"}]
-    own = ad_hoc("gather_subset=all", gpus=gpus)
-    assert (own["nvml_binding"], own["nvml_binding_version"]) == ("host", "13.615.71")
-    assert own["ansible_facts"]["nvidia_gpu_state"] == "ready"
-    assert own["changed"] is False
-    for options in (["-e", "ansible_pipelining=true"], ["-e", "ansible_pipelining=false", "--check", "--diff"]):
-        sent = ad_hoc("gather_subset=all", gpus=gpus, python=bare_python, options=options)
-        assert (sent["nvml_binding"], sent["nvml_binding_version"]) == ("controller", "13.615.71")
-        assert sent["ansible_facts"] == own["ansible_facts"]
-        assert left_behind(tmp_path) == []
-
-
-def test_a_job_in_the_background_has_the_binding_with_it(ad_hoc, bare_python, tmp_path):
-    result = ad_hoc(python=bare_python, options=["-B", "60", "-P", "1"])
-    assert result["nvml_binding"] == "controller"
-    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
-    deadline = time.monotonic() + 15  # Ansible's own wrapper cleans up some time after the job.
-    while left_behind(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert left_behind(tmp_path) == []
-
-
-def test_a_host_without_a_driver_needs_no_binding(bare_python, tmp_path):
-    command = [str(Path(sys.executable).parent / "ansible"), "-i", "here,", "-c", "local", "here", "-o", "-vvv"]
-    command += [
-        "-e",
-        f"ansible_python_interpreter={bare_python}",
-        "-m",
-        "gpufleet.hosts.nvidia_gpu_facts",
-        "-a",
-        f"driver_root={tmp_path}",
-    ]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, env={**os.environ})
-    assert '"nvml_binding": null' in done.stdout
-    assert "pynvml-" not in done.stdout  # nothing was sent
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -254,11 +164,3 @@ def test_a_driver_in_a_place_of_its_own_is_asked_there(tmp_path, below):
     assert facts["nvidia_gpu_state"] == "ready"
     assert facts["nvidia_driver"]["library_path"] == str(place / "libnvidia-ml.so.580.95.05")
     assert facts["nvidia_driver"]["library_version"] == "580.95.05"
-
-
-def test_a_driver_that_hangs_costs_the_timeout(ad_hoc):
-    faults = [{"model": "T4", "faults": [{"call": "nvmlDeviceGetUUID", "delay": 300}]}]
-    result = ad_hoc("timeout=1", gpus=faults)
-    facts = result["ansible_facts"]
-    assert facts["nvidia_gpu_state"] == "error"
-    assert "did not answer within 1 seconds (nvmlDeviceGetUUID of GPU 0)" in facts["nvidia_gpu_state_reason"]
