@@ -47,6 +47,19 @@ def apt_removable(text: str, names: list[str]) -> list[str]:
     return [name for name in names if name in would_go]
 
 
+def nvidia_driver_strangers(
+    text: str, may_go: list[str], packages: dict | None = None, released: list[str] | None = None
+) -> list[str]:
+    """Name the packages that a simulation would remove, or change in spite of a hold, and that are not the driver's."""
+    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
+    removed += re.findall(r"^Removed: (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE)
+    removed += re.findall(r" is needed by \(installed\) (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE)
+    changed = re.findall(r"^Inst ([^\s:]+)\S* \[", text, re.MULTILINE)
+    held = [name for name, package in (packages or {}).items() if package["held"]]
+    found = [name for name in removed if name not in may_go]
+    return sorted({*found, *(name for name in changed if name in held and name not in (released or []))})
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -56,4 +69,5 @@ class FilterModule:
             "apt_removable": apt_removable,
             "nvidia_driver_record": nvidia_driver_record,
             "nvidia_driver_removal": nvidia_driver_removal,
+            "nvidia_driver_strangers": nvidia_driver_strangers,
         }

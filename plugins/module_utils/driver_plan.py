@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_activation,
@@ -24,10 +25,12 @@ PIN_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
 BLACKLIST_FILE = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
 MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
+PROXY_FILE = "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda"
 RECORD_FILE = "/var/lib/gpufleet/nvidia_driver.json"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 # name-[epoch:]version-release[.arch or .*], the version being one that a driver can have.
 _DRIVER_LOCK = re.compile(r"[\w.+-]+-(\d+:)?\d{3}\.\d{2,3}(\.\d+)?-[^*?-]+(\.\*)?")
+_DRIVER_VERSION = re.compile(r"\d{3}\.\d{2,3}(\.\d+)?")
 _RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 
 
@@ -47,8 +50,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
         try:
             if result["action"] == "install":
                 _packages(host, request, result, todo, available)
-                if todo["query"]:
-                    _sources(host, result, todo)
+                _sources(host, result, todo)
                 if result["source"] == "runfile":
                     _runfile(host, request, result, todo)
                 elif result["prebuilt"] and available is None and todo["query"]:
@@ -57,6 +59,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
                 _hold(host, request, result, todo)
                 _services(host, result, todo)
             _files(host, request, result, todo)
+            todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])
             if request.get("activate", True):
                 todo["modules"] = driver_activation.modules(
                     host, bool(todo["install"] or todo["build"] or todo["runfile"])
@@ -81,12 +84,15 @@ def _nothing() -> dict[str, Any]:
         "query": [],
         "lock": [],
         "unlock": [],
+        "release": [],
+        "may_go": [],
         "install": [],
         "runfile": None,
         "build": [],
         "hold": [],
         "unhold": [],
         "files": [],
+        "initramfs": [],
         "services": [],
         "modules": {"load": [], "unload": [], "services": []},
     }
@@ -110,29 +116,49 @@ def _steps(todo: dict) -> dict[str, bool]:
 
 def _sources(host: dict, result: dict, todo: dict) -> None:
     """Plan what the package manager needs to know. A host that has all packages needs nothing of it."""
-    apt = host["apt"]
-    wanted = result.get("components", [])
-    todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
-    todo["prerequisites"] = [name for name in result["prerequisites"] if name not in host["packages"]]
-    module, _colon, stream = (result["stream"] or "").partition(":")
-    if stream and host["module_streams"].get(module) != stream:
-        todo["stream"] = {"name": result["stream"], "reset": module if module in host["module_streams"] else None}
-    repository = result["repository"]
-    if repository is None or _has_repository(host, repository):
+    apt, repository = host["apt"], result["repository"]
+    if todo["query"]:
+        wanted = result.get("components", [])
+        todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
+        todo["prerequisites"] = [name for name in result["prerequisites"] if name not in host["packages"]]
+        module, _colon, stream = (result["stream"] or "").partition(":")
+        if stream and host["module_streams"].get(module) != stream:
+            todo["stream"] = {"name": result["stream"], "reset": module if module in host["module_streams"] else None}
+    if repository is None:
         return
-    todo["repository"] = repository
+    kept = _entries_of(host, repository)
+    if (todo["query"] and not kept) or _is_reached_otherwise(host, repository):
+        todo["repository"] = repository
+    if not todo["query"]:
+        return
+    # An entry that is kept may lie in one of these files itself.
     listed = {entry["file"] for entry in (apt["sources"] if apt is not None else host["repositories"])}
-    todo["remove_files"] = [path for path in repository["legacy_files"] if path in listed]
-    todo["remove_packages"] = [name for name in repository["legacy_packages"] if name in host["packages"]]
+    legacy = [path for path in repository["legacy_files"] if path not in {entry["file"] for entry in kept}]
+    todo["remove_files"] = [path for path in legacy if path in listed]
+    if not kept:
+        todo["remove_packages"] = [name for name in repository["legacy_packages"] if name in host["packages"]]
 
 
-def _has_repository(host: dict, repository: dict) -> bool:
-    """Tell whether an enabled entry of the same address is there, signed by a key of its own where apt wants that."""
+def _entries_of(host: dict, repository: dict) -> list[dict]:
+    """Return the enabled entries of the same address that are there, with a key of their own where apt wants that."""
     url = repository["url"].rstrip("/")
     if repository["type"] == "apt":
         same = [entry for entry in host["apt"]["sources"] if url in [uri.rstrip("/") for uri in entry["uris"]]]
-        return any(entry["enabled"] and entry["signed_by"] for entry in same)
-    return any(entry["enabled"] and (entry["url"] or "").rstrip("/") == url for entry in host["repositories"])
+        return [entry for entry in same if entry["enabled"] and entry["signed_by"]]
+    # zypper is told of a proxy behind the address.
+    same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
+    return [entry for entry in same if entry["enabled"]]
+
+
+def _is_reached_otherwise(host: dict, repository: dict) -> bool:
+    """Tell whether our own entry of dnf's or zypper's goes through another proxy than is asked for."""
+    path = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}.get(repository["type"])
+    content = (host["files"].get(f"{path}/{repository['id']}.repo") or {}).get("content") if path else None
+    if not content:
+        return False
+    pattern_ = r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)"
+    found = re.search(pattern_, content, re.MULTILINE)
+    return unquote(found.group(1) if found else "") != (repository["proxy"] or "")
 
 
 # --- packages -----------------------------------------------------------------------------------------------------
@@ -174,7 +200,33 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         f"{name}-{installed[name]['version'].rpartition(':')[2]}" for name in changing if name in installed
     ]
     todo["install"] += _meta_headers(host, result, available, joint)
+    if any(name in installed for name in changing) or result["replaces"]:
+        # The driver as it is now gives way to the one that is wanted; nobody else's packages and holds do.
+        own = [name for name in installed if _is_of_the_driver(host, result, name)]
+        todo["release"] = sorted(name for name in own if installed[name]["held"])
+        todo["may_go"] = sorted(own) if result["replaces"] else []
+    _builds(request, result, todo, version)
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
+
+
+def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:
+    pattern = result.get("patterns", {}).get("hold")
+    version = upstream_version(host["packages"][name]["version"])
+    companion = bool(pattern and re.search(pattern, name)) and _DRIVER_VERSION.fullmatch(version) is not None
+    return companion or name in result["lockstep"] or name in result["replaces"]
+
+
+def _builds(request: dict, result: dict, todo: dict, version: str) -> None:
+    """Refuse what is known not to build, before a package is touched."""
+    limit = result["build_limit"]
+    if limit is None or not todo["install"] or natural_key(version) > natural_key(limit["until_version"]):
+        return
+    # Where the flavor is not a wish, the hardware leaves no other.
+    other = "set nvidia_driver_flavor to auto, " if request.get("flavor") == limit["flavor"] else ""
+    raise NoVersion(
+        f"the {limit['flavor']} kernel modules of driver {version} cannot be had: {limit['reason']}, and this host has "
+        f"{', '.join(limit['kernels'])}. Choose nvidia_driver_source nvidia, {other}or boot an older kernel."
+    )
 
 
 def _meta_headers(host: dict, result: dict, available: dict, joint: str) -> list[str]:
@@ -331,6 +383,7 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
     if result["action"] == "install":
         if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
             wanted.update(_apt_files(request, result))
+            wanted[PROXY_FILE] = _apt_proxy(result["repository"])
         wanted[MODULES_LOAD_FILE] = _modules_load(request)
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
@@ -359,6 +412,30 @@ def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
         f"Unattended-Upgrade::Package-Blacklist {{\n{names}\n}};\n"
     )
     return files
+
+
+def _apt_proxy(repository: dict | None) -> str | None:
+    if repository is None or not repository["proxy"]:
+        return None
+    name = urlsplit(repository["url"]).hostname
+    lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
+    return f"// {_NOTE}\n{''.join(lines)}"
+
+
+def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
+    """Return the commands that put our modprobe file into what the kernels start from, where that has a copy of it."""
+    if MODPROBE_FILE not in changed:
+        return []
+    tools = {
+        "initramfs-tools": ["update-initramfs", "-u", "-k"],
+        "dracut": ["dracut", "--force", "--kver"],
+    }
+    command = next((argv for name, argv in tools.items() if name in host["packages"]), None)
+    wanted = (host["kernel"]["running"], host["kernel"]["next_boot"])
+    kernels = [
+        entry["release"] for entry in host["kernel"]["kernels"] if entry["bootable"] and entry["release"] in wanted
+    ]
+    return [[*command, kernel] for kernel in kernels] if command else []
 
 
 def _modules_load(request: dict) -> str:
@@ -399,6 +476,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
         ("release the hold of {}", todo["unhold"]),
         ("write {}", [file["path"] for file in todo["files"] if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in todo["files"] if file["state"] == "absent"]),
+        ("rebuild the initramfs of {}", [argv[-1] for argv in todo["initramfs"]]),
         ("stop {} for the time of a reload", modules["services"]),
         ("unload {}", modules["unload"]),
         ("load {}", modules["load"]),

@@ -88,6 +88,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "rpm_keys": [],
         "runfile": False,
         "restore": [],
+        "initramfs": [],
         "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")],
         "reasons": [],
         "errors": [],
@@ -98,7 +99,9 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     if known["packages"]:
         members = [name for name in members if name in known["packages"]]
     result["packages"] = members
-    result["leftovers"] = [name for name in known["packages"] if name in host["packages"] and name not in members]
+    there = set(host.get("package_names") or host["packages"])
+    result["leftovers"] = [name for name in known["packages"] if name in there and name not in members]
+    result["initramfs"] = driver_plan.initramfs(host, result["files"])
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
     data = ((platform or {}).get("sources") or {}).get(source or "", {})
     result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))

@@ -88,6 +88,8 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "repository": None,
         "stream": None,
         "services": [],
+        "build_limit": None,
+        "replaces": [],
         "reasons": [],
         "errors": [],
     }
@@ -113,6 +115,7 @@ def _resolve(case: _Case) -> None:
         return
     data = _runfile_data(case) if source == "runfile" else _source_data(case, source)
     case.result["flavor"] = _flavor(case, data, installed == source)
+    case.result["build_limit"] = _build_limit(case.host, data, case.result["flavor"])
     case.result["branch"] = _branch(case, data, installed == source)
     case.result["action"] = "install"
     if source == "runfile":
@@ -192,8 +195,18 @@ def _source(case: _Case, installed: str | None) -> str:
     ]
     if not order:
         raise _Refused(_unknown_arch(case.host, case.platform))
+    only_open = case.wish["flavor"] == "open" or any(
+        not generation.proprietary_modules for generation in case.generations.values()
+    )
     for source in order:
         data = case.platform["sources"][source]
+        limit = _build_limit(case.host, data, "open") if only_open else None
+        if limit:
+            case.result["reasons"].append(
+                f"not source {source}: the open kernel modules are needed, but {limit['reason']}, and this host has "
+                f"{', '.join(limit['kernels'])}"
+            )
+            continue
         if _fitting(data, case.window) and (
             not case.wish["branch"] or not data.get("fixed") or case.wish["branch"] in data["branches"]
         ):
@@ -220,6 +233,12 @@ def _source_data(case: _Case, source: str) -> dict:
 
 
 def _unknown_platform(host: dict) -> str:
+    if host["os"]["key"] == "el-8":
+        return (
+            f"{host['os']['name']}: packages cannot be installed on Enterprise Linux 8, whose dnf is driven by Python "
+            "3.6 alone, which ansible-core 2.19 has left behind. Upgrade the host to release 9 or 10, or install the "
+            "driver by its own means and set nvidia_driver_source to preinstalled."
+        )
     return (
         f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform that this role knows a driver "
         "for. Install the driver by its own means and set nvidia_driver_source to preinstalled."
@@ -281,15 +300,28 @@ def _flavor(case: _Case, data: dict, is_installed: bool) -> str:
     if preferred:
         case.result["reasons"].append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
         return preferred["flavor"]
-    for limit in data.get("build_limits", []):
-        kernels = [name for name in _kernels(case.host) if natural_key(name) >= natural_key(limit["kernel_from"])]
-        if limit["flavor"] == "open" and kernels:
-            case.result["reasons"].append(
-                f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(kernels)}"
-            )
-            return "proprietary"
+    limit = _build_limit(case.host, data, "open")
+    if limit:
+        case.result["reasons"].append(
+            f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(limit['kernels'])}"
+        )
+        return "proprietary"
     case.result["reasons"].append(f"open kernel modules: they drive {modern}")
     return "open"
+
+
+def _build_limit(host: dict, data: dict, flavor: str | None) -> dict | None:
+    """Tell which kernels of a host the source's modules are known not to build for, up to which version, and why."""
+    there = {entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]}
+    for limit in data.get("build_limits", []):
+        new = [
+            name
+            for name in _kernels(host)
+            if name not in there and natural_key(name) >= natural_key(limit["kernel_from"])
+        ]
+        if limit["flavor"] == flavor and new:
+            return {**limit, "kernels": new}
+    return None
 
 
 def _installed_flavor(host: dict, data: dict) -> str | None:
@@ -522,6 +554,7 @@ def _packages(case: _Case, data: dict) -> None:
     case.result["packages"] += case.wish["extra_packages"]
     case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
     case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result["replaces"] = _replaced(case.host, data, {rule["name"] for rule in chosen})
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
         rule.get("unsigned") for rule in chosen
@@ -538,6 +571,17 @@ def _packages(case: _Case, data: dict) -> None:
     case.result["blacklists"] = data.get("blacklists", [])
     if case.result["module_build"] == "dkms":
         _headers(case, data, names)
+
+
+def _replaced(host: dict, data: dict, chosen: set[str]) -> list[str]:
+    """Name the installed packages whose place the chosen ones take: modules of the other flavor, another branch."""
+    rivals = [
+        re.compile(pattern(rule["name"]))
+        for rule in data["packages"]
+        if rule.get("module") or "{branch}" in rule["name"]
+    ]
+    others = (name for name in host["packages"] if name not in chosen)
+    return sorted(name for name in others if any(rival.fullmatch(name) for rival in rivals))
 
 
 def _fill(case: _Case, data: dict, name: str, names: dict) -> list[str]:

@@ -317,3 +317,138 @@ def test_a_cache_that_is_damaged_is_no_obstacle(tmp_path):
     whole = found(tmp_path)
     (tmp_path / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1\xff\xff")
     assert found(tmp_path) == whole
+
+
+@pytest.mark.parametrize("sets", [[], ["compat32"]])
+def test_a_choice_that_chooses_nothing_is_refused(sets):
+    with pytest.raises(driver_files.DriverFilesError, match="selects nothing"):
+        driver_files.check_sets(sets)
+
+
+@pytest.mark.parametrize(
+    ("alias", "target"),
+    [
+        # Absolute, inside the root that the driver lies in.
+        ("usr/lib64/libnvidia-ml.so", f"/usr/lib64/libnvidia-ml.so.{VERSION}"),
+        ("usr/lib64/libnvidia-ml.so", "/usr/lib64/libnvidia-ml.so.1"),
+        ("usr/lib64/libnvidia-ml.so", f"../lib64/libnvidia-ml.so.{VERSION}"),
+        # From another directory that the loader knows.
+        ("usr/lib/libnvidia-ml.so", f"../lib64/libnvidia-ml.so.{VERSION}"),
+        ("usr/lib/libnvidia-ml.so", f"/lib64/libnvidia-ml.so.{VERSION}"),
+    ],
+)
+def test_a_link_of_the_hosts_is_followed_wherever_it_leads(tmp_path, alias, target):
+    driver_tree.enterprise(tmp_path, VERSION)
+    driver_tree.link(tmp_path / alias, target)
+    files = found(tmp_path)
+    assert files[f"lib64/libnvidia-ml.so.{VERSION}"][1] == ["libnvidia-ml.so", "libnvidia-ml.so.1"]
+    assert files[f"lib/libcuda.so.{VERSION}"][1] == ["libcuda.so", "libcuda.so.1"]
+
+
+def test_an_absolute_soname_link_leads_to_a_relative_one(tmp_path):
+    driver_tree.library(tmp_path / "usr/lib64", "libcuda", VERSION, links=False)
+    driver_tree.link(tmp_path / "usr/lib64/libcuda.so.1", f"/usr/lib64/libcuda.so.{VERSION}")
+    driver_tree.write_cache(tmp_path, [("libcuda.so.1", "/usr/lib64/libcuda.so.1", "x86_64")])
+    assert found(tmp_path) == {
+        f"lib64/libcuda.so.{VERSION}": (f"usr/lib64/libcuda.so.{VERSION}", ["libcuda.so", "libcuda.so.1"])
+    }
+
+
+def test_a_soname_that_is_a_plain_file_is_not_the_driver(tmp_path):
+    """A stub, or what a careless copy left, beside the real library: the volume's link leads to the real one."""
+    driver_tree.enterprise(tmp_path, VERSION)
+    path = tmp_path / "usr/lib64/libnvidia-ml.so.1"
+    path.unlink()
+    driver_tree.write_elf(path, soname="libnvidia-ml.so.1", filler=b"stub")
+    driver_tree.write_cache(tmp_path, [("libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1", "x86_64")])
+    files = found(tmp_path)
+    assert files[f"lib64/libnvidia-ml.so.{VERSION}"] == (
+        f"usr/lib64/libnvidia-ml.so.{VERSION}",
+        ["libnvidia-ml.so.1"],
+    )
+    assert "lib64/libnvidia-ml.so.1" not in files
+
+
+def test_a_plain_soname_alone_is_no_driver(tmp_path):
+    driver_tree.write_elf(tmp_path / "usr/lib64/libnvidia-ml.so.1", soname="libnvidia-ml.so.1")
+    with pytest.raises(driver_files.DriverFilesError, match=f"no x86_64 libcuda.so.{VERSION}"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize("directory", ["lib64", "usr/lib64", "usr/local/nvidia/lib64", "opt/nvidia/lib64"])
+def test_a_tree_of_nothing_but_lib64(tmp_path, directory):
+    driver_tree.library(tmp_path / directory, "libcuda", VERSION)
+    assert list(found(tmp_path)) == [f"lib64/libcuda.so.{VERSION}"]
+
+
+def test_of_several_versions_the_one_asked_for(tmp_path):
+    versions = ("470.256.02", VERSION, "595.45")
+    for version in versions:
+        driver_tree.library(tmp_path / "usr/lib64", "libcuda", version, links=False)
+        driver_tree.library(tmp_path / "usr/lib64", "libnvidia-ml", version, links=False)
+    driver_tree.link(tmp_path / "usr/lib64/libcuda.so.1", "libcuda.so.595.45")
+    for version in versions:
+        assert found(tmp_path, version=version) == {
+            f"lib64/libcuda.so.{version}": (f"usr/lib64/libcuda.so.{version}", ["libcuda.so", "libcuda.so.1"]),
+            f"lib64/libnvidia-ml.so.{version}": (f"usr/lib64/libnvidia-ml.so.{version}", ["libnvidia-ml.so.1"]),
+        }
+
+
+def test_both_halves_of_an_aarch64_driver(tmp_path):
+    driver_tree.arm64(tmp_path, VERSION)
+    driver_tree.library(tmp_path / "usr/lib/arm-linux-gnueabihf", "libcuda", VERSION, "arm")
+    driver_tree.library(tmp_path / "usr/lib/x86_64-linux-gnu", "libnvidia-ptxjitcompiler", VERSION)
+    driver_tree.program(tmp_path / "usr/local/bin/nvidia-smi")
+    names = {name: source for name, (source, _links) in found(tmp_path, "aarch64").items()}
+    assert names == {
+        f"lib64/libcuda.so.{VERSION}": f"usr/lib/aarch64-linux-gnu/libcuda.so.{VERSION}",
+        f"lib64/libnvidia-ml.so.{VERSION}": f"usr/lib/aarch64-linux-gnu/libnvidia-ml.so.{VERSION}",
+        f"lib/libcuda.so.{VERSION}": f"usr/lib/arm-linux-gnueabihf/libcuda.so.{VERSION}",
+        "bin/nvidia-smi": "usr/bin/nvidia-smi",
+    }
+
+
+@pytest.mark.parametrize("form", ["{}/link", "{}/real/", "{}/gone/../real", "{}/a root"])
+def test_roots_of_every_form(tmp_path, form):
+    driver_tree.debian(tmp_path / "real", VERSION)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "a root").symlink_to("real")
+    (tmp_path / "gone").mkdir()
+    root = form.format(tmp_path)
+    there = {
+        (file.place, file.name, file.links, Path(file.source).resolve())
+        for file in driver_files.find(VERSION, "x86_64", root)
+    }
+    assert there == {
+        (file.place, file.name, file.links, Path(file.source).resolve())
+        for file in driver_files.find(VERSION, "x86_64", str(tmp_path / "real"))
+    }
+    assert len(there) == 11
+
+
+# libnvidia-container's selection, and what the volume of nvidia-docker 1.0 held of the driver's own version.
+SELECTED = {
+    "utility": "ml cfg nscq",
+    "compute": "cuda cudadebugger opencl gpucomp ptxjitcompiler fatbinaryloader allocator compiler pkcs11 "
+    "pkcs11-openssl3 nvvm tileiras",
+    "video": "vdpau_nvidia encode opticalflow nvcuvid fbc ifr",
+    "graphics": "eglcore glcore tls glsi fbc ifr rtcore nvoptix GLX_nvidia EGL_nvidia GLESv2_nvidia GLESv1_CM_nvidia "
+    "glvkspirv cbl GL EGL GLESv1_CM GLESv2",
+    "ngx": "ngx",
+}
+UNPREFIXED = (
+    "cuda cudadebugger vdpau_nvidia nvcuvid nvoptix GLX_nvidia EGL_nvidia GLESv2_nvidia GLESv1_CM_nvidia GL EGL"
+)
+
+
+@pytest.mark.parametrize("chosen", SELECTED)
+def test_the_sets_hold_all_that_nvidias_own_tools_select(tmp_path, chosen):
+    driver_tree.library(tmp_path / "usr/lib64", "libcuda", VERSION)
+    plain = {*UNPREFIXED.split(), "GLESv1_CM", "GLESv2"}
+    bases = [f"lib{name}" if name in plain else f"libnvidia-{name}" for name in SELECTED[chosen].split()]
+    for base in bases:
+        path = tmp_path / f"usr/lib64/{base}.so.{VERSION}"
+        driver_tree.write_elf(path, needed=["libGLdispatch.so.0"], abi=(2, 3, 99))
+    assert [name for name in found(tmp_path, sets=[chosen]) if name.startswith("lib64/")] == sorted(
+        f"lib64/{base}.so.{VERSION}" for base in bases
+    )

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver
@@ -271,6 +273,155 @@ def test_the_lock_of_the_version_before_is_let_go():
     assert "nvidia-driver-cuda-580.95.05-1.el9" in plan["todo"]["unlock"]
     assert "nvidia-driver-cuda-580.82.07-1.el9" in plan["todo"]["lock"]
     assert plan["downgrade"]
+
+
+# --- what gives way ---
+
+
+@pytest.mark.parametrize(
+    ("request_", "more", "release", "may_go"),
+    [
+        ({}, {}, [], []),
+        ({"version": "535.261.03"}, {}, ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-smi"], []),
+        ({"flavor": "open"}, {}, ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-smi"],
+         ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]),
+    ],
+    ids=["completed", "moved", "other flavor"],
+)  # fmt: skip
+def test_only_the_drivers_own_holds_are_let_go_and_packages_replaced(request_, more, release, may_go):
+    there = converged(**more)
+    for name in ("nvidia-alternative", "nvidia-container-toolkit", "docker.io", "linux-image-amd64"):
+        version = NEW if name == "nvidia-alternative" else "1.18.0-1"
+        there["packages"][name] = {"version": version, "held": True, "arch": "amd64"}
+    del there["packages"]["libnvidia-ml1"]
+    todo = driver_plan.plan(there, request_, platform("debian-12"), offers("debian-12", request_, NEW, OLD))["todo"]
+    assert todo["install"]
+    strangers = {"nvidia-container-toolkit", "docker.io", "linux-image-amd64", "dkms", f"linux-headers-{K12}"}
+    assert set(release) <= set(todo["release"])
+    assert set(may_go) <= set(todo["may_go"])
+    assert bool(todo["release"]) is bool(release)
+    assert bool(todo["may_go"]) is bool(may_go)
+    assert not strangers & {*todo["release"], *todo["may_go"]}
+
+
+def test_packages_of_another_branch_give_way():
+    old = dict.fromkeys(["nvidia-utils-550-server", "nvidia-dkms-550-server-open"], "550.163.01-0ubuntu0.24.04.1")
+    there = host("ubuntu-24.04", packages=old, held=tuple(old), driver={"library": "550.163.01"})
+    wanted = {"branch": "580"}
+    result = driver_plan.plan(
+        there, wanted, platform("ubuntu-24.04"), offers("ubuntu-24.04", wanted, "580.95.05-0ubuntu0.24.04.1")
+    )
+    assert result["errors"] == []
+    assert result["todo"]["release"] == result["todo"]["may_go"] == sorted(old)
+
+
+# --- modules that are known not to build ---
+
+LIMITS = [
+    ("debian-12", "6.1.0-56-amd64", {"flavor": "open"}, OLD, ["do not build", "6.1.0-56-amd64", "flavor to auto"]),
+    ("debian-12", "6.1.0-56-amd64", {"flavor": "open"}, NEW, []),
+    ("debian-12", "6.1.0-47-amd64", {"flavor": "open"}, OLD, []),
+    ("debian-13", "6.12.107+deb13-amd64", {"flavor": "open"}, "550.163.01-2", ["6.12.107", "nvidia_driver_source"]),
+    ("debian-13", "6.12.94+deb13-amd64", {"flavor": "open"}, "550.163.01-2", []),
+    ("debian-13", "6.12.107+deb13-amd64", {"flavor": "proprietary"}, "550.163.01-2", []),
+]
+
+
+@pytest.mark.parametrize(("key", "kernel", "request_", "version", "words"), LIMITS)
+def test_modules_that_are_known_not_to_build_are_refused_before_a_package_is_touched(
+    key, kernel, request_, version, words
+):
+    wanted = {"source": "distribution", **request_}
+    there = host(key, kernel=kernel)
+    result = driver_plan.plan(there, wanted, platform(key), offers(key, wanted, version, kernel=kernel))
+    assert bool(result["errors"]) is bool(words)
+    for word in words:
+        assert word in result["errors"][0]
+
+
+def test_a_module_that_is_built_already_is_no_matter_of_doubt():
+    kernel = "6.12.107+deb13-amd64"
+    there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"})
+    wanted = {"source": "distribution", "flavor": "open"}
+    available = offers("debian-13", wanted, "550.163.01-2", kernel=kernel)
+    assert driver_plan.plan(there, wanted, platform("debian-13"), available)["errors"] == []
+
+
+# --- proxies, and entries of the same repository ---
+
+PROXY = "http://proxy.example:3128"
+URL = "https://developer.download.nvidia.com/compute/cuda/repos"
+
+
+def test_apt_is_told_of_the_proxy_and_of_its_end():
+    there = converged()
+    assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12"))["acts"]
+    wanted = {"source": "nvidia", "proxy": PROXY}
+    files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12"))["todo"]["files"]
+    (content,) = [file["content"] for file in files if file["path"] == driver_plan.PROXY_FILE]
+    assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
+    there["files"][driver_plan.PROXY_FILE] = {"exists": True, "content": content}
+    files = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["files"]
+    assert [(file["path"], file["state"]) for file in files] == [(driver_plan.PROXY_FILE, "absent")]
+
+
+REPOSITORIES = [
+    ("el-9", "/etc/yum.repos.d", "[x]\nbaseurl={url}\nproxy=http://proxy.example:3128\n", "rhel9"),
+    ("sles-15", "/etc/zypp/repos.d", "[x]\nbaseurl={url}?proxy=http%3A//proxy.example%3A3128\n", "sles15"),
+]
+
+
+@pytest.mark.parametrize(("key", "directory", "text", "path"), REPOSITORIES)
+def test_dnf_and_zypper_are_told_of_another_proxy(key, directory, text, path):
+    url = f"{URL}/{path}/x86_64"
+    there = converged(key)
+    there["files"][f"{directory}/gpufleet-nvidia-cuda.repo"] = {"exists": True, "content": text.format(url=url)}
+    address = re.search(r"baseurl=(\S+)", text.format(url=url)).group(1)
+    there["repositories"] = [{"id": "x", "file": "x", "url": address, "enabled": True}]
+    assert not driver_plan.plan(there, {"proxy": PROXY}, platform(key))["acts"]
+    assert driver_plan.plan(there, {}, platform(key))["todo"]["repository"]["proxy"] is None
+    other = driver_plan.plan(there, {"proxy": "http://other.example:3128"}, platform(key))
+    assert other["todo"]["repository"]["proxy"] == "http://other.example:3128"
+    missing = dict(there, packages={})
+    assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key))["todo"]["repository"] is None
+
+
+def test_older_entries_go_also_where_the_repository_is_there_and_a_kept_one_stays():
+    url = f"{URL}/debian12/x86_64"
+    signed = {"uris": [url], "enabled": True, "signed_by": "/x.gpg"}
+    sources = [
+        {**signed, "file": "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"},
+        {**signed, "file": "/etc/apt/sources.list.d/cuda.list", "signed_by": ""},
+    ]
+    there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))["todo"]
+    assert todo["repository"] is None
+    assert todo["remove_files"] == ["/etc/apt/sources.list.d/cuda.list"]
+    assert todo["remove_packages"] == []
+
+
+# --- the initramfs ---
+
+INITRAMFS = [
+    ("debian-12", "initramfs-tools", ["update-initramfs", "-u", "-k", K12]),
+    ("debian-12", "dracut", ["dracut", "--force", "--kver", K12]),
+    ("el-9", "dracut", ["dracut", "--force", "--kver", KERNELS["el-9"]]),
+    ("debian-12", "vim", None),
+]
+
+
+@pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
+def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, package, command):
+    nouveau = {"nouveau": {"loaded": True, "bound": [], "available": True, "blacklisted_by": []}}
+    there = converged(key, foreign_drivers=nouveau)
+    there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+    assert not driver_plan.plan(there, {}, platform(key))["acts"]
+    del there["files"][driver_plan.MODPROBE_FILE]
+    plan = driver_plan.plan(there, {}, platform(key))
+    assert plan["todo"]["initramfs"] == ([command] if command else [])
+    assert any("rebuild the initramfs" in line for line in plan["summary"]) is bool(command)
+    there["kernel"]["kernels"][0]["bootable"] = False
+    assert driver_plan.plan(there, {}, platform(key))["todo"]["initramfs"] == []
 
 
 STALE = [

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import nvidia_driver_removal as filters
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal
@@ -35,6 +37,21 @@ def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
     assert plan["restore"] == [SOURCES]
     assert plan["files"] == [driver_plan.PIN_FILE, driver_plan.RECORD_FILE]
     assert plan["acts"]
+
+
+def test_what_came_along_goes_too_whatever_its_name():
+    there = {**installed({"packages": [*OURS, "make", "libc6-dev"]}), "package_names": [*OURS, "make", "vim"]}
+    assert driver_removal.plan(there, platform("debian-12"))["leftovers"] == ["dkms", "gcc-12", "make"]
+
+
+@pytest.mark.parametrize("package", ["dracut", None])
+def test_the_initramfs_forgets_our_modprobe_file(package):
+    there = installed({"packages": list(OURS)})
+    there["files"][driver_plan.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
+    if package:
+        there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+    commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
+    assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
 
 
 def test_a_package_that_was_there_before_the_role_stays():
@@ -148,3 +165,64 @@ def test_a_key_is_remembered_from_run_to_run():
 def test_what_apt_would_remove():
     text = "Reading...\nRemv dkms [3.0.10-8]\nRemv gcc-12 [12.2.0]\nRemv vim [9]\n"
     assert filters.apt_removable(text, ["dkms", "gcc-12", "make"]) == ["dkms", "gcc-12"]
+
+
+SIMULATED = """\
+Inst libcuda1 [535.261.03-1] (535.309.01-0+deb12u1 Debian:12 [amd64])
+Inst docker.io [20.10.24] (26.1 Debian:12 [amd64])
+Inst vim:amd64 [2] (3 Debian:12 [amd64])
+Inst new-one (1 Debian:12 [amd64])
+Remv nvidia-kernel-dkms [535.261.03-1]
+Purg zfs-dkms [2.1]
+Conf libcuda1 (535.309.01-0+deb12u1 Debian:12 [amd64])
+"""
+REMOVED = "Installed: kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\nRemoved: kmod-nvidia-latest-dkms-3:580.95.05-1.x86_64"
+STRANGERS = [
+    (SIMULATED, ["nvidia-kernel-dkms"], ["libcuda1", "docker.io"], ["libcuda1"], ["docker.io", "zfs-dkms"]),
+    (SIMULATED, ["nvidia-kernel-dkms", "zfs-dkms"], ["libcuda1"], ["libcuda1"], []),
+    (SIMULATED, [], ["vim"], [], ["nvidia-kernel-dkms", "vim", "zfs-dkms"]),
+    (REMOVED, ["kmod-nvidia-latest-dkms"], [], [], []),
+    (REMOVED, [], [], [], ["kmod-nvidia-latest-dkms"]),
+    (
+        "error: Failed dependencies:\n\tlibcuda.so.1()(64bit) is needed by (installed) cuda-demo-0:1.0-1.x86_64\n"
+        "\tnvidia-kmod-common = 3:580.95.05 is needed by (installed) kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\n",
+        ["kmod-nvidia-open-dkms"],
+        [],
+        [],
+        ["cuda-demo"],
+    ),
+    ("", [], [], [], []),
+]
+
+
+@pytest.mark.parametrize(("text", "may_go", "held", "released", "expected"), STRANGERS)
+def test_who_else_would_lose_something_by_an_installation(text, may_go, held, released, expected):
+    packages = {name: {"held": name in held} for name in ("libcuda1", "docker.io", "vim")}
+    assert filters.nvidia_driver_strangers(text, may_go, packages, released) == expected
+
+
+ROLE = Path(__file__).resolve().parents[4] / "roles/nvidia_driver/tasks"
+
+
+@pytest.mark.parametrize(
+    "word", ["allow_change_held_packages", "gpg-auto-import-keys", "force-resolution", "--force-yes", "no-gpg-checks"]
+)
+def test_the_role_takes_no_liberties(word):
+    assert [path.name for path in ROLE.glob("*.yml") if word in path.read_text(encoding="utf-8")] == []
+
+
+def test_dnf_may_remove_only_where_the_plan_says_what():
+    tasks = yaml.safe_load((ROLE / "packages-dnf.yml").read_text(encoding="utf-8"))
+    for task in tasks:
+        if "allowerasing" in task.get("ansible.builtin.dnf", {}):
+            tied = "may_go" in str(task["ansible.builtin.dnf"]["allowerasing"])
+            assert tied or (task["check_mode"] is True and "may_go" in task["when"]), task["name"]
+
+
+def test_rpm_is_given_the_checked_key_and_no_other():
+    (block,) = yaml.safe_load((ROLE / "repository-zypper.yml").read_text(encoding="utf-8"))
+    checked = next(
+        task["gpufleet.hosts.signing_key"] for task in block["block"] if "gpufleet.hosts.signing_key" in task
+    )
+    commands = [task["ansible.builtin.command"]["argv"] for task in block["block"] if "ansible.builtin.command" in task]
+    assert commands == [["rpm", "--import", checked["path"]]]

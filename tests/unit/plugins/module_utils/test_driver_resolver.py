@@ -77,7 +77,7 @@ RULES = [
     ("ubuntu-24.04", (A100,), {"branch": 595}, "distribution open 595 precompiled"),
     ("ubuntu-24.04", (A100,), {"source": "nvidia", "branch": "595"}, "nvidia open 595 dkms"),
     ("ubuntu-26.04", (B200,), {"module_build": "dkms"}, "distribution open 580 dkms"),
-    ("el-8", (V100,), {}, "nvidia proprietary 580 dkms"),
+    ("el-9", (V100,), {}, "nvidia proprietary 580 dkms"),
     ("el-9", (A100, H100), {}, "nvidia open 580 dkms"),
     ("el-10", (GB200,), {"minimum_version": "595"}, "nvidia open 595 dkms"),
     ("amazon-2023", (H100,), {"version": "580.95.05"}, "nvidia open 580 dkms"),
@@ -130,6 +130,30 @@ def test_what_cannot_be_had_is_refused_with_value_place_and_way_out(key, gpus, r
     assert len(result["errors"]) == 1
     for word in words:
         assert word in result["errors"][0]
+
+
+GRACE_HOPPER = "0x2342"
+
+
+@pytest.mark.parametrize(
+    ("key", "kernel", "request_", "source"),
+    [
+        ("debian-13", "6.12.107+deb13-amd64", {}, "nvidia"),
+        ("debian-13", "6.12.94+deb13-amd64", {}, "distribution"),
+        ("debian-12", "6.1.0-56-amd64", {}, "nvidia"),
+        ("debian-12", "6.1.0-47-amd64", {}, "distribution"),
+    ],
+)
+def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_passed_over(key, kernel, request_, source):
+    result = driver_resolver.resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
+    assert (result["errors"], result["source"], result["flavor"]) == ([], source, "open")
+    assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
+
+
+def test_enterprise_linux_8_is_refused_with_the_reason():
+    (error,) = driver_resolver.resolve(host("el-8", kernel="4.18.0-553.el8_10.x86_64"), {}, None)["errors"]
+    for word in ("Enterprise Linux 8", "Python 3.6", "release 9 or 10", "nvidia_driver_source to preinstalled"):
+        assert word in error
 
 
 def test_an_unknown_platform_or_architecture_is_refused():

@@ -163,3 +163,15 @@ def test_an_engine_that_is_not_there_is_named(tmp_path, podman, names, words):
         engine_volume.chosen(names, Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None))
     for word in words:
         assert word in str(error.value)
+
+
+def test_where_none_is_needed_none_must_be_there(tmp_path, podman):
+    docker, nowhere = Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None)
+    assert engine_volume.chosen(["auto"], docker, nowhere, needed=False) == []
+    with pytest.raises(EngineError, match="engine=docker"):
+        engine_volume.chosen(["docker"], docker, nowhere, needed=False)
+
+
+@pytest.mark.parametrize(("host", "socket"), [("unix:///run/d.sock", "/run/d.sock"), ("tcp://10.0.0.1:2375", None)])
+def test_the_socket_by_which_docker_is_asked(host, socket):
+    assert Docker(host).socket == socket

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_files, engine_at_rest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_files import DriverFilesError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_volume import VolumeError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import Docker, EngineError, Podman
@@ -48,6 +49,50 @@ class Host:
         (directory / "mountinfo").write_text(mounts)
         (directory / "comm").write_text("trainer\n")
 
+    def run_podman(self, argv):
+        """Call podman, which lays out its storage if it is the first time."""
+        Path(engine_at_rest.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
+        return self.podman.run(argv)
+
+    def put_docker_to_rest(self):
+        """Write what Docker has on disk."""
+        data = self.root / "var/lib/docker"
+        shutil.rmtree(data, ignore_errors=True)
+        for name, volume in self.docker.volumes.items():
+            (data / "volumes" / name / "_data").mkdir(parents=True)
+            options = volume["Options"]
+            if options:
+                kept = {"MountType": "none", "MountOpts": options["o"], "MountDevice": options["device"]}
+                (data / "volumes" / name / "opts.json").write_text(json.dumps(kept))
+        for container in self.docker.containers:
+            directory = data / "containers" / container["Id"]
+            directory.mkdir(parents=True)
+            mounts = {mount.get("Destination", "/usr/local/nvidia"): mount for mount in container["Mounts"]}
+            state = {"Running": container["State"] == "running", "StartedAt": "2026-11-21T01:02:03.4Z"}
+            kept = {"Name": container["Names"][0], "State": state, "MountPoints": mounts}
+            (directory / "config.v2.json").write_text(json.dumps(kept))
+
+    def stop_docker(self):
+        """Stop Docker, and its socket."""
+        self.put_docker_to_rest()
+        self.docker.close()
+        Path(self.docker.host[7:]).unlink()
+
+    def let_docker_sleep(self):
+        """Stop Docker; systemd listens on its socket and starts it for whoever connects."""
+        self.put_docker_to_rest()
+        self.docker.requests.clear()
+        (self.root / "proc/net").mkdir(exist_ok=True)
+        (self.root / "proc/net/unix").write_text(
+            "Num       RefCount Protocol Flags    Type St Inode Path\n"
+            f"0000000000000000: 00000002 00000000 00010000 0001 01 4711 {self.docker.host[7:]}\n"
+        )
+        (self.root / "proc/1/comm").write_text("systemd\n")
+
+    def wake_docker(self):
+        """Have Docker started."""
+        (self.root / "proc/net/unix").unlink()
+
     def run(self, check=False, **params):
         """Run the module."""
         defaults = {
@@ -63,7 +108,7 @@ class Host:
         run = nvidia_driver_volume.Run(
             {**defaults, **params},
             Docker(self.docker.host),
-            Podman(self.podman.run, "/usr/bin/podman" if self.has_podman else None),
+            Podman(self.run_podman, "/usr/bin/podman" if self.has_podman else None),
             check,
             str(self.root),
         )
@@ -242,13 +287,105 @@ USES = [
 ]
 
 
-def test_prune_keeps_what_a_docker_that_is_stopped_may_use(host):
+REMEMBERED = nvidia_driver_volume.REMEMBERED.format(name=OLD_NAME)
+
+
+def bind_by_docker(host):
+    mounts = [{"Name": "", "Source": f"{host.path}/nvidia_driver/{OLDER}/lib64"}]
+    host.docker.containers = [{"Id": "a" * 64, "Names": ["/web"], "State": "exited", "Mounts": mounts}]
+
+
+# (what uses the volume, whether Docker has it registered, why it is kept)
+SILENT = [
+    (lambda host: None, True, REMEMBERED),
+    (use_by_docker, True, f"docker container web (exited), {REMEMBERED}"),
+    (bind_by_docker, False, "docker container web (exited)"),
+]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("rest", [Host.stop_docker, Host.let_docker_sleep])
+@pytest.mark.parametrize("silent", SILENT)
+def test_what_a_docker_that_does_not_run_may_use_is_kept(host, silent, rest, check):
+    use, registered, reason = silent
     host.upgrade()
-    (host.root / "var/lib/docker/volumes" / OLD_NAME).mkdir(parents=True)
-    host.docker.close()
-    Path(host.docker.host[7:]).unlink()
-    (kept,) = host.run(prune=True)["kept"]
-    assert kept["reason"] == "Docker, which does not answer and has it registered"
+    if not registered:
+        host.docker.volumes.clear()
+    use(host)
+    rest(host)
+    host.docker.requests.clear()
+    for engine in (["podman"], ["none"]):
+        (kept,) = host.run(check=check, prune=True, engine=engine, driver_version=VERSION)["kept"]
+        assert kept["reason"] == reason
+        with pytest.raises(VolumeError) as error:
+            host.run(check=check, state="absent", engine=engine, driver_version=OLDER)
+        assert "nothing was removed" in str(error.value)
+        assert f"{OLD_NAME}: {reason}" in str(error.value)
+    assert OLDER in host.volumes()[0]
+    assert OLD_NAME in host.podman.volumes
+    assert host.docker.requests == []
+
+
+def test_nothing_of_a_docker_that_does_not_run_is_no_obstacle(host):
+    host.upgrade()
+    host.docker.volumes.clear()
+    host.stop_docker()
+    assert host.run(prune=True)["removed"] == [OLD_NAME]
+    assert host.run(state="absent")["removed"] == [NAME]
+    assert host.volumes() == ([], [], [])
+
+
+@pytest.mark.parametrize("use", [lambda host: None, use_by_docker, bind_by_docker])
+@pytest.mark.parametrize("params", [{}, {"prune": True}, {"engine": ["docker"]}, {"state": "absent"}])
+def test_a_check_does_not_start_docker_and_says_what_docker_would(host, params, use):
+    host.upgrade()
+    use(host)
+
+    def outcome(check):
+        try:
+            result = host.run(check=check, **params)
+        except VolumeError as error:
+            return str(error)
+        return {key: result[key] for key in ("changed", "actions", "removed", "kept", "diff")}
+
+    host.let_docker_sleep()
+    predicted = outcome(True)
+    assert host.docker.requests == []
+    host.wake_docker()
+    assert predicted == outcome(False)
+    assert host.docker.requests != []
+
+
+def test_a_check_sees_a_strangers_volume_of_a_docker_that_sleeps(host):
+    host.docker.volumes[NAME] = {"Name": NAME, "Driver": "local", "Options": None}
+    host.let_docker_sleep()
+    with pytest.raises(EngineError, match=f"docker has a volume {NAME} that is not ours"):
+        host.run(check=True)
+    assert host.docker.requests == []
+
+
+def test_a_check_does_not_call_a_podman_that_was_never_called(host):
+    result = host.run(check=True)
+    assert f"register {NAME} with podman" in result["actions"]
+    assert host.run(check=True, state="absent")["removed"] == []
+    assert host.podman.commands == []
+    host.run()
+    assert not host.run(check=True)["changed"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_without_an_engine_none_is_asked(host, check):
+    host.run(engine=["none"], check=check)
+    assert host.docker.requests == []
+    assert host.podman.commands == []
+
+
+def test_absent_needs_no_engine(host):
+    host.stop_docker()
+    host.has_podman = False
+    host.run(engine=["none"])
+    assert host.run(state="absent")["removed"] == [NAME]
+    assert not host.run(state="absent")["changed"]
 
 
 @pytest.mark.parametrize(("use", "reason"), USES)
@@ -261,6 +398,20 @@ def test_prune_keeps_what_is_used_and_says_why(host, use, reason, engine):
     assert result["kept"] == [{"name": OLD_NAME, "version": OLDER, "reason": reason.format(root=host.root)}]
     assert host.volumes()[0] == [OLDER, VERSION]
     assert OLD_NAME in host.docker.volumes
+
+
+@pytest.mark.parametrize("name", ["real", "volumes é", "gpu volumes"])
+def test_a_specification_that_names_the_volume_by_another_path(host, name):
+    host.path = host.root / "link"
+    (host.root / name).mkdir()
+    host.path.symlink_to(name)
+    host.upgrade()
+    (host.root / "etc/cdi").mkdir(parents=True)
+    mount = {"hostPath": f"{host.root}/{name}/nvidia_driver/{OLDER}", "containerPath": "/usr/local/nvidia"}
+    device = {"name": "all", "containerEdits": {"mounts": [mount]}}
+    (host.root / "etc/cdi/gpus.json").write_text(json.dumps({"kind": "nvidia.com/gpu", "devices": [device]}))
+    (kept,) = host.run(prune=True)["kept"]
+    assert kept["reason"] == f"CDI specification {host.root}/etc/cdi/gpus.json"
 
 
 def test_a_version_that_only_begins_alike_is_not_in_use(host):
@@ -280,6 +431,29 @@ def test_absent_removes_every_volume(host):
     assert host.volumes() == ([], [], [])
     assert not (host.path / "nvidia_driver").exists()
     assert not host.run(state="absent")["changed"]
+
+
+def test_a_file_of_a_versions_name_is_removed_once(host):
+    host.upgrade()
+    shutil.rmtree(host.path / "nvidia_driver" / OLDER)
+    (host.path / "nvidia_driver" / OLDER).write_text("")
+    assert host.run(prune=True)["removed"] == [OLD_NAME]
+    assert not host.run(prune=True)["changed"]
+
+
+@pytest.mark.parametrize("form", ["{}/gpu volumes", "{}/volumes/", "{}//volumes", "{}/nowhere/../volumes", "{}/link/v"])
+def test_paths_of_every_form(host, form):
+    (host.root / "there").mkdir()
+    (host.root / "link").symlink_to("there")
+    path = form.format(host.root)
+    volume = host.run(path=path)["volume"]
+    assert volume["path"] == os.path.normpath(f"{path}/nvidia_driver/{VERSION}")
+    assert os.path.isfile(f"{volume['path']}/lib64/libcuda.so.1")
+    assert host.docker.volumes[NAME]["Options"]["device"] == volume["path"]
+    assert not (host.root / "nowhere").exists()
+    assert not host.run(path=path)["changed"]
+    assert host.run(path=path, state="absent")["removed"] == [NAME]
+    assert host.volumes()[1:] == ([], [])
 
 
 def test_absent_with_a_version_removes_that_one(host):
@@ -385,8 +559,8 @@ REFUSALS = [
         ["docker has a volume", NAME, "driver nvidia-docker", "device", f"docker volume rm {NAME}"],
     ),
     (
-        lambda host: host.podman.volumes.update(
-            {NAME: {"Name": NAME, "Driver": "local", "Options": {"o": "bind", "type": "none", "device": "/srv/x"}}}
+        lambda host: host.run_podman(
+            ["podman", "volume", "create", "--driver", "local", "--opt", "o=bind", "--opt", "device=/srv/x", NAME]
         ),
         {},
         EngineError,
@@ -396,7 +570,10 @@ REFUSALS = [
     (lambda host: None, {"path": "volumes"}, VolumeError, ["path=volumes is not an absolute path"]),
     (lambda host: None, {"driver_root": "/nowhere"}, VolumeError, ["driver_root=/nowhere is not a directory"]),
     (lambda host: None, {"driver_version": "../x"}, VolumeError, ["driver_version=../x is not a driver version"]),
-    (lambda host: None, {"sets": ["compat32"]}, VolumeError, ["sets=compat32 selects nothing"]),
+    (lambda host: None, {"path": ""}, VolumeError, ["path= is not an absolute path"]),
+    (lambda host: None, {"driver_root": "driver"}, VolumeError, ["driver_root=driver is not an absolute path"]),
+    (lambda host: None, {"sets": ["compat32"]}, DriverFilesError, ["sets=compat32 selects nothing"]),
+    (lambda host: None, {"sets": []}, DriverFilesError, ["sets is empty", "utility, compute"]),
     (lambda host: None, {"engine": ["none", "docker"]}, EngineError, ["engine=none,docker", "can't be combined"]),
 ]
 

@@ -24,7 +24,12 @@ def action(tmp_path, monkeypatch):
     monkeypatch.setattr(nvml_binding.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
     plugin = nvml_binding.NvmlAction.__new__(nvml_binding.NvmlAction)
     plugin._task = SimpleNamespace(
-        action="gpufleet.hosts.gpu_container", args={"name": "x"}, async_val=0, check_mode=False, diff=False
+        action="gpufleet.hosts.gpu_container",
+        args={"name": "x"},
+        async_val=0,
+        check_mode=False,
+        diff=False,
+        delegate_to=None,
     )
     shell = SimpleNamespace(tmpdir=None, join_path=lambda *parts: "/".join(parts))
     plugin._connection = SimpleNamespace(has_native_async=False, _shell=shell)
@@ -52,6 +57,50 @@ def test_a_host_without_a_binding_gets_it_and_a_second_call(action):
     assert action._transfer_file.call_args.args[1] == remote
     assert action._execute_module.call_args.kwargs["module_args"] == {"name": "x", "_nvml_binding_path": remote}
     action._fixup_perms2.assert_called_once_with(["/remote/ansible-tmp-1", remote])
+
+
+SEEN = {"driver": {"loaded": "580.95.05"}, "nvml_binding": False}
+
+
+@pytest.mark.parametrize("async_val", [0, 60])
+def test_a_host_that_was_seen_to_have_none_gets_it_at_once(action, async_val):
+    action._task.async_val = async_val
+    action._execute_module.side_effect = [DONE]
+    assert action.run(task_vars={"gpufleet_host": SEEN}) == DONE
+    assert action._execute_module.call_args.kwargs["module_args"]["_nvml_binding_path"].endswith(".zip")
+    action._transfer_file.assert_called_once()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {**SEEN, "nvml_binding": True},
+        {**SEEN, "nvml_binding": None},
+        {**SEEN, "driver": {"loaded": None}},
+        {"driver": None},
+        {},
+        None,
+        "nonsense",
+    ],
+)
+def test_a_host_of_which_that_was_not_seen_is_sent_nothing_unasked(action, seen):
+    action._execute_module.side_effect = [DONE]
+    action.run(task_vars={"gpufleet_host": seen})
+    action._transfer_file.assert_not_called()
+
+
+def test_what_was_seen_of_one_host_says_nothing_of_another(action):
+    action._task.delegate_to = "other"
+    action._execute_module.side_effect = [DONE]
+    action.run(task_vars={"gpufleet_host": SEEN})
+    action._transfer_file.assert_not_called()
+
+
+def test_a_controller_without_one_lets_the_host_speak(action, monkeypatch):
+    """It may have been installed there since the host was looked at."""
+    monkeypatch.setattr(nvml_binding, "controller_binding", lambda: None)
+    action._execute_module.side_effect = [DONE]
+    assert action.run(task_vars={"gpufleet_host": SEEN}) == DONE
 
 
 def test_the_directory_that_is_there_is_used(action):
