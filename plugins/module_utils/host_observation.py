@@ -104,8 +104,12 @@ def observe(
     files: list[str] | None = None,
     packages: list[str] | None = None,
     package_names: bool = False,
+    nvml_binding: bool | None = None,
 ) -> dict:
-    """Describe a host. `ask` puts a GET request to a Unix socket; without it no engine is asked."""
+    """Describe a host. `ask` puts a GET request to a Unix socket; without it no engine is asked.
+
+    `nvml_binding`: whether the Python that runs this has pynvml.
+    """
     system = os_release.read(root, machine)
     functions = pci.scan_all(root)
     state = packages_state.read(root, system["package_manager"], run, packages)
@@ -132,6 +136,7 @@ def observe(
         "reboot_flag": _reboot_flag(root),
     }
     host["driver"] = _driver(root, host["kernel"], run)
+    host["nvml_binding"] = nvml_binding
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
     host["docker_daemon_json"] = daemon_config.masked_tree(_daemon_json(root, host["files"][_DAEMON_JSON]))
     for path, mask in ((_DAEMON_JSON, daemon_config.masked_file), (_DAEMON_JSON_RECORD, _masked_record)):

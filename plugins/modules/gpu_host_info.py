@@ -121,6 +121,12 @@ host:
         - C(in_use) counts what uses the loaded module. C(runfile) tells that NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
+    nvml_binding:
+      description:
+        - Whether the Python that ran this has C(pynvml). Where it has none, M(gpufleet.hosts.nvidia_gpu_facts) brings
+          the controller's along at once.
+      type: bool
+      sample: false
     holders:
       description:
         - Who would lose a GPU if the driver's modules were unloaded - processes that have a device open (C(open)), and
@@ -227,6 +233,7 @@ host:
 """
 
 import http.client
+import importlib.util
 import json
 import os
 import socket
@@ -295,6 +302,7 @@ def main() -> None:
         files=module.params["files"],
         packages=module.params["packages"],
         package_names=module.params["package_names"],
+        nvml_binding=importlib.util.find_spec("pynvml") is not None,
     )
     module.exit_json(changed=False, host=host)
 

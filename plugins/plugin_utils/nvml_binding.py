@@ -8,6 +8,9 @@ A module that takes part
 - on `BindingMissing`, before it changed anything, fails with `nvml_binding_missing=True` in its result.
 
 Its action plugin is a subclass of `NvmlAction` under the module's name.
+
+Where `gpufleet_host` says that the host has a driver and no binding, the copy goes along at once. Otherwise the module
+is run without, and a second time where that is what it lacked: a host that has one, or no driver, is sent nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 
 from ansible import constants as C
 from ansible.plugins.action import ActionBase
@@ -32,7 +36,7 @@ _UNCHECKED_HASH = 0b01
 
 
 class NvmlAction(ActionBase):
-    """Run the module of the task's name, a second time with the controller's pynvml where the host has none."""
+    """Run the module of the task's name, with the controller's pynvml where the host has none."""
 
     TRANSFERS_FILES = False
     _supports_async = True
@@ -42,15 +46,18 @@ class NvmlAction(ActionBase):
         super().run(tmp, task_vars)
         wrap_async = bool(self._task.async_val) and not self._connection.has_native_async
         module, arguments = self._task.action, dict(self._task.args)
-        if wrap_async:
+        missing = not self._task.delegate_to and lacks_binding(task_vars or {}) and controller_binding() is not None
+        if not missing and wrap_async:
             # A job in the background can not ask for anything any more: find out before.
             probe = self._execute_module(
                 module_name=PROBE, module_args={"gather_subset": ["!all"]}, task_vars=task_vars
             )
             missing = probe.get("nvml_binding_missing")
-        else:
+        elif not missing:
             result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=task_vars)
             missing = result.get("nvml_binding_missing")
+            if not missing:
+                return result
         if missing:
             binding = controller_binding()
             if binding is None:
@@ -61,11 +68,9 @@ class NvmlAction(ActionBase):
                     f"{sys.executable} -m pip install nvidia-ml-py",
                 }
             arguments["_nvml_binding_path"] = self._send(binding)
-        if missing or wrap_async:
-            result = self._execute_module(
-                module_name=module, module_args=arguments, task_vars=task_vars, wrap_async=wrap_async
-            )
-        return result
+        return self._execute_module(
+            module_name=module, module_args=arguments, task_vars=task_vars, wrap_async=wrap_async
+        )
 
     def _send(self, binding: str) -> str:
         """Put the controller's binding, packed, beside the module on the host; tell where."""
@@ -78,6 +83,14 @@ class NvmlAction(ActionBase):
             os.unlink(packed)
         self._fixup_perms2([directory, remote])
         return remote
+
+
+def lacks_binding(task_vars: dict) -> bool:
+    """Tell whether this run has seen the host, its driver, and that there is no binding to ask it with."""
+    host = task_vars.get("gpufleet_host")
+    if not isinstance(host, Mapping):
+        return False
+    return bool((host.get("driver") or {}).get("loaded")) and host.get("nvml_binding") is False
 
 
 def controller_binding() -> str | None:
