@@ -90,6 +90,8 @@ NVIDIA_GL = re.compile(r"libnvidia-e?glcore\.so|libGLdispatch\.so")
 TLS_ABI = (2, 3, 99)
 
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+# The names under which programs look for a library.
+ALIAS = re.compile(r"lib.+\.so(\.[0-9]+)?")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386", "i586": "i386"}
 COMPAT = {"x86_64": "i386", "aarch64": "arm"}
 
@@ -149,6 +151,17 @@ def normal_machine(machine: str) -> str:
     return MACHINES.get(machine, machine)
 
 
+def check_sets(sets: Iterable[str]) -> None:
+    """Refuse a choice of sets that chooses nothing."""
+    sets = list(sets)
+    if not sets:
+        raise DriverFilesError(f"sets is empty, which selects nothing: name at least one of {', '.join(LIBRARY_SETS)}")
+    if not set(sets) - {COMPAT32}:
+        raise DriverFilesError(
+            f"sets={','.join(sets)} selects nothing: compat32 adds the 32-bit libraries of the other sets named with it"
+        )
+
+
 def find(
     version: str,
     machine: str,
@@ -170,7 +183,7 @@ def find(
         if not (directory + os.sep).startswith(ignored) and "stubs" not in directory.split(os.sep)
     ]
     damaged: dict[str, str] = {}
-    libraries = list(_libraries(directories, version, damaged))
+    libraries = _libraries(directories, version, root, damaged)
     bases = {base for name in sets for base in LIBRARY_SETS.get(name, ())}
     present = {library.base for library in libraries if _is_for(library, machine, 64)}
     for base in sorted(bases.intersection(damaged) - present):
@@ -223,11 +236,13 @@ def _cached(root: str) -> list[ldcache.Entry]:
         return []
 
 
-def _libraries(directories: Iterable[str], version: str, damaged: dict[str, str]) -> Iterator[_Library]:
-    """Yield the libraries of driver `version` in the directories, with the names under which the host links to them.
+def _libraries(directories: Iterable[str], version: str, root: str, damaged: dict[str, str]) -> list[_Library]:
+    """List the libraries of driver `version` in the directories, with the names under which the host links to them.
 
     What bears the name of one, and is no library, goes into `damaged`: base name and what is wrong.
     """
+    found: list[_Library] = []
+    aliases: dict[str, set[str]] = {}
     for directory in directories:
         files, links = [], {}
         with os.scandir(directory) as listing:
@@ -236,6 +251,8 @@ def _libraries(directories: Iterable[str], version: str, damaged: dict[str, str]
                     links[item.name] = os.readlink(item.path)
                 elif item.name.startswith("lib") and ".so." in item.name and item.is_file():
                     files.append(item.name)
+        for alias in filter(ALIAS.fullmatch, links):
+            aliases.setdefault(_end_of(alias, links, directory, root), set()).add(alias)
         home = any(f"{base}.so.{version}" in files for base in WITNESSES)
         for name in sorted(files):
             base, suffix = name.split(".so.", 1)
@@ -248,18 +265,20 @@ def _libraries(directories: Iterable[str], version: str, damaged: dict[str, str]
                 damaged[base] = str(error)
                 continue
             if header.shared and _is_nvidia(base, header):
-                yield _Library(path, base, header, tuple(alias for alias in links if _leads_to(alias, name, links)))
+                found.append(_Library(path, base, header, ()))
+    return [library._replace(links=tuple(aliases.get(library.path, ()))) for library in found]
 
 
-def _leads_to(alias: str, name: str, links: dict[str, str]) -> bool:
-    if not re.fullmatch(r"lib.+\.so(\.[0-9]+)?", alias):
-        return False
+def _end_of(alias: str, links: dict[str, str], directory: str, root: str) -> str:
+    """Return the file that a link leads to, by other links of its directory, or out of it and by way of `root`."""
     target = alias
     for _step in range(len(links)):
         if target not in links:
             break
         target = links[target]
-    return target == name
+    if "/" not in target:
+        return os.path.join(directory, target)
+    return real_path(os.path.join("/", os.path.relpath(directory, root), target), root) or target
 
 
 def _is_nvidia(base: str, header: elf.Elf) -> bool:

@@ -75,6 +75,8 @@ class Docker:
 
     def __init__(self, host: str = DOCKER_HOST) -> None:
         parts = urlsplit(host)
+        # The socket's path, None where Docker is asked over the network.
+        self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
             self._connect = lambda: _SocketConnection(parts.path)
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
@@ -213,8 +215,11 @@ class Podman:
         return out
 
 
-def chosen(names: list[str], docker: Docker, podman: Podman) -> list[Docker | Podman]:
-    """Return the engines that the option `engine` means; the ones it names must be there."""
+def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = True) -> list[Docker | Podman]:
+    """Return the engines that the option `engine` means; the ones it names must be there.
+
+    Of `auto` one must be there if it is `needed`.
+    """
     if "none" in names and len(set(names)) > 1:
         raise EngineError(f"engine={','.join(names)}: none can't be combined with an engine")
     known = [docker, podman]
@@ -226,7 +231,7 @@ def chosen(names: list[str], docker: Docker, podman: Podman) -> list[Docker | Po
                 "volume's directory alone."
             )
     engines = [engine for engine in known if engine.name in absent and not absent[engine.name]]
-    if "auto" in names and not engines:
+    if "auto" in names and not engines and needed:
         raise EngineError(
             f"engine=auto: no container engine is there ({'; '.join(filter(None, absent.values()))}). Install one, or "
             "set engine=none to make the volume's directory alone."

@@ -18,6 +18,8 @@ description:
   - There are no two specifications for one device. Where another file describes C(nvidia.com/gpu), the one that the
     vendor's toolkit keeps for example, that one counts. It is told in RV(maintained_by), and ours is not written, or is
     removed if it was there.
+  - A file that something else made is neither replaced nor removed, unless O(take_over=true). That one is ours is noted
+    beside it, in C(.gpufleet-nvidia.json.gpufleet) for example, which engines don't read.
   - Run it again after a driver upgrade, a change of MIG devices, or a reboot that gives devices other numbers.
 attributes:
   check_mode:
@@ -43,6 +45,12 @@ options:
       - Engines read C(/etc/cdi) and C(/var/run/cdi). What is in the latter is gone after a reboot.
     type: path
     default: /etc/cdi/gpufleet-nvidia.json
+  take_over:
+    description:
+      - Whether to replace or remove a file at O(path) that this module did not make.
+      - Without it that is an error, whoever made the file, the vendor's toolkit or an administrator.
+    type: bool
+    default: false
   spec_dirs:
     description: Directories where the engines look for specifications.
     type: list
@@ -60,9 +68,10 @@ options:
     type: str
     choices: [volume, files]
     default: volume
-  volume_path:
+  driver_volume_path:
     description: Directory of the driver volumes, O(gpufleet.hosts.nvidia_driver_volume#module:path).
     type: path
+    aliases: [volume_path]
     default: /var/lib/gpufleet/volumes
   sets:
     description:
@@ -215,9 +224,14 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "path": {"type": "path", "default": "/etc/cdi/gpufleet-nvidia.json"},
+            "take_over": {"type": "bool", "default": False},
             "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
             "libraries": {"type": "str", "choices": ["volume", "files"], "default": "volume"},
-            "volume_path": {"type": "path", "default": driver_volume.DEFAULT_PATH},
+            "driver_volume_path": {
+                "type": "path",
+                "aliases": ["volume_path"],
+                "default": driver_volume.DEFAULT_PATH,
+            },
             "sets": {
                 "type": "list",
                 "elements": "str",
@@ -261,11 +275,9 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
     path = params["path"]
     _validate(params)
     before = cdi_file.read(path)
-    if cdi_file.is_vendors(before):
-        raise cdi_file.FileError(
-            f"{path} is made by the vendor's toolkit: it calls nvidia-cdi-hook or nvidia-ctk. Leave it to the toolkit, "
-            "or give a `path` of our own."
-        )
+    stranger = None if params["take_over"] else _stranger(path, before)
+    if stranger and params["state"] == "absent":
+        raise cdi_file.FileError(f"{stranger} Leave it to its maker, or set take_over=true to remove it.")
     result = {
         "path": path,
         "kind": cdi.KIND,
@@ -295,17 +307,36 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
             after = cdi_file.text_of(made.spec)
             result.update(cdi_version=made.spec["cdiVersion"], devices=devices)
     changed = not cdi_file.is_current(path, after) if after else os.path.lexists(path)
-    if changed and not check:
-        if after:
-            cdi_file.write(path, after)
-        else:
+    if stranger and changed:
+        raise cdi_file.FileError(
+            f"{stranger} Leave it to its maker and give a `path` of our own, or set take_over=true to replace it."
+        )
+    if not check:
+        if not after:
             cdi_file.remove(path)
+        elif changed or not cdi_file.is_marked(path):
+            cdi_file.write(path, after)
     diff = {"before_header": path, "after_header": path, "before": before, "after": after}
     return {**result, "changed": changed, "diff": diff}
 
 
+def _stranger(path: str, text: str) -> str | None:
+    """Say whose file is in our place, None where it is ours or there is none."""
+    if cdi_file.is_vendors(text):
+        return f"{path} is not ours: the vendor's toolkit made it, it calls nvidia-cdi-hook or nvidia-ctk."
+    if os.path.lexists(path) and not cdi_file.is_marked(path):
+        return f"{path} is not ours: something else made it, there is no {cdi_file.mark_of(path)}."
+    return None
+
+
 def _validate(params: dict) -> None:
-    path = params["path"]
+    path, driver_root = params["path"], params["driver_root"]
+    if driver_root is not None and not (os.path.isabs(driver_root) and os.path.isdir(driver_root)):
+        raise cdi_file.FileError(f"driver_root={driver_root} is not a directory by an absolute path")
+    if not os.path.isabs(params["driver_volume_path"]):
+        raise cdi_file.FileError(f"driver_volume_path={params['driver_volume_path']} is not an absolute path")
+    if params["libraries"] == "files":
+        driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
         raise cdi_file.FileError(f"path={path} is not an absolute path that ends with .json or .yaml, as engines ask")
     directories = [os.path.realpath(directory) for directory in params["spec_dirs"]]
@@ -334,7 +365,7 @@ def _make(params: dict, facts: dict, check: bool, root: str) -> cdi.Made:
     if params["libraries"] == "files":
         edits = cdi.file_edits(_files(host), host.machine)
     else:
-        edits = _volume_edits(params["volume_path"], host, check)
+        edits = _volume_edits(params["driver_volume_path"], host, check)
     return cdi.make(facts["nvidia_gpus"], host, edits)
 
 
@@ -343,8 +374,8 @@ def _files(host: cdi.Host) -> list[driver_files.DriverFile]:
     return driver_files.find(host.version, host.machine, host.driver_root, sets=host.sets, search_path=search_path)
 
 
-def _volume_edits(volume_path: str, host: cdi.Host, check: bool) -> dict:
-    place = driver_volume.directory(volume_path, host.version)
+def _volume_edits(driver_volume_path: str, host: cdi.Host, check: bool) -> dict:
+    place = driver_volume.directory(driver_volume_path, host.version)
     if os.path.isdir(os.path.join(place, "lib64")):
         return cdi.volume_edits(place, os.listdir(os.path.join(place, "bin")))
     if not check:
@@ -357,6 +388,11 @@ def _volume_edits(volume_path: str, host: cdi.Host, check: bool) -> dict:
 
 
 def _report(other: cdi_file.Other) -> str:
+    if other.ours:
+        return (
+            f"{other.path} describes {cdi.KIND} already; this module made it under that name. Remove it with "
+            f"state=absent and path={other.path}, then run this again. Until then nothing is written."
+        )
     text = f"{other.path} describes {cdi.KIND} already; it is left to whoever maintains it, and ours is not written."
     if other.stale:
         text += (

@@ -33,7 +33,8 @@ options:
     description:
       - V(present) makes the volume of O(driver_version), or of the loaded driver, whole and known to the engine.
       - V(absent) removes the volume of O(driver_version), or of every version where none is given. It fails, before
-        anything is removed, if one of them is used by a container.
+        anything is removed, if one of them is used by a container, or if a Docker that does not run has it
+        registered and is not to be started.
     type: str
     choices: [present, absent]
     default: present
@@ -41,12 +42,17 @@ options:
     description:
       - Directory for volumes. The volume of driver 580.95.05 is C(nvidia_driver/580.95.05) below it.
       - On the file system of the driver's own files a volume takes no space.
+      - Other modules of this collection call it C(driver_volume_path), so that does, too.
     type: path
+    aliases: [driver_volume_path]
     default: /var/lib/gpufleet/volumes
   engine:
     description:
       - Container engines to register the volume with.
-      - V(auto) means each that is there, and fails if none is. V(none) makes the directory alone; it stands alone.
+      - V(auto) means each that is there. If none is, O(state=present) fails.
+      - V(none) makes the directory alone. It stands alone.
+      - In check mode, and where it is not named, an engine is not started to be asked. What a Docker that does not run
+        has registered, and which of its containers use what, is read from its directory then.
     type: list
     elements: str
     choices: [auto, docker, podman, none]
@@ -78,7 +84,8 @@ options:
     description:
       - Remove the volumes of other versions.
       - Kept are those that a container uses, running or not, that a process has mounted, that a CDI specification
-        names, and that of the loaded driver. RV(kept) says which and why.
+        names, that a Docker which does not run has registered, and that of the loaded driver. RV(kept) says which
+        and why.
     type: bool
     default: false
   selinux_type:
@@ -227,24 +234,26 @@ actions:
 """
 
 import contextlib
-import glob
 import os
 import platform
-import re
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cdi_file,
     driver_files,
     driver_versions,
     driver_volume,
+    engine_at_rest,
     engine_volume,
     mount_users,
 )
 
 CDI_DIRECTORIES = ("etc/cdi", "run/cdi")
-# Where Docker keeps what it knows of volumes, unless it is told otherwise.
-DOCKER_VOLUMES = "var/lib/docker/volumes"
+REMEMBERED = (
+    "Docker, which does not run and has it registered (start it; where it is gone for good, remove volumes/{name} from "
+    "its directory)"
+)
 
 
 def main() -> None:
@@ -252,7 +261,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "path": {"type": "path", "default": driver_volume.DEFAULT_PATH},
+            "path": {"type": "path", "aliases": ["driver_volume_path"], "default": driver_volume.DEFAULT_PATH},
             "engine": {
                 "type": "list",
                 "elements": "str",
@@ -279,6 +288,8 @@ def main() -> None:
         result = Run(module.params, docker, podman, module.check_mode).result()
     except (driver_files.DriverFilesError, driver_volume.VolumeError, engine_volume.EngineError) as error:
         module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror or error}")
     module.exit_json(**result)
 
 
@@ -294,15 +305,36 @@ class Run:
         root: str = "/",
     ) -> None:
         self.params, self.check, self.root = params, check, root
-        self.path = params["path"]
+        self.path = os.path.normpath(params["path"])
         self.loaded = driver_versions.loaded_module(root)[0]
         self._validate()
-        self.docker = docker
-        self.engines = engine_volume.chosen(params["engine"], docker, podman)
-        self.reachable = [engine for engine in (docker, podman) if engine in self.engines or not engine.absence()]
+        self.docker, self.podman = self._not_started(docker), self._not_started(podman)
+        self.engines = engine_volume.chosen(
+            params["engine"], self.docker, self.podman, needed=params["state"] == "present"
+        )
+        self._told: list | None = None
         self.actions: list[str] = []
         self.before: dict = {}
         self.after: dict = {}
+
+    def _not_started(self, engine):
+        """Return what an engine has on disk, where a question would start it and this run may not do that."""
+        if not self.check and {"auto", engine.name} & set(self.params["engine"]):
+            return engine
+        if engine.name == "podman":
+            return engine if engine.absence() else engine_at_rest.podman(self.root) or engine
+        asleep = engine.socket and engine_at_rest.waits_to_be_started(engine.socket, self.root)
+        return engine_at_rest.docker(self.root) if asleep else engine
+
+    def _informants(self) -> list:
+        """Return those who know of volumes and containers: the engines that answer, and what a silent Docker has."""
+        if self._told is None:
+            self._told = [engine for engine in (self.docker, self.podman) if engine in self.engines]
+            if self.docker not in self.engines:
+                self._told.append(engine_at_rest.docker(self.root) if self.docker.absence() else self.docker)
+            if self.podman not in self.engines and not self.podman.absence():
+                self._told.append(self.podman)
+        return self._told
 
     def _validate(self) -> None:
         version = self.params["driver_version"]
@@ -313,11 +345,7 @@ class Run:
                 raise driver_volume.VolumeError(f"{option}={self.params[option]} is not an absolute path")
         if not os.path.isdir(self.params["driver_root"]):
             raise driver_volume.VolumeError(f"driver_root={self.params['driver_root']} is not a directory")
-        if not set(self.params["sets"]) - {driver_files.COMPAT32}:
-            raise driver_volume.VolumeError(
-                f"sets={','.join(self.params['sets'])} selects nothing: compat32 adds the 32-bit libraries of the "
-                "other sets named with it"
-            )
+        driver_files.check_sets(self.params["sets"])
 
     def result(self) -> dict:
         """Do what was asked, or find out what that would be."""
@@ -463,7 +491,7 @@ class Run:
     def _known(self, there: list[str]) -> list[str]:
         """List the versions on disk, and those that only an engine remembers."""
         prefix, known = driver_volume.volume_name(""), set(there)
-        for engine in self.reachable:
+        for engine in self._informants():
             for volume in engine.volumes(prefix):
                 version = volume.name[len(prefix) :]
                 place = driver_volume.directory(self.path, version)
@@ -474,39 +502,52 @@ class Run:
     def _used(self, version: str) -> str | None:
         """Say who uses the volume of a version."""
         name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
-        users = [f"{engine.name} container {user}" for engine in self.reachable for user in engine.users(name, place)]
+        told = self._informants()
+        users = [f"{engine.name} container {user}" for engine in told for user in engine.users(name, place)]
         users = users or mount_users.users(place, self.root)
-        if self.docker not in self.reachable and os.path.isdir(os.path.join(self.root, DOCKER_VOLUMES, name)):
-            users.append("Docker, which does not answer and has it registered")
+        users += [
+            REMEMBERED.format(name=name)
+            for engine in told
+            if self._is_out_of_reach(engine) and _binds(engine, name, place)
+        ]
         users += [f"CDI specification {path}" for path in self._specifications(place)]
         return ", ".join(users) or None
 
+    def _is_out_of_reach(self, engine) -> bool:
+        """Tell whether an engine can't be told to forget a volume, by a run that is no check either."""
+        return isinstance(engine, engine_at_rest.EngineAtRest) and engine not in self.engines
+
     def _specifications(self, place: str) -> list[str]:
-        named = re.compile(re.escape(place) + r"(?![\w.])")
-        found = []
-        for directory in CDI_DIRECTORIES:
-            for path in sorted(glob.glob(os.path.join(self.root, directory, "*"))):
-                with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as handle:
-                    if named.search(handle.read()):
-                        found.append(path)
-        return found
+        """List the CDI specifications that name the volume's directory, by whichever path."""
+        inside = os.path.realpath(place) + os.sep
+        return [
+            path
+            for path in cdi_file.files([os.path.join(self.root, directory) for directory in CDI_DIRECTORIES])
+            if any((os.path.realpath(name) + os.sep).startswith(inside) for name in cdi_file.named_in(path))
+        ]
 
     def _remove(self, version: str) -> None:
         name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
         self.actions.append(f"remove volume {name}")
         if self.check:
             return
-        for engine in self.reachable:
-            found = engine.volume(name)
-            if found and found.is_bound_to(place):
+        for engine in self._informants():
+            # One that is out of reach does not have it, or we would not be here.
+            if not self._is_out_of_reach(engine) and _binds(engine, name, place):
                 engine.remove(name)
-        if not os.path.isdir(place):
+        if not os.path.lexists(place):
             return
         with driver_volume.locked(self.path) as base:
             driver_volume.remove(base, version)
             if not driver_volume.versions(self.path):
                 with contextlib.suppress(OSError):
                     os.rmdir(base)
+
+
+def _binds(engine, name: str, place: str) -> bool:
+    """Tell whether an engine has the volume, and it is ours."""
+    found = engine.volume(name)
+    return found is not None and found.is_bound_to(place)
 
 
 if __name__ == "__main__":

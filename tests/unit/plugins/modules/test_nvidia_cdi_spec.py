@@ -68,7 +68,8 @@ class Host:
             "path": str(self.path),
             "spec_dirs": [str(self.root / "etc/cdi"), str(self.dynamic)],
             "libraries": "volume",
-            "volume_path": str(self.volumes),
+            "driver_volume_path": str(self.volumes),
+            "take_over": False,
             "sets": list(driver_files.SETS),
             "driver_root": str(self.root),
             "device_numbers": True,
@@ -96,7 +97,7 @@ def test_the_specification_is_written_once(host):
     assert result["diff"]["before"] == ""
     assert result["diff"]["after"] == host.path.read_text()
     assert stat.S_IMODE(host.path.stat().st_mode) == 0o644
-    assert os.listdir(host.path.parent) == [host.path.name]
+    assert sorted(os.listdir(host.path.parent)) == [f".{host.path.name}.gpufleet", host.path.name]
     inode = host.path.stat().st_ino
     again = host.run()
     assert not again["changed"]
@@ -144,7 +145,7 @@ def test_absent_removes_it_and_asks_nobody(host):
     assert result["changed"]
     assert result["cdi_version"] is None
     assert result["devices"] == []
-    assert not host.path.exists()
+    assert os.listdir(host.path.parent) == []
     assert not host.run(state="absent")["changed"]
     assert host.asked == 0
 
@@ -279,8 +280,126 @@ def lose_all(host):
         item["health"] = {"state": "lost", "reasons": ["GPU is lost"]}
 
 
-def vendors_at_our_path(host):
-    write_vendors(host, "etc/cdi/gpufleet-nvidia.json")
+def by_the_toolkit(host):
+    host.path.parent.mkdir(exist_ok=True)
+    host.path.write_text(VENDORS.format(version=VERSION, source="/dev/null"))
+
+
+def by_the_toolkit_over_ours(host):
+    host.run()
+    by_the_toolkit(host)
+
+
+def by_an_administrator(host):
+    host.path.parent.mkdir()
+    device = {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}
+    host.path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+
+
+def for_another_device(host):
+    host.path.parent.mkdir()
+    device = {"name": "0", "containerEdits": {"env": ["X=1"]}}
+    host.path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": [device]}))
+
+
+def of_no_sense(host):
+    host.path.parent.mkdir()
+    host.path.write_text("not a specification\n")
+
+
+def nothing_in_it(host):
+    host.path.parent.mkdir()
+    host.path.write_text("")
+
+
+def a_link_to_another(host):
+    (host.root / "srv").mkdir()
+    (host.root / "srv/gpus.json").write_text("{}")
+    host.path.parent.mkdir()
+    host.path.symlink_to(host.root / "srv/gpus.json")
+
+
+def a_link_to_nowhere(host):
+    host.path.parent.mkdir()
+    host.path.symlink_to("/nowhere")
+
+
+# (what is in our place, what is said of it)
+STRANGERS = [
+    (by_the_toolkit, "the vendor's toolkit made it, it calls nvidia-cdi-hook or nvidia-ctk"),
+    (by_the_toolkit_over_ours, "the vendor's toolkit made it"),
+    (by_an_administrator, "something else made it"),
+    (for_another_device, "something else made it"),
+    (of_no_sense, "something else made it"),
+    (nothing_in_it, "something else made it"),
+    (a_link_to_another, "something else made it"),
+    (a_link_to_nowhere, "something else made it"),
+]
+
+
+def looks(path):
+    return os.readlink(path) if path.is_symlink() else path.read_text()
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize(("make", "said"), STRANGERS)
+def test_a_file_that_is_not_ours_is_neither_replaced_nor_removed(host, make, said, state, check):
+    make(host)
+    before, names = looks(host.path), sorted(os.listdir(host.path.parent))
+    with pytest.raises(cdi_file.FileError) as error:
+        host.run(state=state, check=check)
+    for words in (f"{host.path} is not ours", said, "take_over=true"):
+        assert words in str(error.value)
+    assert ("give a `path` of our own" in str(error.value)) == (state == "present")
+    assert looks(host.path) == before
+    assert sorted(os.listdir(host.path.parent)) == names
+
+
+@pytest.mark.parametrize(("make", "_said"), STRANGERS)
+def test_a_file_that_is_not_ours_is_taken_over_if_that_is_asked(host, make, _said):
+    make(host)
+    result = host.run(take_over=True, check=True)
+    assert result["changed"]
+    assert result == host.run(take_over=True)
+    assert json.loads(host.path.read_text())["kind"] == "nvidia.com/gpu"
+    assert not host.path.is_symlink()
+    # From now on it is ours.
+    assert not host.run()["changed"]
+    assert host.run(state="absent")["changed"]
+
+
+@pytest.mark.parametrize(("make", "_said"), STRANGERS)
+def test_a_file_that_is_not_ours_is_removed_if_that_is_asked(host, make, _said):
+    make(host)
+    assert host.run(state="absent", take_over=True)["changed"]
+    assert os.listdir(host.path.parent) == []
+
+
+def test_a_link_in_our_place_does_not_hide_the_one_that_it_leads_to(host):
+    path = write_vendors(host, "etc/cdi/nvidia.yaml")
+    host.path.symlink_to(path.name)
+    result = host.run(take_over=True)
+    assert [other["path"] for other in result["maintained_by"]] == [str(path)]
+    assert os.listdir(host.path.parent) == [path.name]
+
+
+def test_a_file_that_says_what_ours_would_is_ours(host):
+    host.run()
+    (host.path.parent / f".{host.path.name}.gpufleet").unlink()
+    assert not host.run()["changed"]
+    assert host.run(state="absent")["changed"]
+
+
+def test_one_of_ours_under_another_name_is_said_to_be_ours(host):
+    host.run(path=str(host.path.parent / "older.json"))
+    result = host.run()
+    assert not result["changed"]
+    (warning,) = result["warnings"]
+    assert "this module made it under that name" in warning
+    assert f"state=absent and path={host.path.parent}/older.json" in warning
+    host.run(path=str(host.path.parent / "older.json"), state="absent")
+    assert host.run()["changed"]
 
 
 # (what is done to the host, options, error, words)
@@ -288,8 +407,11 @@ REFUSALS = [
     (take_away_the_volume, {}, cdi.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
     (break_the_driver, {}, cdi.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
     (lose_all, {}, cdi.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
-    (vendors_at_our_path, {}, cdi_file.FileError, ["vendor's toolkit", "nvidia-cdi-hook", "`path` of our own"]),
-    (vendors_at_our_path, {"state": "absent"}, cdi_file.FileError, ["vendor's toolkit"]),
+    (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
+    (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not a directory by an absolute"]),
+    (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),
+    (None, {"libraries": "files", "sets": []}, driver_files.DriverFilesError, ["sets is empty", "compute"]),
+    (None, {"libraries": "files", "sets": ["compat32"]}, driver_files.DriverFilesError, ["selects nothing"]),
     (None, {"path": "/etc/cdi/x.yml"}, cdi_file.FileError, ["path=/etc/cdi/x.yml", ".json or .yaml"]),
     (None, {"path": "cdi/x.json"}, cdi_file.FileError, ["path=cdi/x.json", "absolute path"]),
     (None, {"path": "/srv/x.json"}, cdi_file.FileError, ["path=/srv/x.json is in none of spec_dirs=", "no engine"]),
@@ -324,7 +446,7 @@ def test_a_write_that_fails_leaves_nothing_behind(host, monkeypatch, number, exi
     with pytest.raises(cdi_file.FileError, match=f"cannot write {host.path}: {os.strerror(number)}"):
         host.run()
     if existing:
-        assert os.listdir(host.path.parent) == [host.path.name]
+        assert sorted(os.listdir(host.path.parent)) == [f".{host.path.name}.gpufleet", host.path.name]
         assert host.path.read_text() == before
     else:
         assert not host.path.parent.exists()
