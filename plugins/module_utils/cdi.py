@@ -132,7 +132,7 @@ def file_edits(files: Iterable[DriverFile], machine: str) -> dict:
         if file.place == "bin":
             mounts.append(_mount(file.source, f"{BINARY_DIRECTORY}/{file.name}"))
             continue
-        for directory in LOADER_DIRECTORIES[machine, file.place]:
+        for directory in LOADER_DIRECTORIES.get((machine, file.place), (f"/usr/{file.place}",)):
             mounts += [_mount(file.source, f"{directory}/{name}") for name in (file.name, *file.links)]
     return {"env": [], "mounts": mounts}
 

@@ -265,6 +265,8 @@ def main() -> None:
         )
     except (cdi.CdiError, cdi_file.FileError, driver_files.DriverFilesError) as error:
         module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror or error}")
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)
@@ -335,6 +337,8 @@ def _validate(params: dict) -> None:
         raise cdi_file.FileError(f"driver_root={driver_root} is not a directory by an absolute path")
     if not os.path.isabs(params["driver_volume_path"]):
         raise cdi_file.FileError(f"driver_volume_path={params['driver_volume_path']} is not an absolute path")
+    if not params["timeout"] > 0:
+        raise cdi_file.FileError(f"timeout={params['timeout']:g} is not a number of seconds above 0")
     if params["libraries"] == "files":
         driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
@@ -376,12 +380,12 @@ def _files(host: cdi.Host) -> list[driver_files.DriverFile]:
 
 def _volume_edits(driver_volume_path: str, host: cdi.Host, check: bool) -> dict:
     place = driver_volume.directory(driver_volume_path, host.version)
-    if os.path.isdir(os.path.join(place, "lib64")):
+    if all(os.path.isdir(os.path.join(place, name)) for name in driver_volume.PLACES):
         return cdi.volume_edits(place, os.listdir(os.path.join(place, "bin")))
     if not check:
         raise cdi.CdiError(
-            f"there is no driver volume for driver {host.version} at {place}. Make it with nvidia_driver_volume first, "
-            "or set libraries=files."
+            f"there is no whole driver volume for driver {host.version} at {place}. Make it with nvidia_driver_volume "
+            "first, or set libraries=files."
         )
     # A run that is not a check would have made it before.
     return cdi.volume_edits(place, [file.name for file in _files(host) if file.place == "bin"])

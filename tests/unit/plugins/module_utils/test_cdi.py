@@ -293,6 +293,14 @@ def test_libraries_by_files_on_aarch64(root):
     assert "/usr/lib64/libcuda.so.1" in where
 
 
+def test_libraries_by_files_on_a_machine_that_we_know_little_of(root):
+    file = driver_files.DriverFile(
+        f"/usr/lib64/libcuda.so.{VERSION}", "lib64", f"libcuda.so.{VERSION}", ("libcuda.so.1",)
+    )
+    where = mounts(make(root, [gpu(0)], cdi.file_edits([file], "ppc64le")))
+    assert where["/usr/lib64/libcuda.so.1"] == (file.source, READ_ONLY)
+
+
 def test_sockets_of_daemons_that_run(root, monkeypatch):
     for name in ("run/nvidia-persistenced", "tmp/nvidia-mps", "var/run/nvidia-fabricmanager"):
         (root / name).mkdir(parents=True)

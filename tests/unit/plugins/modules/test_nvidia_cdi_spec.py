@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 
 import pytest
@@ -50,7 +51,8 @@ class Host:
 
     def volume(self, version):
         place = self.volumes / "nvidia_driver" / version
-        (place / "lib64").mkdir(parents=True)
+        for name in ("lib", "lib64"):
+            (place / name).mkdir(parents=True)
         driver_tree.program(place / "bin/nvidia-smi")
 
     def ask(self):
@@ -70,6 +72,7 @@ class Host:
             "libraries": "volume",
             "driver_volume_path": str(self.volumes),
             "take_over": False,
+            "timeout": 10,
             "sets": list(driver_files.SETS),
             "driver_root": str(self.root),
             "device_numbers": True,
@@ -271,6 +274,10 @@ def take_away_the_volume(host):
     (host.volumes / "nvidia_driver").rename(host.root / "away")
 
 
+def take_away_its_programs(host):
+    shutil.rmtree(host.volumes / "nvidia_driver" / VERSION / "bin")
+
+
 def break_the_driver(host):
     host.state = ("version_mismatch", "The library is of 580.95.05, the module of 570.133.20. Reboot.")
 
@@ -405,6 +412,9 @@ def test_one_of_ours_under_another_name_is_said_to_be_ours(host):
 # (what is done to the host, options, error, words)
 REFUSALS = [
     (take_away_the_volume, {}, cdi.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
+    (take_away_its_programs, {}, cdi.CdiError, ["no whole driver volume", VERSION, "nvidia_driver_volume first"]),
+    (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
+    (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
     (break_the_driver, {}, cdi.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
     (lose_all, {}, cdi.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
