@@ -50,9 +50,13 @@ class ActionModule(NvmlAction):
         """Plan; where the image has to be pulled first, pull it and plan again with what it requires."""
         plan = self._plan()
         if "pull" in plan:
+            had = plan["image_id"]
             pulled = self._call(plan["pull"]["module"], plan["pull"]["args"])
             self._changed |= bool(pulled.get("changed"))
             plan = self._plan(_pulled=True)
+            if had is not None and had == plan["image_id"]:
+                # Podman's module says of every pull that it changed something.
+                self._changed = False
         return plan
 
     def _plan(self, **more: Any) -> dict[str, Any]:

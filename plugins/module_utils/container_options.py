@@ -45,6 +45,7 @@ ENDING = {
     "podman": ("delete_depend", "delete_time", "delete_volumes", "force_delete", "stop_time"),
 }
 _OURS = ("name", "image", "state", "pull")
+_OUR_LABELS = "gpufleet."
 
 _DOCKER = {
     "cap_add": "capabilities",
@@ -95,7 +96,21 @@ ENGINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMES = {"docker": _DOCKER, "podman": _PODMAN}
 # Other names that the engines' modules take for the same options.
 _ALIASES = {
-    "docker": {"ports": "published_ports", "forcekill": "force_kill", "log_opt": "log_options"},
+    "docker": {
+        "cacert_path": "ca_path",
+        "ca_cert": "ca_path",
+        "cert_path": "client_cert",
+        "docker_api_version": "api_version",
+        "docker_url": "docker_host",
+        "forcekill": "force_kill",
+        "key_path": "client_key",
+        "log_opt": "log_options",
+        "ports": "published_ports",
+        "tls_ca_cert": "ca_path",
+        "tls_client_cert": "client_cert",
+        "tls_client_key": "client_key",
+        "tls_verify": "validate_certs",
+    },
     "podman": {
         "capabilities": "cap_add",
         "ipc_mode": "ipc",
@@ -113,6 +128,14 @@ _ALIASES = {
 }
 
 
+# Options that this module adds to, so that it has to know their form; the engine's module sees to all others.
+_LISTS = {
+    "docker": ("device_cgroup_rules", "devices", "volumes"),
+    "podman": ("cmd_args", "device", "volume"),
+}
+_MAPPINGS = {"docker": ("env", "labels"), "podman": ("env", "label")}
+
+
 class OptionError(Exception):
     """Options that contradict each other or cannot be understood."""
 
@@ -127,13 +150,53 @@ def own_options(engine: str, named: Mapping[str, Any], engine_options: Mapping[s
     }
     meant = {target: name for name, target in names.items()}
     for given, value in engine_options.items():
+        if value is None:
+            continue
         key = aliases.get(given, given)
         if key in _OURS:
             raise OptionError(f"engine_options.{given}: use the option {key} of this module.")
         if key in options:
             raise OptionError(f"engine_options.{given} and {meant.get(key, key)} say the same: keep one of them.")
-        options[key] = _env(value) if key == "env" else value
+        options[key] = _understood(engine, given, key, value)
+    _refuse_our_labels(options.get(names["labels"]) or {})
     return options
+
+
+def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
+    """Tell where docker is asked for, by the options or by the task's environment; None where nobody says."""
+    for name in ("docker_host", "docker_url"):
+        if engine_options.get(name):
+            return str(engine_options[name])
+    return environment.get("DOCKER_HOST") or None
+
+
+def _understood(engine: str, given: str, key: str, value: Any) -> Any:
+    """Bring an option of the engine's module into the form that this module adds to."""
+    where = f"engine_options.{given}={value!r}"
+    if key in _MAPPINGS[engine]:
+        if not isinstance(value, Mapping):
+            raise OptionError(f"{where} is no mapping. Write engine_options: {{{given}: {{name: value}}}}.")
+        return _env(value) if key == "env" else _text_values(value)
+    if key in _LISTS[engine]:
+        # As Ansible takes a text for a list.
+        values = value.split(",") if isinstance(value, str) else value
+        if not isinstance(values, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in values):
+            raise OptionError(f"{where} is no list of texts. Write engine_options: {{{given}: [text]}}.")
+        return [str(one).strip() for one in values]
+    if key == "device_requests":
+        if not isinstance(value, (list, tuple)) or not all(isinstance(one, Mapping) for one in value):
+            raise OptionError(f"{where} is no list of mappings. Write engine_options: {{{given}: [{{driver: name}}]}}.")
+        return list(value)
+    return value
+
+
+def _refuse_our_labels(labels: Mapping[str, Any]) -> None:
+    for name in labels:
+        if str(name).startswith(_OUR_LABELS):
+            raise OptionError(
+                f"label {name}: labels that begin with {_OUR_LABELS} are set by this module alone. Leave it out, or "
+                "name it otherwise."
+            )
 
 
 def composed(
@@ -217,9 +280,9 @@ def undone_isolation(
     return warnings
 
 
-def connection_options(engine: str, engine_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the options by which every module reaches the engine."""
-    return {key: value for key, value in engine_options.items() if key in CONNECTION[engine]}
+def connection_options(engine: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick of the options, in the words of the engine's module, those by which every module reaches the engine."""
+    return {key: value for key, value in own.items() if key in CONNECTION[engine]}
 
 
 def _device_requests(access: Access) -> list[dict[str, Any]]:
@@ -250,7 +313,20 @@ def _unchanged(value: Any) -> Any:
 
 
 def _words(value: Any) -> list[str]:
-    return shlex.split(value) if isinstance(value, str) else [str(word) for word in value]
+    if isinstance(value, str):
+        try:
+            return shlex.split(value)
+        except ValueError as error:
+            raise OptionError(
+                f"command={value!r} cannot be split into words as a shell does ({str(error).lower()}). Close the "
+                "quote, or write a list of words."
+            ) from error
+    if not isinstance(value, (list, tuple)):
+        raise OptionError(f"command={value!r} is neither a text nor a list. Write a list of words, each a text.")
+    for word in value:
+        if isinstance(word, (bool, dict, list)) or word is None:
+            raise OptionError(f"command: the word {word!r} is no text. Quote it.")
+    return [str(word) for word in value]
 
 
 def _env(value: Mapping[str, Any]) -> dict[str, str]:

@@ -64,6 +64,18 @@ def environment(entries: Any) -> dict[str, str]:
     return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}
 
 
+class Absent:
+    """An engine that cannot be asked."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self._why = why
+
+    def absence(self) -> str:
+        """Say why."""
+        return self._why
+
+
 class Docker(engine_volume.Docker):
     """Docker over its socket."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
@@ -25,10 +25,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import (
     Holder,
     Inventory,
+    Request,
     SelectionError,
     Topology,
     Unit,
     inventory_from_facts,
+    parse_visible,
     topology_from_facts,
 )
 
@@ -51,8 +53,8 @@ class Accelerator(ABC):
         """How close they are, empty unless observed with it."""
 
     @abstractmethod
-    def wanted_by_image(self, image: Image, env: Mapping[str, str]) -> tuple[str, str] | None:
-        """Tell what an image asks for by itself and by which mark; None where it needs no accelerator."""
+    def wanted_by_image(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
+        """Tell what an image asks for by itself, and why in words; None where it needs no accelerator."""
 
     @abstractmethod
     def check_image(self, image: Image, env: Mapping[str, str], units: Sequence[Unit], isolation: str) -> list[str]:
@@ -81,12 +83,16 @@ class Accelerator(ABC):
         """Say what keeps all accelerators away."""
 
     @abstractmethod
-    def held(self, container: Mapping[str, Any], engine: EngineState) -> Held:
-        """Find out what a container was given."""
+    def held(self, container: Mapping[str, Any], engine: EngineState, besides: Collection[str] = ()) -> Held:
+        """Find out what a container was given, `besides` these devices."""
 
     @abstractmethod
     def holder(self, container: Mapping[str, Any], engine: EngineState) -> Holder | None:
         """Describe a container as a holder, None where it holds nothing."""
+
+    @abstractmethod
+    def nodes(self, path: str) -> Collection[str]:
+        """Name the device nodes that a path means, by the names that `access` uses."""
 
     @abstractmethod
     def serves(self, directory: str) -> bool:
@@ -130,8 +136,11 @@ class Nvidia(Accelerator):
     def topology(self) -> Topology:
         return self._topology
 
-    def wanted_by_image(self, image: Image, env: Mapping[str, str]) -> tuple[str, str] | None:
-        return image_requirements.wanted_gpus(image.labels, env)
+    def wanted_by_image(self, image: Image, env: Mapping[str, str]) -> tuple[Request, str] | None:
+        wanted = image_requirements.wanted_gpus(image.labels, env)
+        if wanted is None:
+            return None
+        return parse_visible(wanted[0]), f"GPUs are given as {wanted[1]} asks ({wanted[0]})"
 
     def check_image(self, image: Image, env: Mapping[str, str], units: Sequence[Unit], isolation: str) -> list[str]:
         served = image_requirements.Served(
@@ -169,11 +178,16 @@ class Nvidia(Accelerator):
     def no_access(self, env: Mapping[str, str]) -> Access:
         return gpu_isolation.no_access(env)
 
-    def held(self, container: Mapping[str, Any], engine: EngineState) -> Held:
-        return gpu_holders.held(container, engine, self._inventory, gpu_isolation.mig_minors(self._host(engine)))
+    def held(self, container: Mapping[str, Any], engine: EngineState, besides: Collection[str] = ()) -> Held:
+        minors = gpu_isolation.mig_minors(self._host(engine))
+        return gpu_holders.held(container, engine, self._inventory, minors, nodes=self.nodes, besides=besides)
 
     def holder(self, container: Mapping[str, Any], engine: EngineState) -> Holder | None:
-        return gpu_holders.holder(container, engine, self._inventory, gpu_isolation.mig_minors(self._host(engine)))
+        minors = gpu_isolation.mig_minors(self._host(engine))
+        return gpu_holders.holder(container, engine, self._inventory, minors, nodes=self.nodes)
+
+    def nodes(self, path: str) -> Collection[str]:
+        return gpu_isolation.canonical_nodes(gpu_isolation.Host(None, self._root), path)
 
     def serves(self, directory: str) -> bool:
         library = f"lib64/libnvidia-ml.so.{self._driver.get('version')}"

@@ -9,25 +9,42 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options, gpu_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Docker, EngineState, Image, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import (
+    Docker,
+    EngineState,
+    Image,
+    Podman,
+    environment,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import Accelerator
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_holders import Held
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import DEFAULT_CAPABILITIES, NONE, Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import (
+    CDI,
+    DEFAULT_CAPABILITIES,
+    DEVICE_REQUESTS,
+    NONE,
+    OPTIONAL_NODES,
+    VOLUME,
+    Access,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import LIFETIME, Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import (
     Conditions,
     Holder,
     Request,
+    SelectionError,
     Unit,
     holders_of,
+    merged,
     parse,
     resolve,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
 
 
 class PlanError(Exception):
@@ -62,6 +79,7 @@ class Planner:
         *,
         check_mode: bool,
         root_user: bool = True,
+        docker_host: str | None = None,
     ) -> None:
         self._params = params
         self._engines = engines
@@ -69,6 +87,7 @@ class Planner:
         self._reservations = reservations
         self._check_mode = check_mode
         self._root_user = root_user
+        self._docker_host = docker_host
         self._name: str = params["name"]
         self._warnings: list[str] = []
 
@@ -76,6 +95,9 @@ class Planner:
         """Say what to call the engine's module with, and what that means for the GPUs."""
         self._engine = self._choose_engine()
         self._own = container_options.own_options(self._engine.name, self._params, self._params["engine_options"] or {})
+        if self._engine.name == "docker" and self._docker_host:
+            # Every module is told: not all of them look into the environment.
+            self._own["docker_host"] = self._docker_host
         self._existing = self._engine.container(self._name)
         state = self._params["state"]
         if state == "absent":
@@ -113,16 +135,20 @@ class Planner:
     def _plan_absent(self) -> dict[str, Any]:
         before = self._before()
         options = {**self._passed_on(), "name": self._name, "state": "absent"}
+        after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
         return self._result(
             options=options,
             assignment=_Assignment(reason="the container shall not be there"),
             before=before,
-            after={**before, "exists": False, "running": False, "gpus": [], "isolation": NONE},
+            after={**before, **after},
             needless=self._existing is None,
         )
 
     def _plan_stopped(self) -> dict[str, Any]:
         """Stop a container as it is: what it should be like is looked at when it is to run again."""
+        # The driver is asked only to say which GPUs these are: a container can be stopped without it.
+        with contextlib.suppress(SelectionError, BindingMissing):
+            self._accelerator.observe(with_topology=False)
         before = self._before()
         options = {**self._passed_on(), "name": self._name, "state": "stopped"}
         if self._engine.name == "docker":
@@ -134,8 +160,15 @@ class Planner:
             before=before,
             after={**before, "running": False},
         )
-        uuids = gpu_holders.labelled(self._existing or {})
-        result["gpu_assignment"].update(uuids=sorted(uuids), isolation=before["isolation"])
+        known = self._accelerator.inventory.by_uuid()
+        uuids = self._uuids_of_existing()
+        units = sorted((known[uuid] for uuid in uuids if uuid in known), key=lambda unit: unit.order)
+        result["gpu_assignment"].update(
+            uuids=[unit.uuid for unit in units] + sorted(uuids - set(known)),
+            indexes=_indexes(units),
+            isolation=before["isolation"],
+            exclusive=before["exclusive"],
+        )
         return result
 
     def _plan_present(self) -> dict[str, Any]:
@@ -145,7 +178,7 @@ class Planner:
         image = self._engine.image(reference)
         pull = self._pull_needed(reference, image)
         if pull:
-            return {"engine": self._engine.name, "pull": pull}
+            return {"engine": self._engine.name, "pull": pull, "image_id": image.id if image else None}
         env = {**(image.env if image else {}), **(self._own.get("env") or {})}
         request, cause = self._request(image, env)
         if request.kind == "none":
@@ -173,10 +206,15 @@ class Planner:
             return None
         if image is not None and policy != "always":
             return None
-        if self._check_mode and image is None:
-            self._warnings.append(f"image {reference} is not here yet: what it requires is checked once it is pulled.")
+        if self._check_mode:
+            self._warnings.append(
+                f"image {reference} is not here yet: what it requires is checked once it is pulled."
+                if image is None
+                else f"pull=always: check mode pulls nothing, so this is predicted with the image {reference} that is "
+                "here. A newer one recreates the container."
+            )
             return None
-        connection = container_options.connection_options(name, self._params["engine_options"] or {})
+        connection = container_options.connection_options(name, self._own)
         always = policy == "always"
         arguments: dict[str, Any] = {"force": always}
         if name == "docker":
@@ -191,11 +229,11 @@ class Planner:
     def _request(self, image: Image | None, env: Mapping[str, str]) -> tuple[Request, str]:
         if self._params["gpus"] is not None:
             request = parse(self._params["gpus"])
+            if request.kind == "none" and isinstance(self._params["gpus"], (int, float)):
+                return request, "a count of 0 was asked for (GPU 0 is gpus: [0])"
             return request, "no GPU was asked for" if request.kind == "none" else ""
         wanted = self._accelerator.wanted_by_image(image, env) if image else None
-        if wanted is None:
-            return Request("none"), "the image needs no GPU and none was asked for"
-        return parse(wanted[0]), f"GPUs are given as {wanted[1]} asks ({wanted[0]})"
+        return wanted or (Request("none"), "the image needs no GPU and none was asked for")
 
     @contextlib.contextmanager
     def _locked(self):
@@ -224,10 +262,8 @@ class Planner:
                 if holder is not None:
                     found.append(holder)
         reserved = self._reservations.holders(besides=(self._engine.name, self._name))
-        known = {(holder.engine, holder.name) for holder in found}
-        return found + [
-            holder for holder in reserved if (holder.engine, holder.name) not in known and holder.name not in ignored
-        ]
+        # A container that is being recreated has what it runs with, and what it is about to get.
+        return merged([*found, *(holder for holder in reserved if holder.name not in ignored)])
 
     def _assign(
         self,
@@ -238,7 +274,7 @@ class Planner:
         holders: Sequence[Holder],
     ) -> _Assignment:
         conditions = Conditions(**(self._params["conditions"] or {}))
-        current = self._accelerator.held(self._existing, self._state) if self._existing else Held()
+        current = self._current()
         exclusive = self._params["exclusive"]
         units = resolve(
             request,
@@ -254,13 +290,16 @@ class Planner:
         choice = self._accelerator.choose_isolation(
             self._params["isolation"], self._state, units, meant, current.isolation
         )
-        warnings = self._accelerator.risks(choice.name, self._state, units, self._params)
+        warnings = self._accelerator.risks(choice.name, self._state, units, self._risked())
         if image is not None:
             warnings += self._accelerator.check_image(image, env, units, choice.name)
         if not exclusive:
             warnings += _shared(units, holders)
         elif not self._root_user:
-            warnings.append("exclusive: only this user's containers are known; run as root to see everybody's.")
+            warnings.append(
+                "exclusive: other users' Podman containers, and what runs of theirs have reserved, are not known. "
+                "Run as root to see everybody's."
+            )
         given = self._accelerator.access(
             choice.name, self._state, units, meant if choice.name == "volume" else capabilities, env=env
         )
@@ -276,7 +315,8 @@ class Planner:
 
     def _finish(self, image: Image | None, assignment: _Assignment) -> dict[str, Any]:
         before = self._before()
-        differs = self._existing is not None and self._differs(assignment)
+        changes = self._changes(assignment, image) if self._existing is not None else []
+        differs = bool(changes)
         # Docker's module does not start what it recreates for state=present, podman's does.
         goes_on = before["running"] and not (differs and self._engine.name == "docker")
         after = {
@@ -285,6 +325,8 @@ class Planner:
             "running": self._params["state"] == "started" or (self._params["state"] == "present" and goes_on),
             "gpus": sorted(self._named(uuid) for uuid in assignment.uuids),
             "isolation": assignment.isolation,
+            "exclusive": bool(assignment.units) and self._params["exclusive"],
+            "recreate": changes,
         }
         assignment.warnings += container_options.undone_isolation(
             self._engine.name, self._own, self._state, assignment.uuids, assignment.access.devices
@@ -292,7 +334,7 @@ class Planner:
         options = container_options.composed(
             self._engine.name,
             self._own,
-            assignment.access,
+            self._compared(assignment.access, image, differs),
             name=self._name,
             image=self._params["image"],
             state=self._params["state"],
@@ -306,35 +348,118 @@ class Planner:
             options.pop("force_restart", None)
         result = self._result(options=options, assignment=assignment, before=before, after=after)
         result["gpu_changed"] = differs
+        result["image_id"] = image.id if image else None
+        result["gpu_assignment"]["changes"] = changes
         # Without the image the engine's module could only predict by pulling it.
         result["predicted"] = self._check_mode and image is None
         result["driver_volume"] = self._driver_volume(assignment)
-        result["token"] = self._reserve(assignment, differs)
+        result["token"] = self._reserve(assignment)
         return result
 
-    def _reserve(self, assignment: _Assignment, differs: bool) -> str | None:
+    def _reserve(self, assignment: _Assignment) -> str | None:
+        """Reserve what is to be given, whatever the container has: its engine's module may recreate it for a reason
+        that is not the GPUs', and while the old one is away nobody else holds them.
+        """
         if self._check_mode or not assignment.units:
             return None
-        settled = self._existing is not None and gpu_holders.is_running(self._existing) and not differs
-        if settled and not self._params["exclusive"]:
-            return None
-        return self._reservations.reserve(self._engine.name, self._name, assignment.uuids, self._params["exclusive"])
+        return self._reservations.reserve(
+            self._engine.name,
+            self._name,
+            assignment.uuids,
+            self._params["exclusive"],
+            LIFETIME + self._stop_timeout(),
+        )
 
-    def _differs(self, assignment: _Assignment) -> bool:
-        """Tell whether the container has other GPUs than it shall have, or has them in another way."""
+    def _stop_timeout(self) -> int:
+        """Tell how long the container may take to stop, in seconds."""
+        texts = (
+            self._own.get("stop_timeout"),
+            self._own.get("stop_time"),
+            ((self._existing or {}).get("Config") or {}).get("StopTimeout"),
+        )
+        return max((int(text) for text in texts if str(text).isdigit()), default=0)
+
+    # -- the container that is there -----------------------------------------------------------------------------
+
+    def _own_devices(self) -> set[str]:
+        """Name what the user gives past `gpus`: devices as they are written, and the host's part of each."""
+        devices = self._own.get(container_options.NAMES[self._engine.name]["devices"]) or ()
+        return {one for device in devices for one in (str(device), gpu_holders.host_path(str(device)))}
+
+    def _current(self) -> Held:
+        """Tell what the container has, for a choice that keeps it."""
+        if self._existing is None:
+            return Held()
+        found = self._accelerator.held(self._existing, self._state)
+        given = found.uuids & gpu_holders.labelled(self._existing)
+        # A GPU of the user's own devices is not one that this module gave.
+        return replace(found, uuids=given) if given and self._own_devices() else found
+
+    def _changes(self, assignment: _Assignment, image: Image | None) -> list[str]:
+        """Say for which reasons the container must be recreated. What its engine's module compares is not here."""
         existing = self._existing or {}
-        held = self._accelerator.held(existing, self._state)
-        if held.uuids != frozenset(assignment.uuids):
-            return True
-        if not assignment.units:
-            return False
-        if held.isolation != assignment.isolation:
-            return True
         access = assignment.access
-        if any(not gpu_holders.has_mount(existing, mount) for mount in access.volumes):
-            return True
-        own = {str(device).partition(":")[0] for device in self._params["devices"] or ()}
-        return bool(access.devices) and gpu_holders.gpu_nodes(existing) - own != set(access.devices) - own
+        wanted = {node for path in access.devices for node in self._accelerator.nodes(path)}
+        past = {one for one in self._own_devices() if not wanted & set(self._accelerator.nodes(one))}
+        held = self._accelerator.held(existing, self._state, past)
+        changes = []
+        if self._engine.name == "podman" and image is not None and not _runs(existing, image):
+            # Podman's module takes an image for the same as long as its name is.
+            changes.append(f"image: {_short(existing.get('Image'))} → {_short(image.id)}")
+        less, more = held.uuids - set(assignment.uuids), set(assignment.uuids) - held.uuids
+        changes += [f"GPU taken away: {self._named(uuid)}" for uuid in sorted(less)]
+        changes += [f"GPU given: {self._named(uuid)}" for uuid in sorted(more)]
+        if less or more or not assignment.units:
+            return changes
+        if held.isolation != assignment.isolation:
+            return [*changes, f"isolation: {held.isolation} → {assignment.isolation}"]
+        exclusive = gpu_holders.is_exclusive(existing)
+        if exclusive != self._params["exclusive"]:
+            changes.append(f"exclusive: {str(exclusive).lower()} → {str(self._params['exclusive']).lower()}")
+        capabilities = self._capabilities_of_existing(assignment.isolation)
+        if None not in (capabilities, assignment.capabilities) and set(capabilities) != set(assignment.capabilities):
+            changes.append(f"capabilities: {_listed(capabilities)} → {_listed(assignment.capabilities)}")
+        changes += [
+            f"driver volume: {mount} is not mounted"
+            for mount in access.volumes
+            if not gpu_holders.has_mount(existing, mount)
+        ]
+        if wanted:
+            own = {node for one in past for node in self._accelerator.nodes(one)}
+            have = gpu_holders.gpu_nodes(existing, self._accelerator.nodes) - own
+            changes += [f"device node missing: {node}" for node in sorted(wanted - have - own - OPTIONAL_NODES)]
+            changes += [
+                f"device node too many: {node}" for node in sorted(have - wanted) if gpu_holders.opens_gpu(node)
+            ]
+        return changes
+
+    def _capabilities_of_existing(self, isolation: str) -> list[str] | None:
+        """Tell which capabilities the container has; None where they depend on nothing that it was given."""
+        existing = self._existing or {}
+        if isolation == CDI:
+            return None
+        if isolation == DEVICE_REQUESTS and (requested := gpu_holders.requested_capabilities(existing)):
+            return sorted(requested)
+        label = gpu_holders.labels_of(existing).get(gpu_holders.LABEL_CAPABILITIES)
+        if isolation == VOLUME and label is not None:
+            return [word for word in label.split(",") if word]
+        return _capabilities_of(environment((existing.get("Config") or {}).get("Env")))
+
+    def _compared(self, access: Access, image: Image | None, differs: bool) -> Access:
+        """Say the access of a container that stays as it is in the words in which it was given, or its engine's module
+        would take the difference in words for a difference. One that is recreated gets all anew.
+        """
+        if self._existing is None or differs or image is None or not _runs(self._existing, image):
+            return access
+        kept = gpu_holders.kept_devices(self._existing, self._accelerator.nodes, self._own_devices())
+        if access.cdi_devices:
+            return replace(access, cdi_devices=tuple(kept)) if self._engine.name == "podman" else access
+        return replace(access, devices=tuple(kept)) if access.devices else access
+
+    def _risked(self) -> dict[str, Any]:
+        """Pick the options that put access at risk, by the names that they have here."""
+        names = container_options.NAMES[self._engine.name]
+        return {key: self._own.get(names[key]) for key in ("restart_policy", "security_opts")}
 
     def _labels(self, assignment: _Assignment, image: Image | None, differs: bool) -> dict[str, str]:
         """Label a container with what it was given. One that stays as it is keeps its labels: they are no reason to
@@ -370,27 +495,39 @@ class Planner:
         if volume is not None and volume.device and self._accelerator.serves(volume.device):
             return None
         arguments: dict[str, Any] = {"engine": [self._engine.name], "path": self._params["driver_volume_path"]}
-        host = (self._params["engine_options"] or {}).get("docker_host")
-        if self._engine.name == "docker" and host:
-            arguments["docker_host"] = host
+        if self._own.get("docker_host"):
+            arguments["docker_host"] = self._own["docker_host"]
         return arguments
 
     # -- what is said ------------------------------------------------------------------------------------------
 
     def _before(self) -> dict[str, Any]:
         if self._existing is None:
-            return {"exists": False, "running": False, "gpus": [], "isolation": NONE}
-        held = self._accelerator.held(self._existing, self._state)
-        uuids = held.uuids
-        if uuids and not self._accelerator.inventory.gpus:
-            # The driver was not asked: the label says which GPUs the nodes meant.
-            uuids = gpu_holders.labelled(self._existing) or uuids
+            return {
+                "exists": False,
+                "running": False,
+                "gpus": [],
+                "isolation": NONE,
+                "exclusive": False,
+                "recreate": [],
+            }
+        uuids = self._uuids_of_existing()
         return {
             "exists": True,
             "running": gpu_holders.is_running(self._existing),
             "gpus": sorted(self._named(uuid) for uuid in uuids),
-            "isolation": held.isolation,
+            "isolation": self._accelerator.held(self._existing, self._state).isolation,
+            "exclusive": bool(uuids) and gpu_holders.is_exclusive(self._existing),
+            "recreate": [],
         }
+
+    def _uuids_of_existing(self) -> frozenset[str]:
+        existing = self._existing or {}
+        uuids = self._accelerator.held(existing, self._state).uuids
+        if uuids and not self._accelerator.inventory.gpus:
+            # The driver was not asked: the label says which GPUs the nodes meant.
+            return gpu_holders.labelled(existing) or uuids
+        return uuids
 
     def _named(self, uuid: str) -> str:
         unit = self._accelerator.inventory.by_uuid().get(uuid)
@@ -418,19 +555,33 @@ class Planner:
             "needless": needless,
             "predicted": False,
             "gpu_changed": False,
+            "image_id": None,
             "driver_volume": None,
             "token": None,
             "gpu_diff": {"before": before, "after": after},
             "gpu_assignment": {
                 "uuids": assignment.uuids,
-                "indexes": [unit.index if unit.is_mig else unit.gpu.index for unit in assignment.units],
+                "indexes": _indexes(assignment.units),
                 "isolation": assignment.isolation,
                 "engine": self._engine.name,
                 "exclusive": bool(assignment.units) and self._params["exclusive"],
                 "reason": assignment.reason,
+                "changes": [],
                 "warnings": [*self._warnings, *assignment.warnings],
             },
         }
+
+
+def _indexes(units: Sequence[Unit]) -> list[int | str]:
+    return [unit.index if unit.is_mig else unit.gpu.index for unit in units]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(sorted(words)) or "none"
+
+
+def _short(image_id: Any) -> str:
+    return str(image_id or "none").rpartition(":")[2][:12]
 
 
 def _capabilities_of(env: Mapping[str, str]) -> list[str]:

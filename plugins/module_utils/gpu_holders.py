@@ -1,12 +1,16 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs a container has, read from what its engine says of it, whoever made it. Pure over inspection results."""
+"""Which GPUs a container has, read from what its engine says of it, whoever made it. Pure over inspection results.
+
+Device nodes go by many names. `nodes` tells what a path means on this host: the nodes by the names that the driver's
+own tools give them (see gpu_isolation.canonical_nodes).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +22,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
     RUNTIME,
     VOLUME,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import Holder, Inventory
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import (
+    Holder,
+    Inventory,
+    same_pci_address,
+)
 
 LABEL_GPUS = "gpufleet.gpus"
 LABEL_ISOLATION = "gpufleet.isolation"
@@ -27,8 +35,18 @@ LABEL_EXCLUSIVE = "gpufleet.exclusive"
 
 _GPU_NODE = re.compile(r"^/dev/nvidia(\d+)$")
 _CAPABILITY_NODE = re.compile(r"^/dev/nvidia-caps/nvidia-cap(\d+)$")
-_CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=(.+)$")
+# A device by the vendor's kinds, or a UUID by whatever kind.
+_CDI_NAME = re.compile(r"^(?:nvidia\.com/(?:gpu|mig)=(?=.)|[^/=\s]+/[^/=\s]+=(?=(?:GPU|MIG)-))")
+_TYPE_INDEX = re.compile(r"^(?:gpu|mig)(\d+(?::\d+)?)$")
+_CDI_ANNOTATION = "cdi.k8s.io/"
+_MOUNTED_NAMES = re.compile(r"^/var/run/nvidia-container-devices/(?:cdi/[^/]+/[^/]+/)?([^/]+)$")
 _RUNTIME_NAME = re.compile(r"nvidia")
+
+Nodes = Callable[[str], Collection[str]]
+
+
+def _plain(path: str) -> Collection[str]:
+    return (path,)
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,11 @@ def labelled(container: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(uuid for uuid in labels_of(container).get(LABEL_GPUS, "").split(",") if uuid)
 
 
+def is_exclusive(container: Mapping[str, Any]) -> bool:
+    """Tell whether this module gave a container its GPUs for itself alone."""
+    return labels_of(container).get(LABEL_EXCLUSIVE) == "true"
+
+
 def is_running(container: Mapping[str, Any]) -> bool:
     state = container.get("State") or {}
     return bool(state.get("Running")) or state.get("Status") in ("running", "paused", "restarting")
@@ -73,49 +96,110 @@ def holds(container: Mapping[str, Any]) -> str | None:
 
 
 def held(
-    container: Mapping[str, Any], engine: EngineState, inventory: Inventory, mig_minors: Mapping[str, int]
+    container: Mapping[str, Any],
+    engine: EngineState,
+    inventory: Inventory,
+    mig_minors: Mapping[str, int],
+    *,
+    nodes: Nodes = _plain,
+    besides: Collection[str] = (),
 ) -> Held:
-    """Find out which GPUs a container was given."""
+    """Find out which GPUs a container was given, by the foremost way that it was given any.
+
+    `besides` are device nodes and CDI devices that its user gave it past this module.
+    """
+    ways = _ways(container, engine, _Finder(inventory, mig_minors), nodes, besides)
+    return next((Held(uuids, isolation) for isolation, uuids in ways if uuids), Held())
+
+
+def _ways(
+    container: Mapping[str, Any], engine: EngineState, finder: _Finder, nodes: Nodes, besides: Collection[str] = ()
+) -> list[tuple[str, frozenset[str]]]:
+    """List what a container was given by each of the ways."""
     config = container.get("Config") or {}
     host = container.get("HostConfig") or {}
-    env = environment(config.get("Env"))
-    finder = _Finder(inventory, mig_minors)
-
-    cdi = [
-        name
-        for request in host.get("DeviceRequests") or ()
-        if _is_cdi(request)
-        for name in request.get("DeviceIDs") or ()
-    ]
-    cdi += _podman_cdi(config)
-    by_cdi = finder.by_names(match.group(1) for name in cdi if (match := _CDI_NAME.match(name)))
-    if by_cdi:
-        return Held(by_cdi, CDI)
+    requests = host.get("DeviceRequests") or ()
+    cdi = [name for request in requests if _is_cdi(request) for name in request.get("DeviceIDs") or ()]
+    cdi += [name for name in _podman_cdi(config) if name not in besides]
 
     by_request: set[str] = set()
-    for request in host.get("DeviceRequests") or ():
+    for request in requests:
         if not _is_cdi(request) and _asks_gpus(request):
             by_request |= finder.by_request(request)
-    if by_request:
-        return Held(frozenset(by_request), DEVICE_REQUESTS)
 
+    paths = [device.get("PathOnHost") or "" for device in host.get("Devices") or ()]
+    return [
+        (CDI, finder.by_names(name for name in cdi if _CDI_NAME.match(name))),
+        (DEVICE_REQUESTS, frozenset(by_request)),
+        (RUNTIME, finder.by_names(_runtime_names(container, engine))),
+        (VOLUME, finder.by_nodes(node for path in paths if path not in besides for node in nodes(path))),
+    ]
+
+
+def _runtime_names(container: Mapping[str, Any], engine: EngineState) -> list[str]:
+    """List what NVIDIA's runtime is asked for, where it is the container's: annotations, else mounts, else the
+    environment.
+    """
+    config = container.get("Config") or {}
+    host = container.get("HostConfig") or {}
     # Podman has both, and only its second one tells which runtime it is.
     runtime = container.get("OCIRuntime") or host.get("Runtime") or engine.default_runtime
-    visible = env.get("NVIDIA_VISIBLE_DEVICES", "")
-    if _RUNTIME_NAME.search(runtime) and visible not in ("", "void", "none"):
-        by_runtime = finder.by_names(visible.split(","))
-        if by_runtime:
-            return Held(by_runtime, RUNTIME)
+    if not _RUNTIME_NAME.search(runtime) and not _RUNTIME_NAME.search(engine.runtimes.get(runtime) or ""):
+        return []
+    annotations = {**(config.get("Annotations") or {}), **(host.get("Annotations") or {})}
+    names = [
+        name
+        for key, value in annotations.items()
+        if str(key).startswith(_CDI_ANNOTATION)
+        for name in str(value).split(",")
+    ]
+    mounts = (str(mount.get("Destination") or "") for mount in container.get("Mounts") or ())
+    names = names or [match.group(1) for place in mounts if (match := _MOUNTED_NAMES.match(place))]
+    if names:
+        return names
+    visible = [name.strip() for name in environment(config.get("Env")).get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
+    return [] if "void" in visible or visible == ["none"] else [name for name in visible if name]
 
-    by_nodes = finder.by_nodes(device.get("PathOnHost") or "" for device in host.get("Devices") or ())
-    return Held(by_nodes, VOLUME) if by_nodes else Held()
 
-
-def gpu_nodes(container: Mapping[str, Any]) -> set[str]:
+def gpu_nodes(container: Mapping[str, Any], nodes: Nodes = _plain) -> set[str]:
     """List the GPU device nodes that a container was given, control nodes included."""
     devices = (container.get("HostConfig") or {}).get("Devices") or ()
-    paths = {device.get("PathOnHost") or "" for device in devices}
-    return {path for path in paths if path.startswith(("/dev/nvidia", "/dev/dri/"))}
+    return {node for device in devices for node in nodes(device.get("PathOnHost") or "") if is_gpu_node(node)}
+
+
+def is_gpu_node(node: str) -> bool:
+    """Tell whether a node is a GPU's or of the driver's control."""
+    return node.startswith(("/dev/nvidia", "/dev/dri/"))
+
+
+def opens_gpu(node: str) -> bool:
+    """Tell whether a node is that of one GPU or of one MIG device; all others only reach the driver."""
+    return bool(_GPU_NODE.match(node) or _CAPABILITY_NODE.match(node)) or node.startswith("/dev/dri/")
+
+
+def kept_devices(container: Mapping[str, Any], nodes: Nodes, besides: Collection[str]) -> list[str]:
+    """List a container's GPU devices in the words in which its engine's module compares them."""
+    config, host = container.get("Config") or {}, container.get("HostConfig") or {}
+    if "CreateCommand" in config:
+        given = _given(config, "--device")
+    else:
+        given = []
+        for device in host.get("Devices") or ():
+            path, inside = device.get("PathOnHost") or "", device.get("PathInContainer") or ""
+            rights = device.get("CgroupPermissions") or "rwm"
+            given.append(path if (inside, rights) == (path, "rwm") else f"{path}:{inside}:{rights}")
+    return [
+        one
+        for one in given
+        if not {one, host_path(one)} & set(besides)
+        and (_CDI_NAME.match(one) or any(is_gpu_node(node) for node in nodes(host_path(one))))
+    ]
+
+
+def host_path(device: str) -> str:
+    """Take the host's part of a device that is written host:container:rights; a node in /dev/char has a colon."""
+    match = re.match(r"^(/dev/char/\d+:\d+|[^:]+)", device)
+    return match.group(1) if match else device
 
 
 def gpu_requests(container: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -135,6 +219,13 @@ def gpu_requests(container: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def requested_capabilities(container: Mapping[str, Any]) -> set[str]:
+    """List the driver capabilities that a container's device requests name."""
+    requests = (container.get("HostConfig") or {}).get("DeviceRequests") or ()
+    kinds = {kind for request in requests for group in request.get("Capabilities") or () for kind in group}
+    return kinds - {"gpu", "nvidia"}
+
+
 def has_mount(container: Mapping[str, Any], mount: str) -> bool:
     """Tell whether a container mounts a named volume where and how `name:/place:ro` says."""
     name, place, _mode = mount.split(":")
@@ -145,20 +236,26 @@ def has_mount(container: Mapping[str, Any], mount: str) -> bool:
 
 
 def holder(
-    container: Mapping[str, Any], engine: EngineState, inventory: Inventory, mig_minors: Mapping[str, int]
+    container: Mapping[str, Any],
+    engine: EngineState,
+    inventory: Inventory,
+    mig_minors: Mapping[str, int],
+    *,
+    nodes: Nodes = _plain,
 ) -> Holder | None:
     """Describe a container as a holder of GPUs, None when it holds none."""
     state = holds(container)
     if state is None:
         return None
-    found = held(container, engine, inventory, mig_minors)
-    if not found.uuids:
+    ways = _ways(container, engine, _Finder(inventory, mig_minors), nodes)
+    uuids = frozenset(uuid for _isolation, found in ways for uuid in found)
+    if not uuids:
         return None
     return Holder(
         name=name_of(container),
         engine=engine.name,
-        uuids=found.uuids,
-        exclusive=labels_of(container).get(LABEL_EXCLUSIVE) == "true",
+        uuids=uuids,
+        exclusive=is_exclusive(container),
         detail="" if state == "running" else state,
     )
 
@@ -176,7 +273,7 @@ class _Finder:
     def by_names(self, names: Iterable[str]) -> frozenset[str]:
         found: set[str] = set()
         for text in names:
-            name = _CDI_NAME.sub(r"\1", text.strip())
+            name = _CDI_NAME.sub("", text.strip())
             if name == "all":
                 return self.all()
             found |= self._by_name(name)
@@ -206,14 +303,32 @@ class _Finder:
         return frozenset(found | {f"/dev/nvidia{minor}" for minor in minors - known})
 
     def _by_name(self, name: str) -> set[str]:
-        found = {unit.uuid for unit in self._inventory.units if name in (unit.uuid, unit.index)}
+        index = _TYPE_INDEX.sub(r"\1", name)
+        found = {unit.uuid for unit in self._inventory.units if unit.uuid == name or unit.index == index}
         if found:
             return found
-        # A GPU that has MIG on by now, or one by an older name: all of its MIG devices, or what the name says.
-        whole = [gpu for gpu in self._inventory.gpus if name in (gpu.uuid, str(gpu.index), gpu.pci_bus_id)]
-        if whole:
-            return {unit.uuid for gpu in whole for unit in self._inventory.units if unit.gpu.uuid == gpu.uuid}
-        return {name} if name.startswith(("GPU-", "MIG-")) or not self._inventory.gpus else set()
+        # The beginning of a UUID serves NVIDIA's runtime as well; where it fits several, all of them count as held.
+        lower = name.lower()
+        prefix = lower.startswith(("gpu-", "mig-"))
+        slices = {
+            unit.uuid
+            for unit in self._inventory.units
+            if unit.is_mig
+            and prefix
+            and (unit.uuid.lower().startswith(lower) or f"mig-{unit.gpu.uuid}/{unit.gi}/{unit.ci}".lower() == lower)
+        }
+        # A GPU that has MIG on by now: all of its MIG devices.
+        whole = [
+            gpu
+            for gpu in self._inventory.gpus
+            if index == str(gpu.index)
+            or (prefix and gpu.uuid.lower().startswith(lower))
+            or same_pci_address(gpu.pci_bus_id, name)
+        ]
+        found = slices | {unit.uuid for gpu in whole for unit in self._inventory.units if unit.gpu.uuid == gpu.uuid}
+        if found:
+            return found
+        return {name} if prefix or not self._inventory.gpus else set()
 
 
 def _is_cdi(request: Mapping[str, Any]) -> bool:
@@ -227,15 +342,20 @@ def _asks_gpus(request: Mapping[str, Any]) -> bool:
 
 def _podman_cdi(config: Mapping[str, Any]) -> list[str]:
     """Find the CDI devices on the command line that made a podman container: it tells them nowhere else."""
-    command = config.get("CreateCommand") or []
-    names = []
-    for place, word in enumerate(command):
-        if word in ("--device", "--gpus") and place + 1 < len(command):
-            names.append(_as_cdi(word, command[place + 1]))
-        elif word.startswith(("--device=", "--gpus=")):
-            names.append(_as_cdi(*word.split("=", 1)))
+    names = [*_given(config, "--device"), *(f"nvidia.com/gpu={value}" for value in _given(config, "--gpus"))]
     return [name for name in names if _CDI_NAME.match(name)]
 
 
-def _as_cdi(option: str, value: str) -> str:
-    return f"nvidia.com/gpu={value}" if option == "--gpus" else value
+def _given(config: Mapping[str, Any], option: str) -> list[str]:
+    """List what the command line that made a podman container gives for an option."""
+    command = [str(word) for word in config.get("CreateCommand") or []]
+    inside = [str(word) for word in config.get("Cmd") or []]
+    if inside and command[-len(inside) :] == inside:
+        command = command[: -len(inside)]
+    values = []
+    for place, word in enumerate(command):
+        if word == option and place + 1 < len(command):
+            values.append(command[place + 1])
+        elif word.startswith(f"{option}="):
+            values.append(word.partition("=")[2])
+    return values

@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,12 @@ _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 _MIG_MINORS = "proc/driver/nvidia-caps/mig-minors"
 _MIG_CAPABILITIES = "proc/driver/nvidia/capabilities"
+_NODES_MAJOR = 195
+_CONTROL_MINORS = {255: "/dev/nvidiactl", 254: "/dev/nvidia-modeset"}
+# Nodes that a container gets where they are there, and can do without.
+OPTIONAL_NODES = frozenset({"/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"})
+_TOOLKIT = "NVIDIA's container toolkit"
+_CDI_BEFORE_RESTORE = (28, 2)
 
 
 class IsolationError(Exception):
@@ -186,6 +193,30 @@ def device_nodes(host: Host, units: Sequence[Unit], capabilities: Sequence[str])
     return list(dict.fromkeys(nodes))
 
 
+def canonical_nodes(host: Host, path: str) -> list[str]:
+    """Name the nodes that a device's path means as the driver's own tools do: /dev/char/195:2 is /dev/nvidia2."""
+    full = host.path(path)
+    if path.rstrip("/") in ("/dev/nvidia-caps", "/dev/dri") and os.path.isdir(full):
+        return [f"{path.rstrip('/')}/{name}" for name in sorted(os.listdir(full))]
+    link = re.match(r"^/dev/char/(\d+):(\d+)$", path)
+    if link:
+        major, minor = int(link.group(1)), int(link.group(2))
+    else:
+        try:
+            status = os.stat(full)
+        except OSError:
+            return [path]
+        if not stat.S_ISCHR(status.st_mode):
+            return [path]
+        major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    if major == _NODES_MAJOR:
+        return [_CONTROL_MINORS.get(minor) or f"/dev/nvidia{minor}"]
+    capabilities = re.search(r"^\s*(\d+)\s+nvidia-caps$", _text(host.path("/proc/devices")), re.MULTILINE)
+    if capabilities and major == int(capabilities.group(1)):
+        return [f"/dev/nvidia-caps/nvidia-cap{minor}"]
+    return [path]
+
+
 def mig_minors(host: Host) -> dict[str, int]:
     """Read which capability node opens which MIG instance: "gpu0/gi1/access" → 12."""
     parts = [line.strip().rpartition(" ") for line in _text(host.path(_MIG_MINORS)).splitlines()]
@@ -259,6 +290,12 @@ def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None)
                 "is enabled, and it is not."
             )
         return None
+    if name == CDI and engine.version_key < _CDI_BEFORE_RESTORE:
+        return (
+            f"restart_policy={policy}: when {engine} starts, it starts containers before it knows CDI, and one with "
+            f"CDI devices stays stopped (moby issue 49989, mended in docker "
+            f"{'.'.join(map(str, _CDI_BEFORE_RESTORE))}). isolation=volume avoids it."
+        )
     if name in (CDI, VOLUME) and not _starts_after_gpus(host):
         return (
             f"restart_policy={policy}: nothing makes docker wait for the GPUs' device nodes at boot. A container that "
@@ -337,9 +374,12 @@ def _volume_objection(host: Host, units: Sequence[Unit], capabilities: Sequence[
 def _runtime_objection(engine: EngineState, host: Host) -> str | None:
     if runtime_name(engine, host) is None:
         if engine.name == "podman":
-            return "nvidia-container-runtime is not installed (role nvidia_container_toolkit)"
+            return f"nvidia-container-runtime is not installed (package nvidia-container-toolkit-base of {_TOOLKIT})"
         there = ", ".join(sorted(engine.runtimes)) or "none"
-        return f"docker has no runtime nvidia, only {there} (role nvidia_container_toolkit registers it)"
+        return (
+            f"docker has no runtime nvidia, only {there} (install {_TOOLKIT} and register it in daemon.json: "
+            "`nvidia-ctk runtime configure --runtime=docker`, or module docker_daemon_config)"
+        )
     if _ignores_environment(host):
         return (
             f"{RUNTIME_CONFIG} says accept-nvidia-visible-devices-envvar-when-unprivileged = false, so the runtime "
@@ -356,7 +396,7 @@ def _device_requests_objection(engine: EngineState, host: Host) -> str | None:
     hook = _binary(host, _HOOKS)
     by_cdi = engine.version_key >= (29, 2) and _binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs
     if hook is None and not by_cdi:
-        return f"docker finds no {_HOOKS[0]} (role nvidia_container_toolkit installs it)"
+        return f"docker finds no {_HOOKS[0]} (install {_TOOLKIT}, package nvidia-container-toolkit, and restart docker)"
     if hook is not None and engine.started is not None:
         try:
             came = os.stat(host.path(hook)).st_ctime

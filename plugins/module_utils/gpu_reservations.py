@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import tempfile
 import time
 import uuid
@@ -23,7 +24,8 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import Holder
 
 DIRECTORY = "/run/gpufleet"
-# Longer than an engine needs to stop one container and start the next; images are pulled before a reservation is made.
+# Longer than an engine needs to stop one container and start the next, what the container itself may take to stop not
+# counted; images are pulled before a reservation is made.
 LIFETIME = 300
 LOCK_PATIENCE = 120
 _FILE = "gpu-reservations.json"
@@ -39,11 +41,25 @@ def _boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def directory_for(user: int, environment: Mapping[str, str]) -> str:
-    """Tell where a user's runs meet: root's, which see every container, in one place; others' in their own."""
+def directory_for(user: int, environment: Mapping[str, str], root: str = "/") -> str:
+    """Tell where a user's runs meet: root's, which see every container, in one place; others' in their own.
+
+    That is the user's runtime directory. `become` leads to users that have none, and may bring another user's along.
+    """
     if user == 0:
         return DIRECTORY
-    return os.path.join(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{user}", "gpufleet")
+    for place in (environment.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
+        if place and _owner(os.path.join(root, place.lstrip("/"))) == user:
+            return os.path.join(place, "gpufleet")
+    return f"/tmp/gpufleet-{user}"
+
+
+def _owner(path: str) -> int | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_uid if stat.S_ISDIR(status.st_mode) else None
 
 
 class Reservations:
@@ -65,11 +81,12 @@ class Reservations:
         path = os.path.join(self._directory, _LOCK)
         try:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._refuse_foreign()
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ReservationError(
                 f"{path}, by which runs on this host wait for each other, cannot be opened: {error.strerror}. "
-                "Become root, or log in so that the user has a runtime directory."
+                "Become root, or give the user a runtime directory (loginctl enable-linger)."
             ) from error
         try:
             self._take(handle, path)
@@ -91,10 +108,13 @@ class Reservations:
             if (entry["engine"], entry["name"]) != besides
         ]
 
-    def reserve(self, engine: str, name: str, uuids: Iterable[str], exclusive: bool) -> str:
-        """Reserve GPUs for a container and return the token to release them with."""
+    def reserve(self, engine: str, name: str, uuids: Iterable[str], exclusive: bool, lifetime: float = LIFETIME) -> str:
+        """Reserve GPUs for a container and return the token to release them with.
+
+        Another run's reservation for the same container stays: that run may still be about to start it.
+        """
         token = uuid.uuid4().hex
-        entries = [entry for entry in self._read() if (entry["engine"], entry["name"]) != (engine, name)]
+        entries = self._read()
         entries.append(
             {
                 "token": token,
@@ -102,7 +122,8 @@ class Reservations:
                 "name": name,
                 "uuids": sorted(uuids),
                 "exclusive": exclusive,
-                "expires": self._clock() + LIFETIME,
+                "lifetime": lifetime,
+                "expires": self._clock() + lifetime,
             }
         )
         self._write(entries)
@@ -116,6 +137,15 @@ class Reservations:
             return False
         self._write(kept)
         return True
+
+    def _refuse_foreign(self) -> None:
+        """In a directory that another user could have made, or can write to, nobody's word counts."""
+        status = os.stat(self._directory, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise ReservationError(
+                f"{self._directory}, where runs on this host wait for each other, is not this user's alone. "
+                "Remove it, or take from others the right to write to it."
+            )
 
     def _take(self, handle: int, path: str) -> None:
         waited = 0.0
@@ -141,7 +171,7 @@ class Reservations:
         except (OSError, ValueError):
             return []
         now = self._clock()
-        return [entry for entry in entries if _is_entry(entry) and now < entry["expires"] <= now + LIFETIME]
+        return [entry for entry in entries if _is_entry(entry) and now < entry["expires"] <= now + entry["lifetime"]]
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
         path = os.path.join(self._directory, _FILE)
@@ -161,6 +191,7 @@ def _is_entry(entry: Any) -> bool:
         "name": str,
         "uuids": list,
         "exclusive": bool,
+        "lifetime": (int, float),
         "expires": (int, float),
     }
     return isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in kinds.items())

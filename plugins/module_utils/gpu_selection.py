@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _INDEX = re.compile(r"^\d+$")
-_MIG_PAIR = re.compile(r"^(\d+):(\d+)$")
+# Written with a leading zero or two digits after the colon it is a PCI address: no GPU has more than ten MIG devices.
+_MIG_PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
 _PCI = re.compile(
     r"^(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{1,2}):(?P<device>[0-9a-f]{1,2})(?:\.(?P<function>[0-7]))?$",
     re.IGNORECASE,
 )
+_CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
+_COUNT = re.compile(r"(-?\d+)(?:\.0+)?")
 _NOTATIONS = "an index, a UUID or the beginning of one (GPU-…, MIG-…), a PCI address, or gpu:mig"
 # Sets to compare one by one; above that the set grows greedily from each GPU.
 _EXHAUSTIVE_LIMIT = 20000
@@ -254,18 +258,35 @@ def parse(value: Any) -> Request:
     """Understand `gpus` as users write it."""
     if isinstance(value, bool):
         raise SelectionError(f'gpus={value} is a truth value. Write gpus: "all" or gpus: "none".')
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise SelectionError(f"gpus={value}: a count is a whole number.")
+        return _count(int(value))
     if isinstance(value, int):
         return _count(value)
     if isinstance(value, (list, tuple)):
         return _listed(value)
-    text = str(value).strip()
-    if text.lower() in ("all", "none"):
-        return Request(kind=text.lower())
-    if re.fullmatch(r"-?\d+", text):
-        return _count(int(text))
+    if not isinstance(value, str):
+        raise SelectionError(f'gpus={value!r} is not understood. Write "all", "none", a count or a list.')
+    text = value.strip()
     if not text:
         raise SelectionError('gpus is empty. Write "all", "none", a count or a list.')
+    if text.lower() in ("all", "none"):
+        return Request(kind=text.lower())
+    if text.startswith("["):
+        return _listed(_from_text(text))
+    count = _COUNT.fullmatch(text)
+    if count and not int(count.group(1)):
+        raise SelectionError(f'gpus="{text}" could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].')
+    if count:
+        return _count(int(count.group(1)))
     return _listed([part for part in text.split(",") if part.strip()])
+
+
+def parse_visible(value: str) -> Request:
+    """Understand NVIDIA_VISIBLE_DEVICES, which names GPUs and never counts them."""
+    names = [_CDI_NAME.sub("", part.strip()) for part in value.split(",") if part.strip()]
+    return Request(kind="all") if "all" in names else _listed(names)
 
 
 def resolve(
@@ -301,6 +322,32 @@ def holders_of(unit: Unit, holders: Collection[Holder], inventory: Inventory | N
     if inventory is not None and not unit.is_mig:
         related.update(other.uuid for other in inventory.slices(unit.gpu))
     return [holder for holder in holders if holder.uuids & related]
+
+
+def merged(holders: Iterable[Holder]) -> list[Holder]:
+    """Bring together what is known of one container from several places: it holds all that any of them says."""
+    found: dict[tuple[str, str], Holder] = {}
+    for holder in holders:
+        key = (holder.engine, holder.name)
+        known = found.get(key, holder)
+        found[key] = replace(
+            known,
+            uuids=known.uuids | holder.uuids,
+            exclusive=known.exclusive or holder.exclusive,
+            detail="; ".join(dict.fromkeys(detail for detail in (known.detail, holder.detail) if detail)),
+        )
+    return list(found.values())
+
+
+def _from_text(text: str) -> list[Any]:
+    """Read a list that came as text, as `-e gpus=[0,1]` brings it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    if not text.endswith("]"):
+        raise SelectionError(f"gpus={text!r} begins like a list and does not end like one. Write [0, 1].")
+    return [part.strip().strip("'\"") for part in text[1:-1].split(",") if part.strip()]
 
 
 def _count(count: int) -> Request:
@@ -431,7 +478,15 @@ def _find_pci(selector: str, inventory: Inventory) -> Unit:
         if gpu.pci_bus_id and _pci_key(gpu.pci_bus_id) == wanted:
             return _whole(gpu, inventory)
     there = ", ".join(f"{gpu.pci_bus_id} (GPU {gpu.index})" for gpu in inventory.gpus)
-    raise SelectionError(f"There is no GPU at PCI address {selector}. This host has {there}.")
+    pair = re.fullmatch(r"0*(\d+):0*(\d)", selector)
+    hint = f" (The MIG device is written {pair.group(1)}:{pair.group(2)}.)" if pair else ""
+    raise SelectionError(f"There is no GPU at PCI address {selector}. This host has {there}.{hint}")
+
+
+def same_pci_address(one: str | None, other: str) -> bool:
+    """Tell whether two notations mean one PCI address."""
+    key = _pci_key(other)
+    return one is not None and key is not None and _pci_key(one) == key
 
 
 def _pci_key(address: str) -> tuple[int, ...] | None:

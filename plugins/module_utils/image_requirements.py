@@ -41,7 +41,8 @@ def wanted_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[str,
     if visible is None and env.get("CUDA_VERSION") and "NVIDIA_REQUIRE_CUDA" not in env:
         return "all", "the image's environment CUDA_VERSION"
     value = (visible or "").strip()
-    if not value or value in ("void", "none"):
+    names = {name.strip() for name in value.split(",")}
+    if not value or value == "none" or "void" in names:
         return None
     return value, "the image's environment NVIDIA_VISIBLE_DEVICES"
 

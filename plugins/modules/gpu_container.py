@@ -24,17 +24,20 @@ attributes:
     description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - An image that is not there yet cannot be looked into. A container of it is predicted to be created.
+      - Nothing is pulled in check mode, also with O(pull=always). The prediction is for the image that is there, and a
+        warning says so.
   diff_mode:
     support: full
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
-      - RV(ignore:diff) names the GPUs before and after, and holds what the engine's module reports besides.
+      - RV(ignore:diff) names the GPUs before and after, why the container has to be recreated for them, and what the
+        engine's module reports besides.
   idempotent:
     support: partial
     description:
       - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
     details:
-      - With O(recreate=true) or O(restart=true) there is a change, and with O(pull=always) when the image has moved on.
+      - With O(recreate=true) or O(restart=true) there is a change, and with O(pull=always) when another image has come.
 options:
   name:
     description: Name of the container.
@@ -50,7 +53,8 @@ options:
       - V(started) means that the container is there as asked for and runs.
       - V(present) means that it is there as asked for. One that has to be recreated is not started, as in
         M(community.docker.docker_container).
-      - V(stopped) stops a container as it is. One that is not there is created.
+      - V(stopped) stops a container as it is, whatever else is asked for, and needs no driver for it. One that is not
+        there is created.
       - V(absent) means that it is not there. Neither GPUs nor a driver are needed for this.
     type: str
     choices: [started, present, stopped, absent]
@@ -72,7 +76,9 @@ options:
       - Which GPUs the container gets.
       - V(all), V(none), a count, or a list.
       - A list names GPUs by index, by UUID or the beginning of one, or by PCI address, and MIG devices by UUID or as
-        C(gpu:mig), for example V(["1:0"]), in quotes. It may be mixed.
+        C(gpu:mig), for example V(["1:0"]), in quotes. It may be mixed. A PCI address may be short, V(["3b:00"]).
+      - A list may come as text, as in C(-e gpus=[0,1]). A single number is a count. As text V("0") is refused, since it
+        could mean no GPU or GPU 0.
       - A count prefers GPUs that the container has already, then those that no other container has, then those that are
         close to each other by NVLink, PCIe and NUMA node. It means whole GPUs, or MIG devices with
         O(conditions.mig_profile).
@@ -104,7 +110,8 @@ options:
         restarting, and, when it is stopped, if its engine will start it again by itself (restart policy C(always), or
         C(unless-stopped) and never started). A privileged container holds the GPUs it asked for, not all.
       - Runs that are under way at the same time on one host do not get the same GPU.
-      - A running container is not recreated only because this option changes.
+      - Whether a container has its GPUs exclusively is kept in a label of it, which other runs go by. Engines cannot
+        change labels, so a container is recreated when this option changes.
     type: bool
     default: false
   exclusive_ignore:
@@ -129,7 +136,8 @@ options:
       - What of the driver the container uses. Without this option the image's C(NVIDIA_DRIVER_CAPABILITIES) counts,
         else V(compute) and V(utility).
       - V(graphics) and V(display) add C(/dev/nvidia-modeset) and the GPUs' DRM nodes with O(isolation=volume).
-      - With O(isolation=cdi) the specification decides.
+      - With O(isolation=cdi) the specification decides, and this option is not looked at.
+      - A container that has others is recreated. Without this option a container keeps what it has.
     type: list
     elements: str
     choices: [compat32, compute, display, graphics, ngx, utility, video]
@@ -139,13 +147,13 @@ options:
     default: /var/lib/gpufleet/volumes
   pull:
     description:
-      - Whether to pull the image. It is pulled before its requirements are checked.
+      - Whether to pull the image. It is pulled before its requirements are checked, and never in check mode.
       - With V(never) an image that is not there is an error.
     type: str
     choices: [missing, always, never]
     default: missing
   command:
-    description: Command, a list or a string that is split like a shell does.
+    description: Command, a list of words or a text that is split like a shell does.
     type: raw
   entrypoint:
     description: Entry point in place of the image's.
@@ -244,6 +252,7 @@ options:
       - All other options of the engine's module, by its own names, for example C(log_driver), C(healthcheck) or
         C(docker_host).
       - An option that this module has too is given once, here or there.
+      - Without C(docker_host) the environment variable E(DOCKER_HOST) counts, for everything that is asked of Docker.
     type: dict
     default: {}
   _phase:
@@ -268,7 +277,10 @@ notes:
   - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
     with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
     result says so, except where NVIDIA's runtime would refuse it.
-  - While a container is being made its GPUs are reserved in C(/run/gpufleet), for five minutes at most.
+  - While a container is being made its GPUs are reserved, for five minutes and the time that it has to stop at most. The
+    place is C(/run/gpufleet) for root. Runs of other users meet in C(gpufleet) in the user's runtime directory, or
+    in C(/tmp/gpufleet-UID) where the user has none. They know neither other users' reservations nor their Podman
+    containers, which a warning says with O(exclusive=true).
   - Works on GPUs of the managed host, so C(docker_host) must be an engine of that host.
 author:
   - gpufleet maintainers (@gpufleet)
@@ -400,6 +412,14 @@ gpu_assignment:
       sample: >-
         GPU 2 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61): volume is the best that works here (cdi: docker 20.10.24 has
         no CDI, docker 25 and later do)
+    changes:
+      description:
+        - For what of the GPU access the container has to be recreated. Empty where it is not, and where it is for other
+          reasons, which RV(ignore:diff) tells.
+      type: list
+      elements: str
+      returned: always
+      sample: ["capabilities: compute, utility → compute, utility, video"]
     warnings:
       description: What undoes the isolation, or may take the GPUs away later. Also shown as warnings of the task.
       type: list
@@ -417,10 +437,15 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml_binding_cache, process_times
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    container_options,
+    gpu_facts,
+    nvml_binding_cache,
+    process_times,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import OptionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import CAPABILITIES, IsolationError
@@ -546,10 +571,9 @@ def _plan(module: AnsibleModule) -> dict:
     params = module.params
     options = params["engine_options"] or {}
     podman = options.get("executable") or "podman"
+    docker_host = container_options.docker_host(options, os.environ)
     engines = {
-        "docker": Docker(
-            options.get("docker_host") or os.environ.get("DOCKER_HOST"), started=process_times.docker_started
-        ),
+        "docker": _docker(docker_host),
         "podman": Podman(module.run_command, module.get_bin_path(podman)),
     }
 
@@ -565,8 +589,18 @@ def _plan(module: AnsibleModule) -> dict:
         _reservations(),
         check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
+        docker_host=docker_host,
     )
     return planner.plan()
+
+
+def _docker(host: str | None) -> Docker | Absent:
+    # The pid file is that of the daemon at the usual place.
+    started = process_times.docker_started if host in (None, DOCKER_HOST) else None
+    try:
+        return Docker(host, started=started)
+    except EngineError as error:
+        return Absent("docker", str(error))
 
 
 if __name__ == "__main__":

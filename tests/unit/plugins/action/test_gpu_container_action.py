@@ -17,6 +17,7 @@ PLANNER = "gpufleet.hosts.gpu_container"
 DOCKER = "community.docker.docker_container"
 PULL = "community.docker.docker_image_pull"
 VOLUME = "gpufleet.hosts.nvidia_driver_volume"
+PULLING = {"pull": {"module": PULL, "args": {"name": "i"}}, "image_id": None}
 ASSIGNMENT = {"uuids": ["GPU-1"], "engine": "docker", "warnings": ["mind the gap"]}
 
 
@@ -29,6 +30,7 @@ def plan(**changes):
         "needless": False,
         "predicted": False,
         "gpu_changed": False,
+        "image_id": "sha256:1",
         "driver_volume": None,
         "token": None,
         "gpu_diff": {"before": {"gpus": []}, "after": {"gpus": ["GPU-1"]}},
@@ -112,7 +114,7 @@ def test_a_reservation_that_cannot_be_given_up_is_a_warning(host):
 
 
 def test_an_image_is_pulled_and_then_looked_into(host):
-    host.answer(f"{PLANNER}:plan", {"plan": {"pull": {"module": PULL, "args": {"name": "i"}}}}, {"plan": plan()})
+    host.answer(f"{PLANNER}:plan", {"plan": PULLING}, {"plan": plan()})
     host.answer(PULL, {"changed": True}).answer(DOCKER, {"changed": False})
     result = host.run()
     assert host.modules == [f"{PLANNER}:plan", PULL, f"{PLANNER}:plan", DOCKER]
@@ -120,15 +122,23 @@ def test_an_image_is_pulled_and_then_looked_into(host):
     assert result["changed"]
 
 
+@pytest.mark.parametrize(("had", "changed"), [("sha256:1", False), ("sha256:0", True), (None, True)])
+def test_a_pull_is_a_change_where_it_brought_another_image(host, had, changed):
+    """Podman's module says of every pull that it changed something."""
+    host.answer(f"{PLANNER}:plan", {"plan": {**PULLING, "image_id": had}}, {"plan": plan()})
+    host.answer(PULL, {"changed": True}).answer(DOCKER, {"changed": False})
+    assert host.run()["changed"] is changed
+
+
 def test_a_failed_pull_ends_it(host):
-    host.answer(f"{PLANNER}:plan", {"plan": {"pull": {"module": PULL, "args": {"name": "i"}}}})
+    host.answer(f"{PLANNER}:plan", {"plan": PULLING})
     host.answer(PULL, {"failed": True, "msg": "manifest unknown"})
     result = host.run()
     assert (result["failed"], result["msg"], result["changed"]) == (True, "manifest unknown", False)
 
 
 def test_a_failed_check_after_the_pull_says_that_something_changed(host):
-    host.answer(f"{PLANNER}:plan", {"plan": {"pull": {"module": PULL, "args": {}}}}, {"failed": True, "msg": "too new"})
+    host.answer(f"{PLANNER}:plan", {"plan": PULLING}, {"failed": True, "msg": "too new"})
     host.answer(PULL, {"changed": True})
     result = host.run()
     assert (result["failed"], result["msg"], result["changed"]) == (True, "too new", True)
@@ -208,7 +218,7 @@ def test_the_engines_words_come_along_but_not_its_call(host):
 def test_where_the_host_has_no_pynvml_the_controllers_goes_along_once(host, monkeypatch):
     monkeypatch.setattr(gpu_container, "controller_binding", lambda: "/site/pynvml.py")
     missing = {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}
-    host.answer(f"{PLANNER}:plan", missing, {"plan": {"pull": {"module": PULL, "args": {}}}}, {"plan": plan()})
+    host.answer(f"{PLANNER}:plan", missing, {"plan": PULLING}, {"plan": plan()})
     host.answer(PULL, {"changed": False}).answer(DOCKER, {"changed": False})
     assert not host.run().get("failed")
     sent = [arguments.get("_nvml_binding_path") for key, arguments in host.calls if key == f"{PLANNER}:plan"]

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options i
     OptionError,
     composed,
     connection_options,
+    docker_host,
     own_options,
     undone_isolation,
 )
@@ -89,6 +90,15 @@ def test_what_was_not_given_is_not_handed_over():
         ("docker", {"env": {"A": 1}}, {"env": {"A": "1"}}),
         ("podman", {"volumes": ["/a:/b"]}, {"volume": ["/a:/b"]}),
         ("podman", {"label": {"a": "b"}}, {"label": {"a": "b"}}),
+        ("docker", {"labels": {"a": 1}}, {"labels": {"a": "1"}}),
+        # A text is a list of one, not of its letters.
+        ("docker", {"devices": "/dev/fuse"}, {"devices": ["/dev/fuse"]}),
+        ("docker", {"volumes": "/a:/b, /c:/d"}, {"volumes": ["/a:/b", "/c:/d"]}),
+        ("docker", {"device_cgroup_rules": "c 10:229 rwm"}, {"device_cgroup_rules": ["c 10:229 rwm"]}),
+        ("podman", {"cmd_args": "--replace"}, {"cmd_args": ["--replace"]}),
+        ("podman", {"device": "/dev/fuse"}, {"device": ["/dev/fuse"]}),
+        ("docker", {"docker_url": "unix:///x"}, {"docker_host": "unix:///x"}),
+        ("docker", {"log_driver": None}, {}),
     ],
 )
 def test_all_other_options_are_reachable(engine, engine_options, expected):
@@ -106,6 +116,35 @@ def test_all_other_options_are_reachable(engine, engine_options, expected):
         ("docker", {"env": {"A": True}}, {}, "env A=True is no text: quote it"),
         ("podman", {"env": {"A": None}}, {}, "env A=None is no text: quote it"),
         ("docker", {}, {"env": {"A": ["x"]}}, "env A=['x'] is no text"),
+        (
+            "docker",
+            {"command": 'echo "a'},
+            {},
+            "command='echo \"a' cannot be split into words as a shell does (no closing quotation). Close the quote, or",
+        ),
+        ("podman", {"command": "it's"}, {}, 'command="it\'s" cannot be split into words'),
+        ("docker", {"command": 5}, {}, "command=5 is neither a text nor a list. Write a list of words"),
+        ("docker", {"command": {"a": 1}}, {}, "command={'a': 1} is neither a text nor a list"),
+        ("docker", {"command": ["x", True]}, {}, "command: the word True is no text. Quote it."),
+        ("docker", {"command": ["x", None]}, {}, "command: the word None is no text. Quote it."),
+        (
+            "docker",
+            {},
+            {"labels": ["a=b"]},
+            "engine_options.labels=['a=b'] is no mapping. Write engine_options: {labels: {name: value}}.",
+        ),
+        ("podman", {}, {"labels": "a=b"}, "engine_options.labels='a=b' is no mapping"),
+        ("docker", {}, {"env": ["A=1"]}, "engine_options.env=['A=1'] is no mapping"),
+        ("docker", {}, {"devices": 5}, "engine_options.devices=5 is no list of texts. Write engine_options: {devices:"),
+        ("docker", {}, {"volumes": [{"a": "b"}]}, "engine_options.volumes=[{'a': 'b'}] is no list of texts"),
+        ("docker", {}, {"device_requests": "all"}, "engine_options.device_requests='all' is no list of mappings"),
+        (
+            "docker",
+            {"labels": {"gpufleet.exclusive": "true"}},
+            {},
+            "label gpufleet.exclusive: labels that begin with gpufleet. are set by this module alone. Leave it out",
+        ),
+        ("podman", {}, {"label": {"gpufleet.gpus": "x"}}, "label gpufleet.gpus: labels that begin with"),
     ],
 )
 def test_contradictions_are_refused(engine, named, engine_options, words):
@@ -232,6 +271,20 @@ def test_what_undoes_the_isolation_is_warned_of(engine, own, words):
 )
 def test_harmless_options_are_not(own):
     assert undone_isolation("docker", own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ({}, {}, None),
+        ({}, {"DOCKER_HOST": ""}, None),
+        ({}, {"DOCKER_HOST": "unix:///env"}, "unix:///env"),
+        ({"docker_host": "unix:///option"}, {"DOCKER_HOST": "unix:///env"}, "unix:///option"),
+        ({"docker_url": "unix:///option"}, {}, "unix:///option"),
+    ],
+)
+def test_where_docker_is(options, environment, expected):
+    assert docker_host(options, environment) == expected
 
 
 def test_only_what_reaches_the_engine_goes_to_every_module():

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.image_requirements import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
@@ -36,6 +37,14 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
 
 VOLUME_NAME = f"nvidia_driver_{DRIVER}"
 MOUNT = {"Name": VOLUME_NAME, "Destination": "/usr/local/nvidia", "RW": False}
+NOTHING = {
+    "exists": False,
+    "running": False,
+    "gpus": [],
+    "isolation": "none",
+    "exclusive": False,
+    "recreate": [],
+}
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
@@ -65,12 +74,12 @@ class Case:
         self.asked.append(subsets)
         return self.facts
 
-    def plan(self, check=False, **params):
+    def plan(self, check=False, docker_host=None, **params):
         given = {name: option.get("default") for name, option in argument_spec().items()}
         given.update({"name": "c", "image": "image", **params})
         engines = {"docker": self.docker, "podman": self.podman}
         accelerator = Nvidia(self.gather, root=str(self.root))
-        return Planner(given, engines, accelerator, self.reservations, check_mode=check).plan()
+        return Planner(given, engines, accelerator, self.reservations, check_mode=check, docker_host=docker_host).plan()
 
     def has(self, *made):
         self.docker.table.update({one["Name"].lstrip("/"): one for one in made})
@@ -112,12 +121,14 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
     }
     assert plan["driver_volume"] is None
     assert plan["gpu_diff"] == {
-        "before": {"exists": False, "running": False, "gpus": [], "isolation": "none"},
+        "before": NOTHING,
         "after": {
             "exists": True,
             "running": True,
             "gpus": [f"{UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)"],
             "isolation": "volume",
+            "exclusive": False,
+            "recreate": [],
         },
     }
     assert plan["gpu_assignment"] == {
@@ -128,6 +139,7 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
         "exclusive": False,
         "reason": f"GPU 1 ({UUIDS[1]}): volume is the best that works here (cdi: docker 20.10.24 has no CDI, docker 25 "
         "and later do)",
+        "changes": [],
         "warnings": [],
     }
     assert case.reserved() == {"c": {UUIDS[1]}}
@@ -138,7 +150,7 @@ def test_the_same_gpu_written_differently_changes_nothing(case, gpus):
     case.has(given_gpu(1))
     plan = case.plan(gpus=gpus)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[1]]
-    assert (plan["gpu_changed"], plan["module_args"]["recreate"], plan["token"]) == (False, False, None)
+    assert (plan["gpu_changed"], plan["module_args"]["recreate"]) == (False, False)
     assert plan["gpu_diff"]["before"] == plan["gpu_diff"]["after"]
 
 
@@ -165,7 +177,8 @@ def test_fewer_gpus_recreate_though_the_engines_module_would_let_more_pass(case)
         {"mounts": [{**MOUNT, "Name": "nvidia_driver_525.1"}]},
         {"mounts": [{**MOUNT, "RW": True}]},
         {"Devices": nodes("/dev/nvidia2", "/dev/nvidiactl")},
-        {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/nvidia-modeset")},
+        {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/nvidia-caps/nvidia-cap1")},
+        {"Devices": nodes("/dev/nvidia2", *CONTROL, "/dev/dri/renderD129")},
         {"Devices": nodes("/dev/nvidia1", *CONTROL)},
         {"Devices": [], "DeviceRequests": [{"Driver": "", "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]]}]},
     ],
@@ -192,11 +205,114 @@ def test_capabilities_that_need_other_nodes_recreate(case):
     assert case.plan(gpus=[1], capabilities=["utility"])["gpu_changed"]
 
 
-def test_the_users_own_devices_are_no_difference(case):
+@pytest.mark.parametrize("where", ["devices", "engine_options"])
+@pytest.mark.parametrize("own", ["/dev/nvidia-modeset", "/dev/fuse", "/dev/nvidia0", "/dev/dri/card9", "/dev/nvidia2"])
+@pytest.mark.parametrize("gpus", [[1], 1])
+def test_the_users_own_devices_are_no_difference(case, where, own, gpus):
     made = given_gpu(1)
-    made["HostConfig"]["Devices"] += nodes("/dev/nvidia-modeset", "/dev/fuse")
+    if own != "/dev/nvidia2":
+        made["HostConfig"]["Devices"] += nodes(own)
     case.has(made)
-    assert not case.plan(gpus=[1], devices=["/dev/nvidia-modeset", "/dev/fuse"])["gpu_changed"]
+    options = {"devices": [own]} if where == "devices" else {"engine_options": {"devices": own}}
+    plan = case.plan(gpus=gpus, **options)
+    assert plan["gpu_assignment"]["changes"] == []
+    assert sorted(plan["module_args"]["devices"]) == sorted({own, *CONTROL, "/dev/nvidia2"})
+
+
+@pytest.mark.parametrize(
+    ("has", "capabilities"),
+    [
+        # Not there when the container was made.
+        (("/dev/nvidiactl", "/dev/nvidia-uvm"), None),
+        (CONTROL, ["compute", "graphics", "utility"]),
+        # Gone since, or more than is asked for: they open no GPU.
+        ((*CONTROL, "/dev/nvidia-modeset"), None),
+        ((*CONTROL, "/dev/nvidia-nvlink"), None),
+    ],
+)
+def test_control_nodes_that_come_and_go_are_no_difference(case, has, capabilities):
+    case.file("/dev/nvidia-modeset")
+    labels = {"gpufleet.capabilities": ",".join(capabilities)} if capabilities else {}
+    made = given_gpu(1, labels=labels)
+    made["HostConfig"]["Devices"] = nodes(*has, "/dev/nvidia2")
+    case.has(made)
+    plan = case.plan(gpus=[1], capabilities=capabilities)
+    assert plan["gpu_assignment"]["changes"] == []
+    # Docker's module would take a node that it lacks for a difference.
+    assert sorted(plan["module_args"]["devices"]) == sorted([*has, "/dev/nvidia2"])
+    case.docker.images["image"] = Image(id="sha256:2")
+    assert "/dev/nvidia-uvm-tools" in case.plan(gpus=[1])["module_args"]["devices"]
+
+
+@pytest.mark.parametrize(
+    ("has", "params", "changes"),
+    [
+        (("/dev/nvidiactl",), {}, ["device node missing: /dev/nvidia-uvm"]),
+        (("/dev/nvidia-uvm",), {}, ["device node missing: /dev/nvidiactl"]),
+        (("/dev/nvidiactl",), {"capabilities": ["utility"]}, ["capabilities: compute, utility → utility"]),
+        (
+            (*CONTROL, "/dev/nvidia-caps/nvidia-cap1", "/dev/dri/renderD129"),
+            {},
+            ["device node too many: /dev/dri/renderD129", "device node too many: /dev/nvidia-caps/nvidia-cap1"],
+        ),
+        ((*CONTROL, "/dev/nvidia0"), {}, [f"GPU taken away: {UUIDS[3]} (GPU 3, NVIDIA A100-SXM4-40GB)"]),
+        (
+            CONTROL,
+            {"gpus": [2]},
+            [
+                f"GPU taken away: {UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)",
+                f"GPU given: {UUIDS[2]} (GPU 2, NVIDIA A100-SXM4-40GB)",
+            ],
+        ),
+        (CONTROL, {"exclusive": True}, ["exclusive: false → true"]),
+    ],
+)
+def test_why_a_container_is_recreated_is_said(case, has, params, changes):
+    made = given_gpu(1)
+    made["HostConfig"]["Devices"] = nodes(*has, "/dev/nvidia2")
+    case.has(made)
+    plan = case.plan(**{"gpus": [1], **params})
+    assert plan["gpu_assignment"]["changes"] == changes
+    assert plan["gpu_diff"]["before"]["recreate"] == []
+    assert plan["gpu_diff"]["after"]["recreate"] == changes
+    assert plan["module_args"]["recreate"]
+
+
+def test_a_missing_driver_volume_is_a_reason_that_is_said(case):
+    case.has(given_gpu(1))
+    case.facts["nvidia_driver"]["version"] = "550.163.01"
+    changes = ["driver volume: nvidia_driver_550.163.01:/usr/local/nvidia:ro is not mounted"]
+    assert case.plan(gpus=[1])["gpu_assignment"]["changes"] == changes
+
+
+def test_another_isolation_is_a_reason_that_is_said(case):
+    case.file("/usr/bin/nvidia-container-runtime-hook")
+    case.docker._state = docker(started=None)
+    case.has(given_gpu(1))
+    plan = case.plan(gpus=[1], isolation="device_requests")
+    assert plan["gpu_assignment"]["changes"] == ["isolation: volume → device_requests"]
+
+
+def test_a_node_by_another_name_is_adopted_as_it_is(case):
+    made = container("c", mounts=[MOUNT], Devices=nodes(*CONTROL))
+    made["HostConfig"]["Devices"].append(
+        {"PathOnHost": "/dev/char/195:2", "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rwm"}
+    )
+    case.has(made)
+    plan = case.plan(gpus=[1])
+    assert plan["gpu_assignment"]["changes"] == []
+    assert plan["module_args"]["devices"] == [*CONTROL, "/dev/char/195:2:/dev/nvidia2:rwm"]
+
+
+def test_podman_recreates_for_an_image_that_has_moved_on(case):
+    """Its module goes by the image's name."""
+    case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
+    case.podman.images["image"] = Image(id="feedbeef0000ffff")
+    plan = case.plan(engine="podman", gpus=[1])
+    assert plan["module_args"]["recreate"]
+    assert plan["gpu_assignment"]["changes"] == ["image: 1 → feedbeef0000"]
+    case.podman.images["image"] = Image(id="1")
+    assert not case.plan(engine="podman", gpus=[1])["module_args"]["recreate"]
 
 
 def test_a_container_of_somebody_elses_is_adopted_without_labels(case):
@@ -208,14 +324,28 @@ def test_a_container_of_somebody_elses_is_adopted_without_labels(case):
     assert "labels" not in plan["module_args"]
 
 
-def test_exclusive_alone_is_no_reason_to_recreate(case):
-    case.has(given_gpu(1))
-    plan = case.plan(gpus=[1], exclusive=True)
-    assert not plan["gpu_changed"]
-    assert "gpufleet.exclusive" not in plan["module_args"]["labels"]
-    # Recreated for a new image it gets the label.
-    case.docker.images["image"] = Image(id="sha256:2")
-    assert case.plan(gpus=[1], exclusive=True)["module_args"]["labels"]["gpufleet.exclusive"] == "true"
+EXCLUSIVE = {"gpufleet.exclusive": "true"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "exclusive", "changes"),
+    [
+        ({}, False, []),
+        (EXCLUSIVE, True, []),
+        ({}, True, ["exclusive: false → true"]),
+        (EXCLUSIVE, False, ["exclusive: true → false"]),
+    ],
+)
+def test_exclusive_is_kept_on_the_container_so_that_others_go_by_it(case, labels, exclusive, changes):
+    case.has(given_gpu(1, labels=labels))
+    plan = case.plan(gpus=[1], exclusive=exclusive)
+    assert plan["gpu_assignment"]["changes"] == changes
+    assert plan["module_args"]["recreate"] is bool(changes)
+    assert plan["module_args"]["labels"].get("gpufleet.exclusive") == ("true" if exclusive else None)
+    assert plan["gpu_assignment"]["exclusive"] is exclusive
+    assert plan["gpu_diff"]["before"]["exclusive"] is bool(labels)
+    assert plan["gpu_diff"]["after"]["exclusive"] is exclusive
+    assert plan["gpu_diff"]["after"]["recreate"] == changes
 
 
 def test_a_driver_upgrade_recreates_with_the_new_volume(case):
@@ -323,6 +453,41 @@ def test_a_device_request_is_repeated_as_docker_keeps_it(case, options, count):
     ]
 
 
+@pytest.mark.parametrize(
+    ("requested", "env", "capabilities", "changes"),
+    [
+        (["gpu"], [], None, []),
+        (["gpu"], [], ["compute", "utility"], []),
+        (["gpu", "video"], [], None, []),
+        (["gpu", "video", "utility"], [], ["utility", "video"], []),
+        (["gpu"], ["NVIDIA_DRIVER_CAPABILITIES=video"], ["video"], []),
+        (["gpu"], [], ["video"], ["capabilities: compute, utility → video"]),
+        (["gpu", "video"], [], ["video", "utility"], ["capabilities: video → utility, video"]),
+    ],
+)
+def test_capabilities_count_under_device_requests(case, requested, env, capabilities, changes):
+    case.file("/usr/bin/nvidia-container-runtime-hook")
+    case.docker._state = docker(started=None)
+    kept = {"Driver": "", "Count": 0, "DeviceIDs": [UUIDS[1]], "Capabilities": [requested], "Options": {}}
+    case.has(container("c", DeviceRequests=[kept], env=env))
+    plan = case.plan(gpus=[1], isolation="device_requests", capabilities=capabilities)
+    assert plan["gpu_assignment"]["changes"] == changes
+    asked = plan["module_args"]["device_requests"][0]["capabilities"]
+    assert asked == ([["gpu", *capabilities]] if changes else [requested])
+
+
+@pytest.mark.parametrize(
+    ("visible", "indexes"), [("0", [0]), ("2", [2]), ("1,3", [1, 3]), ("GPU-bbbb", [2]), ("all", [0, 1, 2, 3])]
+)
+def test_what_an_image_names_is_never_a_count(case, visible, indexes):
+    case.docker.images["image"] = Image("1", env={"NVIDIA_VISIBLE_DEVICES": visible})
+    assert case.plan()["gpu_assignment"]["indexes"] == indexes
+
+
+def test_a_count_of_none_says_so(case):
+    assert case.plan(gpus=0)["gpu_assignment"]["reason"] == "a count of 0 was asked for (GPU 0 is gpus: [0])"
+
+
 def test_podman_is_not_asked_to_restart_what_it_must_recreate(case):
     case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(engine="podman", gpus=[2], restart=True)
@@ -371,7 +536,7 @@ def test_a_reservation_also_guards_what_is_not_exclusive_until_it_is_there(case)
 
 
 def test_an_exclusive_container_keeps_its_gpu_and_guards_it_while_it_may_be_recreated(case):
-    case.has(given_gpu(2))
+    case.has(given_gpu(2, labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
     assert case.reserved() == {"c": {UUIDS[2]}}
@@ -382,6 +547,54 @@ def test_a_shared_gpu_is_given_up_for_a_free_one(case):
     plan = case.plan(gpus=1, exclusive=True)
     assert plan["gpu_assignment"]["indexes"] != [2]
     assert plan["gpu_changed"]
+
+
+def test_what_a_container_is_about_to_get_counts_beside_what_it_has(case):
+    """Its reservation must not be dropped because a container of that name is there, with another GPU."""
+    case.has(given_gpu(0, "other"))
+    with case.reservations.locked():
+        case.reservations.reserve("docker", "other", [UUIDS[1]], exclusive=True)
+        case.reservations.reserve("podman", "other", [UUIDS[2]], exclusive=False)
+    assert case.plan(gpus=1, exclusive=True)["gpu_assignment"]["indexes"] == [3]
+    with pytest.raises(SelectionError, match="only 0 of 4 are free") as error:
+        case.plan(name="d", gpus=1, exclusive=True)
+    assert f"GPU 1 ({UUIDS[1]}) by docker container other (reserved by" in str(error.value)
+    # A count of others is told as well that it is promised.
+    assert case.plan(name="e", gpus=1)["gpu_assignment"]["indexes"] == [2]
+
+
+@pytest.mark.parametrize("status", ["running", "exited"])
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_whatever_the_engines_module_may_do_the_gpus_are_reserved(case, status, exclusive):
+    """It may recreate the container for another reason than the GPUs, and while it is away nobody else holds them."""
+    case.has(given_gpu(2, status=status, labels=EXCLUSIVE if exclusive else {}))
+    plan = case.plan(gpus=[2], exclusive=exclusive, env={"A": "new"})
+    assert not plan["gpu_changed"]
+    assert plan["token"]
+    del case.docker.table["c"]
+    assert 2 not in [case.plan(name=f"d{n}", gpus=1, exclusive=True)["gpu_assignment"]["indexes"][0] for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("params", "config", "seconds"),
+    [
+        ({}, {}, 300),
+        ({"stop_timeout": 900}, {}, 1200),
+        ({"engine_options": {"stop_timeout": 900}}, {}, 1200),
+        ({"engine": "podman", "engine_options": {"stop_time": "600"}}, {}, 900),
+        ({}, {"StopTimeout": 700}, 1000),
+        ({"stop_timeout": 60}, {"StopTimeout": 700}, 1000),
+        ({"stop_timeout": -1}, {"StopTimeout": None}, 300),
+    ],
+)
+def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, params, config, seconds):
+    made = given_gpu(1)
+    made["Config"].update(config)
+    case.has(made)
+    case.podman = Engine(podman(), containers=[made], volumes={VOLUME_NAME: "/volume"})
+    case.plan(gpus=[1], **{"engine": "docker", **params})
+    (holder,) = case.reservations.holders(("", ""))
+    assert holder.detail == f"reserved by a run in progress for at most {seconds} s"
 
 
 def test_names_that_hold_nothing_can_be_told(case):
@@ -419,7 +632,7 @@ def test_absent_needs_neither_driver_nor_image(case):
     )
     assert plan["module_args"] == {"name": "c", "state": "absent", "keep_volumes": False, "stop_timeout": 3}
     assert plan["gpu_diff"]["before"]["gpus"] == [UUIDS[1]]
-    assert plan["gpu_diff"]["after"] == {"exists": False, "running": False, "gpus": [], "isolation": "none"}
+    assert plan["gpu_diff"]["after"] == NOTHING
     assert case.asked == []
     assert not plan["needless"]
 
@@ -442,6 +655,46 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
     assert (plan["gpu_diff"]["before"]["running"], plan["gpu_diff"]["after"]["running"]) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (given_gpu(1), ([UUIDS[1]], [1], "volume", False)),
+        (given_gpu(1, labels={"gpufleet.exclusive": "true"}), ([UUIDS[1]], [1], "volume", True)),
+        # Somebody else's, without labels.
+        (
+            container("c", Devices=nodes("/dev/nvidia2", "/dev/nvidia3")),
+            ([UUIDS[0], UUIDS[1]], [0, 1], "volume", False),
+        ),
+        (
+            container("c", DeviceRequests=[{"Driver": "", "DeviceIDs": ["GPU-gone"], "Capabilities": [["gpu"]]}]),
+            (["GPU-gone"], [], "device_requests", False),
+        ),
+        (container("c"), ([], [], "none", False)),
+    ],
+)
+@pytest.mark.parametrize("status", ["running", "exited"])
+def test_a_stopped_containers_result_is_what_it_has(case, made, status, expected):
+    made["State"] = {"Status": status, "Running": status == "running"}
+    case.has(made)
+    plan = case.plan(state="stopped", gpus=[3], exclusive=True)
+    said = plan["gpu_assignment"]
+    assert (said["uuids"], said["indexes"], said["isolation"], said["exclusive"]) == expected
+    before, after = plan["gpu_diff"]["before"], plan["gpu_diff"]["after"]
+    assert after == {**before, "running": False}
+    assert before["running"] is (status == "running")
+    assert [name.partition(" ")[0] for name in after["gpus"]] == said["uuids"]
+    assert plan["token"] is None
+
+
+def test_stopping_works_without_a_binding(case):
+    def gather(_subsets):
+        raise BindingMissing("no pynvml")
+
+    case.gather = gather
+    case.has(given_gpu(1))
+    assert case.plan(state="stopped")["gpu_assignment"]["uuids"] == [UUIDS[1]]
+
+
 @pytest.mark.parametrize("state", ["stopped", "present"])
 def test_a_container_that_is_not_there_is_made_but_not_started(case, state):
     plan = case.plan(state=state, gpus=[1])
@@ -451,7 +704,7 @@ def test_a_container_that_is_not_there_is_made_but_not_started(case, state):
 
 
 def test_a_stopped_container_is_started_with_the_gpus_it_has(case):
-    case.has(given_gpu(2, status="exited"))
+    case.has(given_gpu(2, status="exited", labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
     assert case.reserved() == {"c": {UUIDS[2]}}
@@ -530,6 +783,34 @@ def test_after_the_pull_the_plan_goes_on(case):
 def test_connection_options_reach_the_pull(case):
     plan = case.plan(image="new", engine_options={"docker_host": "unix:///x", "log_driver": "journald"})
     assert plan["pull"]["args"] == {"docker_host": "unix:///x", "name": "new", "pull": "not_present"}
+
+
+def test_docker_is_reached_in_one_way_throughout(case):
+    """Not all modules look at DOCKER_HOST; those that are called are told."""
+    case.docker.volumes = {}
+    plan = case.plan(gpus=[1], docker_host="unix:///env")
+    assert plan["module_args"]["docker_host"] == "unix:///env"
+    assert plan["driver_volume"]["docker_host"] == "unix:///env"
+    assert case.plan(image="new", docker_host="unix:///env")["pull"]["args"]["docker_host"] == "unix:///env"
+    case.has(container("c"))
+    for state in ("stopped", "absent"):
+        assert case.plan(state=state, docker_host="unix:///env")["module_args"]["docker_host"] == "unix:///env"
+    case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
+    assert "docker_host" not in case.plan(engine="podman", gpus=[1], docker_host="unix:///env")["module_args"]
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_check_mode_does_not_pull_and_says_what_it_leaves_open(case, engine):
+    case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
+    plan = case.plan(check=True, engine=engine, pull="always", gpus=[1])
+    assert "pull" not in plan
+    assert not plan["predicted"]
+    (warning,) = [text for text in plan["gpu_assignment"]["warnings"] if "pull" in text]
+    assert warning == (
+        "pull=always: check mode pulls nothing, so this is predicted with the image image that is here. "
+        "A newer one recreates the container."
+    )
+    assert "is not here yet" in str(case.plan(check=True, engine=engine, pull="always", image="new", gpus=[1]))
 
 
 def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(case):

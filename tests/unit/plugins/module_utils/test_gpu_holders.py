@@ -13,7 +13,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_holders import 
     held,
     holder,
     holds,
+    kept_devices,
     labelled,
+    requested_capabilities,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import Inventory, inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
@@ -134,6 +136,88 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (podman(), podman_made("--device", "/dev/fuse"), WHOLE, set(), "none"),
         (podman(), podman_made("--device", "/dev/nvidia0", Devices=nodes("/dev/nvidia0")), WHOLE, {UUIDS[3]}, "volume"),
         (podman(), podman_made(Runtime="oci", Devices=nodes("/dev/nvidia0")), WHOLE, {UUIDS[3]}, "volume"),
+        # Beginnings of UUIDs, whole ones in other letters, PCI addresses: NVIDIA's runtime takes them all.
+        (
+            NVIDIA,
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=GPU-bbbb"], Runtime="nvidia"),
+            WHOLE,
+            {UUIDS[2]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=gpu-AAAA0000, 3"], Runtime="nvidia"),
+            WHOLE,
+            {UUIDS[0], UUIDS[3]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=GPU-aaaa"], Runtime="nvidia"),
+            WHOLE,
+            set(UUIDS[:2]),
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=00000000:3B:00.0"], Runtime="nvidia"),
+            WHOLE,
+            {UUIDS[1]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=MIG-2222"], Runtime="nvidia"),
+            MIXED,
+            {MIG_UUIDS[1]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", env=[f"NVIDIA_VISIBLE_DEVICES=MIG-{UUIDS[0]}/7/0"], Runtime="nvidia"),
+            MIXED,
+            {MIG_UUIDS[0]},
+            "runtime",
+        ),
+        (
+            docker(),
+            container("c", DeviceRequests=[request(DeviceIDs=["GPU-cccc"])]),
+            WHOLE,
+            {UUIDS[3]},
+            "device_requests",
+        ),
+        (NVIDIA, container("c", env=["NVIDIA_VISIBLE_DEVICES=0,void"], Runtime="nvidia"), WHOLE, set(), "none"),
+        # The vendor's runtime by another name, or asked in another way than by the environment.
+        (
+            docker(runtimes={"gpu": "/usr/bin/nvidia-container-runtime"}),
+            container("c", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="gpu"),
+            WHOLE,
+            {UUIDS[1]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container(
+                "c",
+                env=["NVIDIA_VISIBLE_DEVICES=void"],
+                mounts=[{"Destination": f"/var/run/nvidia-container-devices/{UUIDS[3]}"}],
+                Runtime="nvidia",
+            ),
+            WHOLE,
+            {UUIDS[3]},
+            "runtime",
+        ),
+        (
+            NVIDIA,
+            container("c", Runtime="nvidia", Annotations={"cdi.k8s.io/gpu": "nvidia.com/gpu=0,nvidia.com/gpu=1"}),
+            WHOLE,
+            set(UUIDS[:2]),
+            "runtime",
+        ),
+        # CDI devices by other names than index and UUID, and by other kinds.
+        (podman(), podman_made("--device=nvidia.com/gpu=gpu2"), WHOLE, {UUIDS[2]}, "cdi"),
+        (podman(), podman_made("--device=nvidia.com/gpu=mig0:1"), MIXED, {MIG_UUIDS[1]}, "cdi"),
+        (podman(), podman_made(f"--device=k8s.device-plugin.nvidia.com/gpu={UUIDS[2]}"), WHOLE, {UUIDS[2]}, "cdi"),
         # Names of GPUs that are not here (any more) stay names.
         (
             docker(),
@@ -160,6 +244,86 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
 def test_what_a_container_has(engine, made, inventory, uuids, isolation):
     found = held(made, engine, inventory, MINORS)
     assert (set(found.uuids), found.isolation) == (uuids, isolation)
+
+
+@pytest.mark.parametrize(
+    ("paths", "uuids"),
+    [
+        (["/dev/char/195:2"], {UUIDS[1]}),
+        (["/dev/char/195:255"], set()),
+        (["/dev/gpu-a"], {UUIDS[0]}),
+    ],
+)
+def test_a_gpus_node_counts_by_whatever_name(paths, uuids):
+    names = {"/dev/char/195:2": "/dev/nvidia2", "/dev/char/195:255": "/dev/nvidiactl", "/dev/gpu-a": "/dev/nvidia3"}
+    made = container("c", Devices=nodes(*paths))
+    found = held(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    assert set(found.uuids) == uuids
+    who = holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    assert (set(who.uuids) if who else set()) == uuids
+
+
+def test_a_holder_holds_what_it_was_given_in_all_ways_together():
+    made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
+    assert holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}
+    assert held(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0]}
+
+
+def test_what_the_user_gave_past_gpus_can_be_left_out():
+    made = container("c", Devices=nodes("/dev/nvidia2", "/dev/nvidia0"))
+    assert held(made, docker(), WHOLE, MINORS, besides=["/dev/nvidia0"]).uuids == {UUIDS[1]}
+    made = podman_made("--device", "nvidia.com/gpu=1", "--device=nvidia.com/gpu=0")
+    assert held(made, podman(), WHOLE, MINORS, besides=["nvidia.com/gpu=0"]).uuids == {UUIDS[1]}
+
+
+def test_podmans_own_command_line_ends_where_the_containers_begins():
+    made = container("c")
+    made["Config"]["CreateCommand"] = ["podman", "run", "image", "run.py", "--device", "nvidia.com/gpu=0"]
+    made["Config"]["Cmd"] = ["run.py", "--device", "nvidia.com/gpu=0"]
+    assert held(made, podman(), WHOLE, MINORS).uuids == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("made", "besides", "kept"),
+    [
+        (container("c", Devices=nodes("/dev/nvidia0", "/dev/fuse")), [], ["/dev/nvidia0"]),
+        (container("c", Devices=nodes("/dev/nvidia0", "/dev/nvidia1")), ["/dev/nvidia1"], ["/dev/nvidia0"]),
+        (
+            container(
+                "c",
+                Devices=[
+                    {"PathOnHost": "/dev/char/195:2", "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rw"}
+                ],
+            ),
+            [],
+            ["/dev/char/195:2:/dev/nvidia2:rw"],
+        ),
+        (
+            podman_made("--device", "/dev/nvidia0:/dev/x", "--device=/dev/kvm", "--device=nvidia.com/gpu=0"),
+            [],
+            ["/dev/nvidia0:/dev/x", "nvidia.com/gpu=0"],
+        ),
+        (podman_made("--device", "/dev/nvidia0:/dev/x"), ["/dev/nvidia0"], []),
+    ],
+)
+def test_what_a_container_keeps_is_said_in_its_own_words(made, besides, kept):
+    def named(path):
+        return [path.replace("/dev/char/195:", "/dev/nvidia")]
+
+    assert kept_devices(made, named, besides) == kept
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        ([], set()),
+        ([request()], set()),
+        ([request(Capabilities=[["gpu", "video"], ["nvidia", "compute"]])], {"video", "compute"}),
+        ([cdi("nvidia.com/gpu=0")], set()),
+    ],
+)
+def test_capabilities_of_device_requests(requests, expected):
+    assert requested_capabilities(container("c", DeviceRequests=requests)) == expected
 
 
 def test_podmans_vendor_runtime_goes_by_the_environment():

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
     Host,
     IsolationError,
     access,
+    canonical_nodes,
     choose,
     daemon_reload_risk,
     device_nodes,
@@ -273,9 +277,54 @@ def test_where_nothing_works_everything_is_named(tree):
         "No isolation works here: cdi: docker 20.10.24 has no CDI",
         "volume: device node /dev/nvidia2",
         "runtime: docker has no runtime nvidia",
-        "device_requests: docker finds no nvidia-container-runtime-hook (role nvidia_container_toolkit installs it)",
+        "(install NVIDIA's container toolkit and register it in daemon.json: `nvidia-ctk runtime configure",
+        "device_requests: docker finds no nvidia-container-runtime-hook (install NVIDIA's container toolkit, package",
     ):
         assert words in str(error.value)
+
+
+def test_messages_name_no_role_that_is_not_there():
+    plugins = Path(cdi_reader.__file__).parents[1]
+    there = {path.name for path in (plugins.parent / "roles").iterdir()}
+    sources = [
+        *plugins.glob("module_utils/gpu_*.py"),
+        *plugins.glob("*/gpu_container.py"),
+        plugins / "module_utils" / "engines.py",
+    ]
+    named = {name for path in sources for name in re.findall(r"\brole (\w+)", path.read_text(encoding="utf-8"))}
+    assert "container_engine" in named
+    assert named <= there
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/nvidia2", ["/dev/nvidia2"]),
+        ("/dev/fuse", ["/dev/fuse"]),
+        ("/dev/char/195:2", ["/dev/nvidia2"]),
+        ("/dev/char/195:255", ["/dev/nvidiactl"]),
+        ("/dev/char/195:254", ["/dev/nvidia-modeset"]),
+        ("/dev/char/241:21", ["/dev/nvidia-caps/nvidia-cap21"]),
+        ("/dev/char/10:229", ["/dev/char/10:229"]),
+        ("/dev/nvidia-caps", ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]),
+    ],
+)
+def test_a_node_is_the_same_by_whatever_name(tree, path, expected):
+    tree.files("/proc/devices", text="Character devices:\n195 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n")
+    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
+    assert canonical_nodes(tree.host(), path) == expected
+
+
+def test_a_node_by_another_name_is_known_by_its_number(tree, monkeypatch):
+    numbers = {"/dev/gpu-a": (195, 3), "/dev/other": (1, 3)}
+
+    def stat_(path):
+        name = "/" + os.path.relpath(path, tree.directory)
+        return SimpleNamespace(st_mode=stat.S_IFCHR | 0o666, st_rdev=os.makedev(*numbers[name]))
+
+    monkeypatch.setattr(os, "stat", stat_)
+    assert canonical_nodes(tree.host(), "/dev/gpu-a") == ["/dev/nvidia3"]
+    assert canonical_nodes(tree.host(), "/dev/other") == ["/dev/other"]
 
 
 @pytest.mark.parametrize(
@@ -419,7 +468,14 @@ def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enf
         (docker(), "volume", None, {}, None),
         (docker(), "volume", "no", {}, None),
         (docker(), "volume", "always", {}, "nothing makes docker wait for the GPUs' device nodes at boot"),
-        (docker(), "cdi", "unless-stopped", {}, "give docker.service After=nvidia-persistenced.service"),
+        (docker("28.2.0"), "cdi", "unless-stopped", {}, "give docker.service After=nvidia-persistenced.service"),
+        (
+            docker("26.1.5"),
+            "cdi",
+            "always",
+            {"/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=nvidia-persistenced.service\n"},
+            "one with CDI devices stays stopped (moby issue 49989, mended in docker 28.2). isolation=volume avoids it.",
+        ),
         (docker(), "runtime", "always", {}, None),
         (
             docker(),

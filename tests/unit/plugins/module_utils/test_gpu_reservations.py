@@ -12,6 +12,7 @@ import signal
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import (
     LIFETIME,
     ReservationError,
@@ -69,17 +70,25 @@ def test_a_container_is_not_in_its_own_way(reservations):
     assert names(reservations, besides=("podman", "a")) == ["a"]
 
 
-def test_a_second_run_for_a_container_replaces_the_first_ones_reservation(reservations):
+def test_a_second_run_for_a_container_leaves_the_first_ones_reservation(reservations):
+    """The first one may still be about to start the container with what it has chosen."""
     first = reservations.reserve("docker", "a", ["GPU-1"], exclusive=True)
     reservations.reserve("docker", "a", ["GPU-2"], exclusive=True)
-    assert [holder.uuids for holder in reservations.holders(NOBODY)] == [frozenset({"GPU-2"})]
-    assert not reservations.release(first)
-    assert names(reservations) == ["a"]
+    assert [holder.uuids for holder in reservations.holders(NOBODY)] == [{"GPU-1"}, {"GPU-2"}]
+    assert reservations.release(first)
+    assert [holder.uuids for holder in reservations.holders(NOBODY)] == [{"GPU-2"}]
 
 
 @pytest.mark.parametrize(("later", "expected"), [(LIFETIME - 1, ["a"]), (LIFETIME, []), (-1000, [])])
 def test_it_expires_also_when_the_clock_was_set_back(reservations, clock, later, expected):
     reservations.reserve("docker", "a", ["GPU-1"], exclusive=False)
+    clock.now += later
+    assert names(reservations) == expected
+
+
+@pytest.mark.parametrize(("later", "expected"), [(LIFETIME + 599, ["a"]), (LIFETIME + 600, []), (-1000, [])])
+def test_it_lasts_as_long_as_it_was_made_for(reservations, clock, later, expected):
+    reservations.reserve("docker", "a", ["GPU-1"], exclusive=False, lifetime=LIFETIME + 600)
     clock.now += later
     assert names(reservations) == expected
 
@@ -123,15 +132,55 @@ def test_no_place_for_the_lock_is_an_error_that_names_it(tmp_path, clock):
 
 
 @pytest.mark.parametrize(
-    ("user", "environment", "expected"),
+    ("owners", "environment", "expected"),
     [
-        (0, {"XDG_RUNTIME_DIR": "/run/user/0"}, "/run/gpufleet"),
-        (1000, {}, "/run/user/1000/gpufleet"),
-        (1000, {"XDG_RUNTIME_DIR": "/run/mine"}, "/run/mine/gpufleet"),
+        ({"/run/user/1000": 1000}, {}, "/run/user/1000/gpufleet"),
+        ({"/run/mine": 1000, "/run/user/1000": 1000}, {"XDG_RUNTIME_DIR": "/run/mine"}, "/run/mine/gpufleet"),
+        # What `become` may have brought along from the user that it came from.
+        (
+            {"/run/user/0": 0, "/run/user/1000": 1000},
+            {"XDG_RUNTIME_DIR": "/run/user/0"},
+            "/run/user/1000/gpufleet",
+        ),
+        # A user that is not logged in, whom `become` leads to.
+        ({}, {}, "/tmp/gpufleet-1000"),
+        ({}, {"XDG_RUNTIME_DIR": "/run/user/1000"}, "/tmp/gpufleet-1000"),
+        ({"/run/user/1000": 0}, {}, "/tmp/gpufleet-1000"),
     ],
 )
-def test_users_meet_in_their_own_place(user, environment, expected):
-    assert directory_for(user, environment) == expected
+def test_users_meet_in_their_own_place(monkeypatch, owners, environment, expected):
+    monkeypatch.setattr(gpu_reservations, "_owner", owners.get)
+    assert directory_for(1000, environment) == expected
+    assert directory_for(0, environment) == "/run/gpufleet"
+
+
+def test_only_a_directory_of_the_users_own_is_a_place(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    mine, somebody_elses = os.geteuid() or 4711, os.geteuid() + 1
+    assert directory_for(somebody_elses, {"XDG_RUNTIME_DIR": str(tmp_path)}) == f"/tmp/gpufleet-{somebody_elses}"
+    assert directory_for(mine, {"XDG_RUNTIME_DIR": str(tmp_path / "file")}, root=str(tmp_path / "none")) == (
+        f"/tmp/gpufleet-{mine}"
+    )
+    assert gpu_reservations._owner(str(tmp_path)) == os.geteuid()
+    assert gpu_reservations._owner(str(tmp_path / "file")) is None
+    assert gpu_reservations._owner(str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize("wrong", ["writable", "link"])
+def test_a_place_that_others_could_have_made_is_refused(tmp_path, clock, wrong):
+    place = tmp_path / "gpufleet-1000"
+    real = tmp_path / "real"
+    real.mkdir()
+    if wrong == "link":
+        place.symlink_to(real)
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    with (
+        pytest.raises(ReservationError, match=r"gpufleet-1000, where runs .* is not this user's alone. Remove it"),
+        Reservations(str(place), clock).locked(),
+    ):
+        pass
 
 
 def test_a_lock_that_is_never_given_up_is_an_error_that_names_it(reservations, tmp_path, clock):

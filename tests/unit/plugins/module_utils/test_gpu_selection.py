@@ -12,7 +12,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection impor
     Holder,
     SelectionError,
     inventory_from_facts,
+    merged,
     parse,
+    parse_visible,
     resolve,
     topology_from_facts,
 )
@@ -52,8 +54,14 @@ def held(*indexes, name="other", inventory=FOUR, **options):
         ("none", "none", ()),
         ([], "none", ()),
         (0, "none", ()),
-        ("0", "none", ()),
+        (0.0, "none", ()),
+        ("[]", "none", ()),
         (["none"], "none", ()),
+        ("[0,1]", "list", ("0", "1")),
+        (' ["GPU-aa", 1] ', "list", ("GPU-aa", "1")),
+        ("['GPU-aa', '0:1']", "list", ("GPU-aa", "0:1")),
+        ("[GPU-aa, 0:1]", "list", ("GPU-aa", "0:1")),
+        ('["all"]', "all", ()),
         ([1], "list", ("1",)),
         (["1", 2], "list", ("1", "2")),
         ("0,1", "list", ("0", "1")),
@@ -66,7 +74,7 @@ def test_a_request_is_understood(gpus, kind, detail):
     assert (request.kind, request.selectors) == (kind, detail)
 
 
-@pytest.mark.parametrize(("gpus", "count"), [(2, 2), ("2", 2), (" 3 ", 3)])
+@pytest.mark.parametrize(("gpus", "count"), [(2, 2), ("2", 2), (" 3 ", 3), (2.0, 2), ("2.0", 2)])
 def test_a_count_is_understood(gpus, count):
     assert (parse(gpus).kind, parse(gpus).count) == ("count", count)
 
@@ -84,6 +92,13 @@ def test_a_count_is_understood(gpus, count):
         ([1.5], "1.5 is no GPU"),
         ([{"index": 0}], "is no GPU. Use an index"),
         ([[0]], "[0] is no GPU"),
+        (1.5, "gpus=1.5: a count is a whole number"),
+        (float("nan"), "gpus=nan: a count is a whole number"),
+        (-1.0, "gpus=-1: a count cannot be negative"),
+        ("0", 'gpus="0" could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].'),
+        ("[0, 1", "gpus='[0, 1' begins like a list and does not end like one. Write [0, 1]."),
+        ("[[0]]", "[0] is no GPU"),
+        ({"index": 0}, "gpus={'index': 0} is not understood. Write"),
     ],
 )
 def test_what_is_no_request_is_refused(gpus, words):
@@ -109,10 +124,47 @@ def test_what_is_no_request_is_refused(gpus, words):
         (["3b:00.0"], ["1"]),
         (["3B:00.0"], ["1"]),
         (["0000:3c:00"], ["2"]),
+        (["3b:00"], ["1"]),
+        ("3c:00", ["2"]),
     ],
 )
 def test_notations_mean_the_same_gpus(gpus, expected):
     assert chosen(gpus) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "short"), [("0000:03:00.0", "03:00"), ("0000:10:00.0", "10:00"), ("0000:01:11.0", "01:11")]
+)
+def test_a_short_pci_address_is_no_mig_device_though_it_is_all_digits(address, short):
+    inventory = inventory_from_facts([gpu(0), gpu(1, pci_bus_id=address)])
+    assert chosen([short], inventory) == ["1"]
+    assert chosen(short, inventory) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "kind", "selectors"),
+    [
+        ("0", "list", ("0",)),
+        ("2", "list", ("2",)),
+        ("0,2", "list", ("0", "2")),
+        ("all", "all", ()),
+        ("0, all", "all", ()),
+        ("nvidia.com/gpu=1,GPU-aa", "list", ("1", "GPU-aa")),
+    ],
+)
+def test_what_an_image_asks_for_is_names_and_no_count(visible, kind, selectors):
+    request = parse_visible(visible)
+    assert (request.kind, request.selectors) == (kind, selectors)
+
+
+def test_what_several_places_say_of_one_container_is_brought_together():
+    one = Holder("c", "docker", frozenset({"GPU-1"}), detail="paused")
+    other = Holder("c", "docker", frozenset({"GPU-2"}), exclusive=True, detail="reserved")
+    namesake = Holder("c", "podman", frozenset({"GPU-3"}))
+    assert merged([one, namesake, other]) == [
+        Holder("c", "docker", frozenset({"GPU-1", "GPU-2"}), exclusive=True, detail="paused; reserved"),
+        namesake,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +191,7 @@ def test_mig_devices_are_units_of_their_own(gpus, expected):
         (["GPU-ffff"], FOUR, ["There is no GPU with UUID GPU-ffff.", "GPU-bbbb2222"]),
         (["GPU-aaaa"], FOUR, ["UUID prefix GPU-aaaa is ambiguous", "GPU 0 (GPU-aaaa0000", "GPU 1 (GPU-aaaa1111"]),
         (["0000:99:00.0"], FOUR, ["There is no GPU at PCI address 0000:99:00.0.", "0000:3a:00.0 (GPU 0)"]),
+        (["03:00"], FOUR, ["There is no GPU at PCI address 03:00.", "(The MIG device is written 3:0.)"]),
         (["first"], FOUR, ["'first' is no GPU. Use an index, a UUID"]),
         ([0], MIXED, ["GPU 0 (GPU-aaaa0000", "asked for as a whole, but MIG is on", f"0:0 {MIG_UUIDS[0]} 1g.5gb"]),
         ([1], MIXED, ["MIG is on there. It has no MIG device: make some, or turn MIG off."]),

@@ -33,6 +33,7 @@ def label(version):
         ({"com.nvidia.volumes.needed": ""}, {}, None),
         ({"com.nvidia.cuda.version": "12.0"}, {}, None),
         ({}, {"NVIDIA_VISIBLE_DEVICES": "void"}, None),
+        ({}, {"NVIDIA_VISIBLE_DEVICES": "0, void"}, None),
         ({}, {"NVIDIA_VISIBLE_DEVICES": "none"}, None),
         ({}, {"NVIDIA_VISIBLE_DEVICES": ""}, None),
         ({}, {"CUDA_VERSION": "12.0", "NVIDIA_REQUIRE_CUDA": "cuda>=12.0"}, None),
