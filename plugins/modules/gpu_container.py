@@ -277,8 +277,8 @@ notes:
   - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
     with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
     result says so, except where NVIDIA's runtime would refuse it.
-  - While a container is being made its GPUs are reserved, for five minutes and the time that it has to stop at most. The
-    place is C(/run/gpufleet) for root. Runs of other users meet in C(gpufleet) in the user's runtime directory, or
+  - While a container is being made its GPUs are reserved, for five minutes and the time that it has to stop at most.
+    The place is C(/run/gpufleet) for root. Runs of other users meet in C(gpufleet) in the user's runtime directory, or
     in C(/tmp/gpufleet-UID) where the user has none. They know neither other users' reservations nor their Podman
     containers, which a warning says with O(exclusive=true).
   - Works on GPUs of the managed host, so C(docker_host) must be an engine of that host.
