@@ -31,10 +31,16 @@ def nvlinks_between(peers: list, one: int, other: int) -> int | None:
     """Count the links between two GPUs: direct ones, or those that both have into the same switches."""
     if one == other:
         return 0
-    if peers[one] is None or peers[other] is None:
+    here, there = peers[one], peers[other]
+    if here is None or there is None:
         return None
-    direct = peers[one]["links"].get(peers[other]["pci_bus_id"], 0)
-    return direct or min(peers[one]["switch_links"], peers[other]["switch_links"])
+    gpus = {peer["pci_bus_id"] for peer in peers if peer is not None}
+    if any(peer["unknown"] or peer["untyped"] - gpus for peer in (here, there)):
+        return None
+    direct = here["links"].get(there["pci_bus_id"], 0) or there["links"].get(here["pci_bus_id"], 0)
+    if not direct and (here["links"] or there["links"]) and None in (here["pci_bus_id"], there["pci_bus_id"]):
+        return None
+    return direct or min(here["switch_links"], there["switch_links"])
 
 
 def cpu_list(words) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_handle import (
@@ -104,6 +105,7 @@ NVLINK_REMOTE_TYPES = {0: "gpu", 1: "npu", 2: "switch"}
 _CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 _FIELD_MEMORY_TEMPERATURE = 82
 _FIELD_NVLINK_COUNT = 91
+_PAST_THE_LAST_LINK = (2, 3)  # INVALID_ARGUMENT, NOT_SUPPORTED
 _FIELD_MARGINS = {"shutdown": 193, "slowdown": 194, "memory_max": 195, "gpu_max": 196}
 _FIELD_RECOVERY_ACTION = 230
 _MIG_PROFILE = re.compile(r"\bMIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
@@ -542,16 +544,22 @@ def _nvlink_remote(gpu: Handle, link: int, active: bool) -> dict:
 
 
 def nvlink_peers(nvml, handle) -> dict:
-    """Tell where the active links of a GPU lead to: how many to each GPU's address, how many into switches."""
-    links = [link for link in _nvlink(Handle(nvml, handle))["nvlink"]["links"] if link["active"]]
-    direct: dict[str, int] = {}
-    for link in links:
-        if link["remote_type"] != "switch" and link["remote_pci_bus_id"]:
-            direct[link["remote_pci_bus_id"]] = direct.get(link["remote_pci_bus_id"], 0) + 1
+    """Tell where the active links of a GPU lead to: how many to each address, how many into switches.
+
+    `untyped` are addresses of which nobody says whether they are switches; `unknown` tells that there may be links that
+    are not counted at all.
+    """
+    gpu = Handle(nvml, handle)
+    links = [link for link in _nvlink(gpu)["nvlink"]["links"] if link["active"]]
+    others = [link for link in links if link["remote_type"] != "switch"]
+    failure = gpu.failures.get("nvmlDeviceGetNvLinkState")
+    addresses = [link["remote_pci_bus_id"] for link in others]
     return {
         "pci_bus_id": _pci_bus_id(nvml.maybe("nvmlDeviceGetPciInfo", handle)),
-        "links": direct,
-        "switch_links": sum(link["remote_type"] == "switch" for link in links),
+        "links": dict(Counter(address for address in addresses if address)),
+        "switch_links": len(links) - len(others),
+        "untyped": {link["remote_pci_bus_id"] for link in others if link["remote_type"] is None},
+        "unknown": None in addresses or (failure is not None and failure.code not in _PAST_THE_LAST_LINK),
     }
 
 

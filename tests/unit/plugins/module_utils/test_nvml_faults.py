@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, gpu_topology, nvml_fields
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import CODES, NvmlFailure
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import BINDINGS, Simulated, leaves, load
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
@@ -163,6 +163,49 @@ def test_driver_facts_survive_each_other(simulated, code):
     for call, field in zip(calls, ("version", "nvml_version", "cuda_version")):
         with simulated.session({f"return.{call}": code}) as opened:
             assert opened.driver() == {**well, field: None}
+
+
+@pytest.fixture(scope="module", params=["H100-SXM5-80GB", "V100-SXM2-16GB"])  # by switches, and from GPU to GPU
+def connected(request, tmp_path_factory):
+    described = {
+        "driver": {"version": "580.95.05"},
+        "gpus": [{"model": request.param, "count": 3}],
+        "set": {"gpu.1.processes.compute": "4711:1073741824", "process.4711": "/usr/bin/python3"},
+    }
+    return Simulated(tmp_path_factory.mktemp("nvml"), described)
+
+
+def connections(simulated, faults=None, calls=None):
+    with simulated.session(faults, calls.add if calls is not None else None) as opened:
+        return gpu_topology.read(opened, 3)
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_any_code_from_any_call_of_the_topology_costs_that_gpu_s_places_alone(connected, code):
+    made: set[str] = set()
+    well = connections(connected, calls=made)
+    assert None not in leaves(well).values()
+    assert len(made) > 5
+    for call in sorted(made):
+        told = connections(connected, {f"gpu.1.return.{call}": code})
+        for matrix in ("pcie", "nvlinks"):
+            for one, row in enumerate(told[matrix]):
+                for other, value in enumerate(row):
+                    harmed = value != well[matrix][one][other]
+                    # NVML says so of a GPU that has no links.
+                    none = [None, 0] if call == "nvmlDeviceGetNvLinkState" and code in (2, 3) else [None]
+                    assert not harmed or (1 in (one, other) and value in none), (call, matrix, one, other)
+        assert [told["gpus"][index] for index in (0, 2)] == [well["gpus"][index] for index in (0, 2)]
+        assert told["gpus"][1] in (None, well["gpus"][1])
+        for uuid, cpus in told["cpu_affinity"].items():
+            assert cpus == well["cpu_affinity"][uuid] or (uuid == well["gpus"][1] and cpus is None), call
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_a_process_without_a_name_is_told_all_the_same(connected, code):
+    with connected.session({"return.nvmlSystemGetProcessName": code}) as opened:
+        (process,) = opened.gpu(1, ("min", "processes"))["processes"]
+    assert (process["pid"], process["name"], process["type"]) == (4711, None, "compute")
 
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x41, 0x7F, 0x80, 0xFE, 0xFF])
