@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
 
 TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
-RETURN = yaml.safe_load(nvidia_gpu_facts.RETURN)
+RETURNED = yaml.safe_load(nvidia_gpu_facts.RETURN)
 OPTIONS = yaml.safe_load(nvidia_gpu_facts.DOCUMENTATION)["options"]
 RICH = {
     "driver": {"version": "580.95.05"},
@@ -94,13 +94,13 @@ def documented_fields(tree: dict, where: str = ""):
 
 @pytest.mark.parametrize("asked", [["all"], list(gpu_facts.DEFAULT_SUBSETS), *([name] for name in gpu_facts.SUBSETS)])
 def test_what_is_returned_is_what_is_documented(gathered, asked):
-    assert deviations(RETURN, gathered(*asked), gpu_facts.choose_subsets(asked)) == []
+    assert deviations(RETURNED, gathered(*asked), gpu_facts.choose_subsets(asked)) == []
 
 
 def test_a_host_without_anything_returns_the_same_keys(tmp_path):
     found = gpu_facts.gather(root=str(tmp_path), driver_root=str(tmp_path))
     returned = {"ansible_facts": found["facts"], "nvml_binding": None, "nvml_binding_version": None}
-    assert deviations(RETURN, returned, frozenset({"min"})) == []
+    assert deviations(RETURNED, returned, frozenset({"min"})) == []
 
 
 def test_the_walk_finds_what_is_wrong():
