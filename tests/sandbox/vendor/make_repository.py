@@ -40,8 +40,10 @@ class Package:
         self.files: dict[str, str] = {}
         self.libraries: dict[str, str] = {}
         self.links: dict[str, str] = {}
+        self.modules: dict[str, dict[str, str]] = {}
         self.after_install = ""
         self.before_removal = ""
+        self.after_removal = ""
 
 
 def module_source(name: str, version: str, licence: str) -> str:
@@ -173,6 +175,39 @@ def enterprise_linux(version: str) -> list[Package]:
     return packages
 
 
+def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ...]) -> Package:
+    """Return a package with kernel modules that the distribution built, for the kernel that runs."""
+    kernel = platform.release()
+    package = Package(name, f"{version}_k{kernel.partition('-')[0]}_150700.51-0", (), others)
+    for module in MODULES:
+        package.modules[f"/lib/modules/{kernel}/updates/{module}.ko"] = {
+            "name": module.replace("-", "_"),
+            "version": version,
+            "license": LICENCES[flavor],
+            "depends": "" if module == "nvidia" else "nvidia",
+            "vermagic": f"{kernel} SMP mod_unload modversions ",
+        }
+    package.after_install = package.after_removal = f"depmod -a {kernel}\n"
+    return package
+
+
+def suse(version: str) -> list[Package]:
+    """Return the driver packages of NVIDIA's repository for SUSE: modules are prebuilt, for a kind of kernel."""
+    full = f"{version}-0"
+    kernel = {
+        "open": "nvidia-open-driver-G06-signed-cuda-kmp-default",
+        "proprietary": "nvidia-driver-G06-kmp-default",
+    }
+    packages = [
+        prebuilt_package(name, version, flavor, tuple(other for other in kernel.values() if other != name))
+        for flavor, name in kernel.items()
+    ]
+    compute = Package("nvidia-compute-G06", full)
+    library_files(compute, LIBRARIES, version, "/usr/lib64")
+    utilities = Package("nvidia-compute-utils-G06", full, (f"nvidia-compute-G06 = {full}",))
+    return [*packages, compute, utilities, *fabric_packages(version, full)]
+
+
 def elsewhere(_version: str) -> list[Package]:
     """Return what the vendor's packages need from other repositories: the base system's shell, and EPEL's DKMS."""
     shell = Package("bash", "5.2-1")
@@ -191,8 +226,21 @@ def write_tree(package: Package, root: Path) -> None:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         run("gcc", "-shared", "-nostdlib", f"-Wl,-soname,{soname}", "-o", str(target), "-x", "c", "/dev/null")
+    for path, information in package.modules.items():
+        write_module(root / path.lstrip("/"), information)
     for path, target in package.links.items():
         (root / path.lstrip("/")).symlink_to(target)
+
+
+def write_module(target: Path, information: dict[str, str]) -> None:
+    """Write an object file that says of itself what a kernel module says, and has nothing else in it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = "".join(
+        f'static const char field{index}[] __attribute__((section(".modinfo"), used)) = "{key}={value}";\n'
+        for index, (key, value) in enumerate(information.items())
+    )
+    argv = ["gcc", "-c", "-fno-pic", "-o", str(target), "-x", "c", "-"]
+    subprocess.run(argv, input=source, text=True, check=True)
 
 
 def build_deb(package: Package, out: Path, scratch: Path) -> None:
@@ -243,8 +291,10 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         f"%install\nmkdir -p %{{buildroot}}\ncp -a {tree}/. %{{buildroot}}/",
         *([f"%post\n{package.after_install}"] if package.after_install else []),
         *([f"%preun\n{package.before_removal}"] if package.before_removal else []),
+        *([f"%postun\n{package.after_removal}"] if package.after_removal else []),
         "%files",
-        *sorted([*package.files, *package.libraries, *package.links, f"/usr/share/doc/{package.name}/README.stand-in"]),
+        *sorted([*package.files, *package.libraries, *package.links, *package.modules]),
+        f"/usr/share/doc/{package.name}/README.stand-in",
     ]
     spec.write_text("\n".join(header) + "\n", encoding="utf-8")
     run("rpmbuild", "-bb", "--quiet", "--define", f"_rpmdir {out}", "--define", "_rpmfilename %{NAME}-%{VERSION}.rpm",
@@ -290,7 +340,7 @@ def sign_rpm(out: Path, home: Path) -> None:
 
 
 def modules_of(out: Path, versions: list[str]) -> None:
-    """Add the module streams that the vendor's repository has for Enterprise Linux 8 and 9 and Amazon Linux."""
+    """Add the module streams that the vendor's repository has for Enterprise Linux 9 and Amazon Linux."""
     documents = []
     for branch in sorted({version.partition(".")[0] for version in versions}):
         for suffix in ("open", "dkms"):
@@ -318,10 +368,10 @@ LAYOUTS = {
     "ubuntu2404": (ubuntu, "deb", "3bf863cc.pub"),
     "ubuntu2604": (ubuntu, "deb", "3bf863cc.pub"),
     "base": (elsewhere, "rpm", "RPM-GPG-KEY-base"),
-    "rhel8": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel9": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel10": (enterprise_linux, "rpm", "D42D0685.pub"),
     "amzn2023": (enterprise_linux, "rpm", "D42D0685.pub"),
+    "sles15": (suse, "rpm", "D42D0685.pub"),
 }
 
 
@@ -349,7 +399,7 @@ def main() -> None:
         sign_apt(out, options.gnupg)
     else:
         sign_rpm(out, options.gnupg)
-        if options.layout in ("rhel8", "rhel9", "amzn2023"):
+        if options.layout in ("rhel9", "amzn2023"):
             modules_of(out, options.version)
     print(fingerprint)
 
