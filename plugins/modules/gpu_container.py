@@ -574,7 +574,7 @@ def _plan(module: AnsibleModule) -> dict:
     docker_host = container_options.docker_host(options, os.environ)
     engines = {
         "docker": _docker(docker_host),
-        "podman": Podman(module.run_command, module.get_bin_path(podman)),
+        "podman": _podman(module, podman),
     }
 
     binding = _binding(params["_nvml_binding_path"], module.check_mode)
@@ -592,6 +592,13 @@ def _plan(module: AnsibleModule) -> dict:
         docker_host=docker_host,
     )
     return planner.plan()
+
+
+def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
+    path = module.get_bin_path(executable)
+    if path is None and executable != "podman":
+        return Absent("podman", f"engine_options.executable={executable} is no program")
+    return Podman(module.run_command, path)
 
 
 def _docker(host: str | None) -> Docker | Absent:

@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The examples of the documentation are tasks that the module takes, and there is one of each that users look for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import parse
+from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
+
+MODULE = "gpufleet.hosts.gpu_container"
+PAGE = Path(gpu_container.__file__).parents[2] / "docs" / "gpu-container.md"
+
+
+def _tasks(text):
+    return [task[MODULE] for task in yaml.safe_load(text) if MODULE in task]
+
+
+def _of_page():
+    text = PAGE.read_text(encoding="utf-8")
+    return [
+        one for block in re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for one in _tasks(block)
+    ]
+
+
+EXAMPLES = {"page": _of_page(), "module": _tasks(gpu_container.EXAMPLES)}
+EVERY = [(place, number) for place, tasks in EXAMPLES.items() for number in range(len(tasks))]
+
+
+@pytest.mark.parametrize(("place", "number"), EVERY)
+def test_an_example_is_a_task_that_the_module_takes(place, number):
+    arguments = EXAMPLES[place][number]
+    result = ArgumentSpecValidator(gpu_container.argument_spec()).validate(arguments)
+    assert result.error_messages == []
+    assert result.unsupported_parameters == set()
+    taken = result.validated_parameters
+    assert taken["image"] or taken["state"] == "absent"
+    if taken["gpus"] is not None:
+        parse(taken["gpus"])
+    for engine in ("docker", "podman"):
+        container_options.own_options(engine, taken, taken["engine_options"])
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_one"),
+    [
+        ("one GPU by UUID", lambda task: str(task.get("gpus", [""])).startswith("['GPU-")),
+        ("near GPUs exclusively", lambda task: task.get("gpus") == 2 and task.get("exclusive")),
+        ("a MIG slice", lambda task: task.get("gpus") == ["0:1"]),
+        ("Podman with CDI", lambda task: (task.get("engine"), task.get("isolation")) == ("podman", "cdi")),
+        ("a toolkit-free host", lambda task: task.get("isolation") == "volume"),
+        ("a training job", lambda task: task.get("shm_size") and task.get("ulimits")),
+        ("removing it", lambda task: task.get("state") == "absent"),
+    ],
+)
+@pytest.mark.parametrize("place", list(EXAMPLES))
+def test_there_is_an_example_of(place, subject, is_one):
+    assert any(is_one(task) for task in EXAMPLES[place]), subject
