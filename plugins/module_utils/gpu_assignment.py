@@ -424,6 +424,12 @@ class Planner:
             for mount in access.volumes
             if not gpu_holders.has_mount(existing, mount)
         ]
+        if self._engine.name == "docker":
+            # Docker's module cannot be told of a path with a colon.
+            paths = [
+                device.get("PathOnHost") or "" for device in (existing.get("HostConfig") or {}).get("Devices") or ()
+            ]
+            changes += [f"device node by another name: {path}" for path in paths if ":" in path and wanted]
         if wanted:
             own = {node for one in past for node in self._accelerator.nodes(one)}
             have = gpu_holders.gpu_nodes(existing, self._accelerator.nodes) - own

@@ -293,15 +293,24 @@ def test_another_isolation_is_a_reason_that_is_said(case):
     assert plan["gpu_assignment"]["changes"] == ["isolation: volume → device_requests"]
 
 
-def test_a_node_by_another_name_is_adopted_as_it_is(case):
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("/dev/nvidia2", []),
+        # Docker's module would take it apart at each colon.
+        ("/dev/char/195:2", ["device node by another name: /dev/char/195:2"]),
+    ],
+)
+def test_a_node_in_other_words_is_adopted_where_dockers_module_can_say_it(case, path, changes):
     made = container("c", mounts=[MOUNT], Devices=nodes(*CONTROL))
     made["HostConfig"]["Devices"].append(
-        {"PathOnHost": "/dev/char/195:2", "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rwm"}
+        {"PathOnHost": path, "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rw"}
     )
     case.has(made)
     plan = case.plan(gpus=[1])
-    assert plan["gpu_assignment"]["changes"] == []
-    assert plan["module_args"]["devices"] == [*CONTROL, "/dev/char/195:2:/dev/nvidia2:rwm"]
+    assert plan["gpu_assignment"]["changes"] == changes
+    last = "/dev/nvidia2" if changes else "/dev/nvidia2:/dev/nvidia2:rw"
+    assert plan["module_args"]["devices"] == [*CONTROL, last]
 
 
 def test_podman_recreates_for_an_image_that_has_moved_on(case):
