@@ -250,7 +250,7 @@ def _lock(base: str) -> tuple[list[str], int]:
         for directory_made in reversed(made):
             with contextlib.suppress(OSError):
                 os.rmdir(directory_made)
-        raise VolumeError(_cannot("write", base, error)) from error
+        raise VolumeError(_cannot_write(base, error)) from error
 
 
 def _make_directories(path: str) -> list[str]:
@@ -266,9 +266,9 @@ def _make_directories(path: str) -> list[str]:
     return made
 
 
-def _cannot(verb: str, path: str, error: OSError) -> str:
+def _cannot_write(path: str, error: OSError) -> str:
     name = error.filename2 or error.filename or path
-    return f"cannot {verb} {name}: {error.strerror}. Give a `path` on a local, writable file system."
+    return f"cannot write {name}: {error.strerror}. Give a `path` on a local, writable file system."
 
 
 def refuse_hopeless(want: Wanted, place: str, changes: Difference) -> None:
@@ -277,11 +277,11 @@ def refuse_hopeless(want: Wanted, place: str, changes: Difference) -> None:
     while not os.path.lexists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there):
-        raise VolumeError(_cannot("write", there, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))))
+        raise VolumeError(_cannot_write(there, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))))
     if not os.access(there, os.W_OK | os.X_OK):
         read_only = os.statvfs(there).f_flag & os.ST_RDONLY
         number = errno.EROFS if read_only else errno.EACCES
-        raise VolumeError(_cannot("write", there, OSError(number, os.strerror(number))))
+        raise VolumeError(_cannot_write(there, OSError(number, os.strerror(number))))
     status, device = os.statvfs(there), os.stat(there).st_dev
     if any(os.stat(source).st_dev != device for source in want.files.values()):
         free = status.f_bavail * status.f_frsize
@@ -328,7 +328,7 @@ def build(want: Wanted, base: str, label: str | None = None, link: Callable[[str
     except OSError as error:
         if error.errno in NO_SPACE:
             raise VolumeError(_no_space(want, place, changes)) from error
-        raise VolumeError(_cannot("write", place, error)) from error
+        raise VolumeError(_cannot_write(place, error)) from error
     finally:
         if staging and os.path.lexists(staging):
             _remove_tree(staging)
@@ -425,13 +425,23 @@ def _link_or_copy(source: str, path: str, label: str | None, link: Callable[[str
 def remove(base: str, version: str) -> None:
     """Remove the volume of driver `version`, inside `locked`: it vanishes in one step."""
     place = os.path.join(base, version)
-    away = tempfile.mkdtemp(prefix=STAGING, dir=base)
+    away = None
     try:
-        os.rename(place, os.path.join(away, version))
+        away = tempfile.mkdtemp(prefix=STAGING, dir=base)
+        try:
+            os.rename(place, os.path.join(away, version))
+        except OSError as error:
+            # A directory of an overlay's lower layer can't be moved: it goes piece by piece.
+            if error.errno != errno.EXDEV:
+                raise
+            _remove_tree(place)
     except OSError as error:
-        raise VolumeError(_cannot("remove", place, error)) from error
+        raise VolumeError(
+            f"cannot remove {error.filename or place}: {error.strerror}. See what holds it, then run this again."
+        ) from error
     finally:
-        _remove_tree(away)
+        if away:
+            _remove_tree(away)
 
 
 def _remove_tree(path: str) -> None:

@@ -454,6 +454,38 @@ def test_remove(host, path):
     assert Path(want_of(host).files[LIBRARY]).exists()
 
 
+def test_remove_where_directories_cannot_be_moved(host, path, monkeypatch):
+    """So it is on an overlay, for what its lower layer holds."""
+    build(host, path)
+    rename = os.rename
+
+    def refuse(source, target):
+        if os.path.isdir(source):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source, None, target)
+        rename(source, target)
+
+    monkeypatch.setattr(driver_volume.os, "rename", refuse)
+    with driver_volume.locked(str(path)) as base:
+        driver_volume.remove(base, VERSION)
+        assert os.listdir(base) == []
+    assert Path(want_of(host).files[LIBRARY]).exists()
+
+
+def test_what_cannot_be_removed_is_named(host, path, monkeypatch):
+    build(host, path)
+
+    def refuse(source, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source, None, target)
+
+    monkeypatch.setattr(driver_volume.os, "rename", refuse)
+    with driver_volume.locked(str(path)) as base:
+        with pytest.raises(
+            driver_volume.VolumeError, match=rf"cannot remove {place_of(path)}: Device or resource busy"
+        ):
+            driver_volume.remove(base, VERSION)
+        assert os.listdir(base) == [VERSION]
+
+
 def test_versions_are_those_with_a_directory_in_order(path):
     for name in ("580.95.05", "1080.1", "570.133.20", ".tmp-x", "notes"):
         (path / "nvidia_driver" / name).mkdir(parents=True)
