@@ -120,8 +120,14 @@ class Planner:
             raise EngineError(
                 f"No container engine answers ({reasons}). Install and start one (role container_engine)."
             )
-        having = [engine for engine in there if engine.container(self._name) is not None] if len(there) > 1 else []
+        having = [engine for engine in there if self._has(engine)] if len(there) > 1 else []
         return having[0] if len(having) == 1 else there[0]
+
+    def _has(self, engine: Docker | Podman) -> bool:
+        try:
+            return engine.container(self._name) is not None
+        except EngineError:
+            return False  # It is there and does not work. Where it is the only one, that comes out later.
 
     def _require(self, engine: Docker | Podman) -> None:
         absence = engine.absence()
@@ -252,9 +258,10 @@ class Planner:
         ignored = set(self._params["exclusive_ignore"] or ())
         thorough = self._params["exclusive"] or request.kind == "count"
         for name, engine in self._engines.items():
-            if name != self._engine.name and (not thorough or engine.absence()):
+            other = name != self._engine.name
+            if other and (not thorough or engine.absence()):
                 continue
-            for container in engine.containers():
+            for container in self._containers_of_other(engine) if other else engine.containers():
                 container_name = gpu_holders.name_of(container)
                 if container_name in ignored or (name, container_name) == (self._engine.name, self._name):
                     continue
@@ -264,6 +271,23 @@ class Planner:
         reserved = self._reservations.holders(besides=(self._engine.name, self._name))
         # A container that is being recreated has what it runs with, and what it is about to get.
         return merged([*found, *(holder for holder in reserved if holder.name not in ignored)])
+
+    def _containers_of_other(self, engine: Docker | Podman) -> list[dict]:
+        """List the containers of the engine that is not asked to run this one. It may be there and not work, as
+        Podman for a user without subordinate ids: that is only in the way of what it could have vetoed.
+        """
+        try:
+            engine.state()
+            return engine.containers()
+        except EngineError as error:
+            reason = str(error).strip().splitlines()[-1]
+            if self._params["exclusive"] and self._root_user:
+                raise EngineError(
+                    f"exclusive: which GPUs {engine.name}'s containers hold cannot be found out ({reason}). Mend or "
+                    f"remove {engine.name}, or leave exclusive out."
+                ) from error
+            self._warnings.append(f"Which GPUs {engine.name}'s containers hold is not known: {reason}")
+            return []
 
     def _assign(
         self,

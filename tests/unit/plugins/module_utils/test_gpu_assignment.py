@@ -74,12 +74,20 @@ class Case:
         self.asked.append(subsets)
         return self.facts
 
-    def plan(self, check=False, docker_host=None, **params):
+    def plan(self, check=False, docker_host=None, root_user=True, **params):
         given = {name: option.get("default") for name, option in argument_spec().items()}
         given.update({"name": "c", "image": "image", **params})
         engines = {"docker": self.docker, "podman": self.podman}
         accelerator = Nvidia(self.gather, root=str(self.root))
-        return Planner(given, engines, accelerator, self.reservations, check_mode=check, docker_host=docker_host).plan()
+        return Planner(
+            given,
+            engines,
+            accelerator,
+            self.reservations,
+            check_mode=check,
+            docker_host=docker_host,
+            root_user=root_user,
+        ).plan()
 
     def has(self, *made):
         self.docker.table.update({one["Name"].lstrip("/"): one for one in made})
@@ -604,6 +612,37 @@ def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, 
     case.plan(gpus=[1], **{"engine": "docker", **params})
     (holder,) = case.reservations.holders(("", ""))
     assert holder.detail == f"reserved by a run in progress for at most {seconds} s"
+
+
+class Broken(Engine):
+    def containers(self):
+        raise EngineError("podman ps exited 125: level=warning\nError: newuidmap not found")
+
+    def container(self, name):
+        return self.containers()
+
+
+@pytest.mark.parametrize(
+    ("params", "root_user", "refused"),
+    [
+        ({"gpus": 1, "exclusive": True}, True, True),
+        ({"gpus": 1, "exclusive": True}, False, False),
+        ({"gpus": 1}, True, False),
+    ],
+)
+def test_another_engine_that_does_not_work_is_in_the_way_of_what_it_could_veto(case, params, root_user, refused):
+    case.podman = Broken(podman())
+    if refused:
+        with pytest.raises(EngineError) as error:
+            case.plan(root_user=root_user, **params)
+        assert str(error.value) == (
+            "exclusive: which GPUs podman's containers hold cannot be found out (Error: newuidmap not found). Mend or "
+            "remove podman, or leave exclusive out."
+        )
+    else:
+        warnings = case.plan(root_user=root_user, **params)["gpu_assignment"]["warnings"]
+        assert "Which GPUs podman's containers hold is not known: Error: newuidmap not found" in warnings
+    assert case.plan(gpus=[1], root_user=root_user)["gpu_assignment"]["warnings"] == []
 
 
 def test_names_that_hold_nothing_can_be_told(case):
