@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import ipaddress
 import json
 import os
 import re
@@ -61,6 +62,9 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "list": ((list,), "a list"),
     "map": ((dict,), "an object"),
 }
+
+# dockerd accepts anything here, and does not start when it has to make its bridge of it, as after the next boot.
+_NETWORKS = ("bip", "bip6", "fixed-cidr", "fixed-cidr-v6")
 
 # Lists of `key=value`, in which a key counts once.
 _KEYED_LISTS = ("exec-opts", "labels", "storage-opts")
@@ -314,6 +318,11 @@ def _part_problems(key: str, value: t.Any) -> list[str]:
             for item in value
             if not (isinstance(item, dict) and {"base", "size"} >= set(item))
         ]
+    elif key in _NETWORKS and value:
+        try:
+            ipaddress.ip_interface(value)
+        except ValueError:
+            found.append(f"{key}: {value!r} is no address with a prefix length. Write for example 172.26.0.1/16.")
     elif isinstance(value, list):
         if key in _KEYED_LISTS:
             words = {item.partition("=")[0]: item for item in value if isinstance(item, str)}
@@ -325,7 +334,28 @@ def _part_problems(key: str, value: t.Any) -> list[str]:
         found += [
             f"{key}: dockerd wants text here, not {json_merge.shown(i)}." for i in value if not isinstance(i, str)
         ]
+        found += [problem for item in value if isinstance(item, str) for problem in _registry_problems(key, item)]
     return found
+
+
+def _registry_problems(key: str, address: str) -> list[str]:
+    """What keeps dockerd from starting although it has accepted the file, or has reloaded it and only logged this."""
+    if key == "registry-mirrors":
+        scheme, _sign, rest = address.partition("://")
+        if scheme not in ("http", "https") or not rest:
+            return [f"{key}: {address!r} has to begin with https:// or http://."]
+        if "@" in rest.partition("/")[0]:
+            return [
+                f"{key}: dockerd takes no user or password in {address!r}. Leave them out; docker login on the host "
+                "is for those."
+            ]
+        if "?" in rest or "#" in rest:
+            return [f"{key}: {address!r} may have no ? and no #."]
+    if key == "insecure-registries":
+        name = re.sub("^https?://", "", address)
+        if "://" in name or name.startswith("-") or re.search(r"\s", name) or not name:
+            return [f"{key}: {address!r} is no registry. Write a host, with a port if need be, or a network."]
+    return []
 
 
 def _runtime_problems(name: str, runtime: t.Any) -> list[str]:
@@ -536,7 +566,8 @@ class State(t.NamedTuple):
     """What is kept on the host about one daemon.json: whose keys, how the file looked before, what was written when.
 
     `original` is the text before the first key of ours, None where there was no file; `written` is when a key was last
-    changed (microseconds of the monotonic clock), in which boot, and what that asked of the daemon.
+    changed (microseconds of the monotonic clock), in which boot, what that asked of the daemon, and (`former`) what was
+    there before, to go back to.
     """
 
     record: Record
@@ -604,7 +635,42 @@ def masked_record(text: str, path: str) -> str:
         for leaf, entry in state.record.entries.items()
     }
     original = None if state.original is None else masked_file(state.original)
-    return dump_state(state._replace(record=state.record._replace(entries=entries), original=original))
+    written = {**state.written, "former": None} if state.written else None
+    record = state.record._replace(entries=entries)
+    return dump_state(state._replace(record=record, original=original, written=written))
+
+
+class Former(t.NamedTuple):
+    """What was there before the last change: the file's text, None where there was no file, and the state."""
+
+    text: str | None
+    state: State
+
+
+def remember_former(before: str | None, after: str | None, state: State) -> dict[str, t.Any]:
+    """What to note of a change, so that `former` can tell what was there before it."""
+    kept = state._replace(written={**state.written, "former": None} if state.written else None)
+    return {"text": before, "after": after, "state": json.loads(dump_state(kept))}
+
+
+def former(state: State, text: str | None, path: str) -> Former | None:
+    """What to go back to; None where no change waits to be taken up. Raises where the file is not as it was left."""
+    note = (state.written or {}).get("former")
+    if not note:
+        return None
+    if note["after"] != text:
+        raise DaemonConfigError(
+            f"{path}: somebody has changed this file since it was written here, so what was there before does not come "
+            "back by itself. Correct it by hand; it has not been changed."
+        )
+    return Former(note["text"], load_state(json.dumps(note["state"]), path))
+
+
+def differing_keys(one: dict[str, t.Any], other: dict[str, t.Any]) -> list[str]:
+    """Top-level keys that two configurations do not agree on."""
+    found = {key for key in {*one, *other} if json_merge.canonical_or_absent(one.get(key, ABSENT)) !=
+             json_merge.canonical_or_absent(other.get(key, ABSENT))}  # fmt: skip
+    return sorted(found)
 
 
 def owned_keys(record: Record, manager: str) -> list[str]:

@@ -40,8 +40,11 @@ options:
   state:
     description:
       - Whether the options are to be in the file, or to be taken back.
+      - V(undone) goes back to the file and the record as they were before the last change, as long as that waits to be
+        taken up by the daemon. It is for a daemon that does not start with what it had accepted when asked. Where no
+        change waits, nothing happens; where somebody changed the file since, it is an error.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, undone]
     default: present
   managed_by:
     description:
@@ -123,6 +126,10 @@ EXAMPLES = r"""
 - name: Take back all that was set, and bring back what stood there before
   gpufleet.hosts.docker_daemon_config:
     state: absent
+
+- name: Go back to the options with which the daemon did start
+  gpufleet.hosts.docker_daemon_config:
+    state: undone
 
 - name: Take back one runtime only
   gpufleet.hosts.docker_daemon_config:
@@ -330,6 +337,42 @@ def boot_id() -> str:
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
+def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_file: str) -> dict:
+    """Go back to what was there before the last change."""
+    shown_path, before = module.params["path"], read(path)
+    found = daemon_config.former(state, before, shown_path)
+    text, new = found if found else (before, state)
+    config = {} if text is None else daemon_config.parse(text, shown_path)
+    changed = daemon_config.differing_keys({} if before is None else daemon_config.parse(before, shown_path), config)
+    restart = daemon_config.restart_required(changed, config)
+    result = {
+        "changed": found is not None,
+        "changed_keys": changed,
+        "restart_required_keys": restart,
+        "reload_sufficient": not restart,
+        "owned_keys": daemon_config.owned_keys(new.record, module.params["managed_by"]),
+        "edited_keys": [],
+        "satisfied_by_flags": [],
+        "config": daemon_config.masked_tree(config),
+        "validated_by": "",
+        "pending": {"reload": [], "restart": []},
+        "diff": diff(shown_path, before, text),
+    }
+    if found and not module.check_mode:
+        write_config(module, path, text, state.made_directory and not new.made_directory)
+        write_state(state_file, new)
+    return result
+
+
+def diff(path: str, before: str | None, after: str | None) -> dict:
+    return {
+        "before_header": path,
+        "after_header": path,
+        "before": daemon_config.masked_file(before or ""),
+        "after": daemon_config.masked_file(after or ""),
+    }
+
+
 def run(module: AnsibleModule) -> dict:
     params = module.params
     shown_path = params["path"]
@@ -344,8 +387,10 @@ def run(module: AnsibleModule) -> dict:
             f"path: {unit} makes dockerd read {other.value} ({other.text} in {other.place}), not {shown_path}. "
             f"Set path={other.value}."
         )
-    before = read(path)
     state = daemon_config.load_state(read(state_file), state_file)
+    if params["state"] == "undone":
+        return undo(module, path, state, state_file)
+    before = read(path)
     in_swarm = daemon_config.in_swarm({} if before is None else daemon_config.parse(before, shown_path), flags)
     plan = daemon_config.plan(
         before,
@@ -374,12 +419,7 @@ def run(module: AnsibleModule) -> dict:
         "satisfied_by_flags": plan.satisfied,
         "config": daemon_config.masked_tree(plan.config),
         "validated_by": "",
-        "diff": {
-            "before_header": shown_path,
-            "after_header": shown_path,
-            "before": daemon_config.masked_file(before or ""),
-            "after": daemon_config.masked_file(plan.text or ""),
-        },
+        "diff": diff(shown_path, before, plan.text),
     }
     if is_written and plan.text is not None and params["validate"]:
         result["validated_by"] = validated(module, plan.text)
@@ -390,7 +430,12 @@ def run(module: AnsibleModule) -> dict:
             "restart": sorted({*pending["restart"], *plan.restart_keys}),
         }
         new = new._replace(
-            written={"at": time.monotonic_ns() // 1000, "boot_id": boot_id(), **waiting},
+            written={
+                "at": time.monotonic_ns() // 1000,
+                "boot_id": boot_id(),
+                **waiting,
+                "former": daemon_config.remember_former(before, plan.text, state),
+            },
             made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
         )
         pending = daemon_config.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
@@ -425,7 +470,7 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "default": daemon_config.DEFAULT_PATH},
             "options": {"type": "dict"},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "undone"], "default": "present"},
             "managed_by": {"type": "str", "default": "user"},
             "lists": {"type": "str", "choices": ["union", "replace"], "default": "union"},
             "validate": {"type": "bool", "default": True},

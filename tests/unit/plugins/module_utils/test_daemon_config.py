@@ -440,6 +440,60 @@ def test_user_info_is_masked_up_to_its_last_at_sign(text: str, expected: str) ->
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "is_right"),
+    [
+        ("bip", "172.26.0.1/16", True),
+        ("bip", "", True),
+        ("bip", "300.1.1.1/24", False),
+        ("bip", "172.26.0.1/33", False),
+        ("fixed-cidr-v6", "fd00::/80", True),
+        ("fixed-cidr", "everything", False),
+    ],
+)
+def test_networks_that_dockerd_accepts_and_then_can_not_make(key: str, value: str, is_right: bool) -> None:
+    problems = daemon_config.value_problems({key: value})
+    assert problems == ([] if is_right else [f"{key}: {value!r} is no address with a prefix length. "
+                                             "Write for example 172.26.0.1/16."])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("registry-mirrors", "m.example:5000", "begin with https:// or http://"),
+        ("registry-mirrors", "ftp://m.example", "begin with https:// or http://"),
+        ("registry-mirrors", "https://", "begin with https:// or http://"),
+        ("registry-mirrors", "https://bob:s3cret@m.example", "takes no user or password in 'https://bob:****"),
+        ("registry-mirrors", "https://m.example/?q=1", "may have no ?"),
+        ("registry-mirrors", "https://m.example/#x", "no #"),
+        ("insecure-registries", "ftp://m.example", "'ftp://m.example' is no registry"),
+        ("insecure-registries", "a b", "'a b' is no registry"),
+        ("insecure-registries", "-x", "'-x' is no registry"),
+        ("insecure-registries", "", "'' is no registry"),
+    ],
+)
+def test_registries_that_dockerd_accepts_and_then_does_not_start_with(key: str, value: str, words: str) -> None:
+    with pytest.raises(DaemonConfigError) as caught:
+        plan(None, {key: [value]})
+    assert f"{key}: " in str(caught.value)
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("registry-mirrors", "https://m.example/proxy@x"),
+        ("registry-mirrors", "http://10.0.0.1:5000"),
+        ("insecure-registries", "m.example:5000"),
+        ("insecure-registries", "10.0.0.0/8"),
+        ("insecure-registries", "http://m.example"),
+    ],
+)
+def test_registries_that_dockerd_takes(key: str, value: str) -> None:
+    assert plan(None, {key: [value]}).config == {key: [value]}
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ('{"proxies": {"http-proxy": "u:pw@p:3128"}}', '{"proxies": {"http-proxy": "u:********@p:3128"}}'),

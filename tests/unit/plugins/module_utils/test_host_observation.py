@@ -209,7 +209,7 @@ def test_no_password_of_dockers_leaves_the_host(tree, proxy):
         text,
         daemon_config.State(json_merge.EMPTY_RECORD),
         "us",
-        {"registry-mirrors": [proxy]},
+        {"allow-nondistributable-artifacts": [proxy]},
         present=True,
         lists="union",
         flags=[],

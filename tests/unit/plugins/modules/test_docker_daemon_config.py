@@ -265,6 +265,67 @@ def test_no_token_leaves_the_host(host: Host) -> None:
     assert "s3cret" not in repr(results)
 
 
+def test_a_change_that_the_daemon_does_not_start_with_is_undone_without_a_trace(host: Host) -> None:
+    host.write('{"labels": ["rack=b7"]}')
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"features": {"cdi": True}})
+    good, record = host.file.read_text(), next(host.state.rglob("*.json"))
+    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
+    host({"features": {"cdi": True}})
+    known = record.read_text()
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    bad = host({"bip": "172.30.0.1/16"})
+    assert bad["pending"] == {"reload": [], "restart": ["bip", "features.cdi"]}
+
+    predicted = host(state="undone", check=True)
+    assert predicted["changed"]
+    assert host.file.read_text() != good
+    undone = host(state="undone")
+    assert undone["changed"]
+    assert undone["diff"] == predicted["diff"]
+    assert undone["changed_keys"] == ["bip", "features"]
+    assert undone["owned_keys"] == ["features.cdi"]
+    assert host.file.read_text() == good
+    assert record.read_text() == known
+    assert not host(state="undone")["changed"]
+
+
+def test_a_file_that_was_not_there_goes_again(host: Host) -> None:
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"bip": "172.30.0.1/16"})
+    assert host(state="undone")["changed"]
+    assert not host.file.parent.exists()
+    assert not host.state.exists()
+
+
+def test_only_the_last_change_is_undone(host: Host) -> None:
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"bip": "172.30.0.1/16"})
+    host({"bip": "172.30.0.1/16", "mtu": 1400})
+    undone = host(state="undone")
+    assert undone["config"] == {"bip": "172.30.0.1/16"}
+    assert not host(state="undone")["changed"]
+    assert host({"bip": "172.30.0.1/16"})["pending"]["restart"] == ["bip"]
+
+
+def test_a_change_that_was_taken_up_is_not_undone(host: Host) -> None:
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"bip": "172.30.0.1/16"})
+    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
+    host({"bip": "172.30.0.1/16"})
+    assert not host(state="undone")["changed"]
+
+
+def test_what_somebody_wrote_since_is_not_undone(host: Host) -> None:
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"bip": "172.30.0.1/16"})
+    host.write('{"bip": "172.31.0.1/16"}')
+    refused = host(state="undone")
+    for words in (str(host.file), "somebody has changed this file", "Correct it by hand"):
+        assert words in refused["msg"]
+    assert host.file.read_text() == '{"bip": "172.31.0.1/16"}'
+
+
 def test_a_host_without_systemctl_has_no_daemon_that_runs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = basic.AnsibleModule.run_command
 
