@@ -11,6 +11,7 @@ if [ -n "$scenario" ]; then
         echo "molecule: no scenario '$scenario'; there are: $(cd molecule && ls -d */ | tr -d / | xargs)" >&2
         exit 2
     }
+    molecule reset -s "$scenario"
     exec molecule test -s "$scenario"
 fi
 
@@ -19,6 +20,8 @@ molecule destroy -s default
 started=$(date +%s)
 for scenario in default $(cd molecule && ls -d */ | tr -d / | grep -vx default); do
     [ -f "molecule/$scenario/molecule.yml" ] || continue
+    # What it remembers of an earlier run would keep it from preparing the hosts.
+    molecule reset -s "$scenario"
     echo "== molecule: $scenario ($(($(date +%s) - started)) s since the start)"
     molecule test -s "$scenario" --destroy=never
 done
