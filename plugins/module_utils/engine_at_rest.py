@@ -25,7 +25,8 @@ SERVERS = ("dockerd", "podman")
 # The flag of a socket that waits for connections, in /proc/net/unix.
 ACCEPTS = 0x10000
 
-DOCKER_DATA = ("var/lib/docker", "var/snap/docker/common/var-lib-docker")
+# The system's, that of Canonical's package, and those of users.
+DOCKER_DATA = ("var/lib/docker", "var/snap/docker/common/var-lib-docker", "home/*/.local/share/docker")
 DOCKER_CONFIGURATION = "etc/docker/daemon.json"
 # Where distributions and administrators give dockerd its options.
 DOCKER_OPTIONS = (
@@ -141,7 +142,7 @@ def docker(root: str = "/") -> EngineAtRest:
 
 def _docker_data(root: str) -> list[str]:
     """List the directories in which Docker may keep what it knows, each with those of remapped users."""
-    places = [os.path.join(root, directory) for directory in DOCKER_DATA]
+    places = [place for pattern in DOCKER_DATA for place in glob.glob(os.path.join(glob.escape(root), pattern))]
     with contextlib.suppress(OSError, ValueError, AttributeError):
         with open(os.path.join(root, DOCKER_CONFIGURATION), encoding="utf-8") as file:
             configuration = json.load(file)
