@@ -199,39 +199,37 @@ def apply_plan(
 ) -> dict[str, t.Any]:
     """How changed options become effective: `action` is none, reload, restart, reload_then_restart or wait."""
     reload, restart = pending["reload"], pending["restart"]
-    keys = ", ".join(restart)
+    they_need = f"{', '.join(restart)} {'needs' if len(restart) == 1 else 'need'}"
     if not reload and not restart:
         return {"action": "none", "reload": False, "restart": False, "reason": "the daemon uses what is in the file"}
     if not restart:
         return _act("reload", f"a reload is enough for {', '.join(reload)}")
     if policy == "always":
-        return _act("restart", f"{keys} needs a restart, and container_engine_restart_policy is always")
+        return _act("restart", f"{they_need} a restart, and container_engine_restart_policy is always")
     if policy == "never":
-        return _act(
-            "wait", f"{keys} needs a restart, and container_engine_restart_policy is never", reload=bool(reload)
-        )
+        return _act("wait", f"{they_need} a restart, and container_engine_restart_policy is never", reload=bool(reload))
     if info is None:
         return _act(
             "wait",
-            f"{keys} needs a restart, and the daemon does not say whether containers run. "
+            f"{they_need} a restart, and the daemon does not say whether containers run. "
             "Restart it yourself, or set container_engine_restart_policy=always.",
             reload=bool(reload),
         )
     running = info.get("containers_running") or 0
     if not running:
-        return _act("restart", f"{keys} needs a restart, and no container is running")
+        return _act("restart", f"{they_need} a restart, and no container is running")
     # A daemon that starts without live-restore ends the containers that one with it has left running.
     stays = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays:
-        return _act("restart", f"{keys} needs a restart; live-restore keeps the {running} running containers")
+        return _act("restart", f"{they_need} a restart; live-restore keeps the {running} running containers")
     if config.get("live-restore") is True and not info.get("swarm"):
         return _act(
             "reload_then_restart",
-            f"{keys} needs a restart; a reload first turns live-restore on, which keeps {running} running containers",
+            f"{they_need} a restart; a reload first turns live-restore on, which keeps {running} running containers",
         )
     return _act(
         "wait",
-        f"{keys} needs a restart, which would stop {running} running containers without live-restore. "
+        f"{they_need} a restart, which would stop {running} running containers without live-restore. "
         "Stop them and run again, or set container_engine_restart_policy=always.",
         reload=bool(reload),
     )
