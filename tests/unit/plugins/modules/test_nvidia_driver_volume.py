@@ -401,13 +401,15 @@ def test_prune_keeps_what_is_used_and_says_why(host, use, reason, engine):
 
 
 @pytest.mark.parametrize("name", ["real", "volumes é", "gpu volumes"])
-def test_a_specification_that_names_the_volume_by_another_path(host, name):
-    host.path = host.root / "link"
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_specification_that_names_the_volume_by_another_path(host, name, backwards):
+    link = host.root / "link"
     (host.root / name).mkdir()
-    host.path.symlink_to(name)
+    link.symlink_to(name)
+    host.path, other = (host.root / name, link) if backwards else (link, host.root / name)
     host.upgrade()
     (host.root / "etc/cdi").mkdir(parents=True)
-    mount = {"hostPath": f"{host.root}/{name}/nvidia_driver/{OLDER}", "containerPath": "/usr/local/nvidia"}
+    mount = {"hostPath": f"{other}/nvidia_driver/{OLDER}", "containerPath": "/usr/local/nvidia"}
     device = {"name": "all", "containerEdits": {"mounts": [mount]}}
     (host.root / "etc/cdi/gpus.json").write_text(json.dumps({"kind": "nvidia.com/gpu", "devices": [device]}))
     (kept,) = host.run(prune=True)["kept"]
