@@ -6,7 +6,7 @@ export LC_ALL=C
     dpkg-query --show --showformat 'deb ${Package} ${Version} ${db:Status-Abbrev}\n'
     ! command -v rpm >/dev/null || rpm -qa --qf 'rpm %{NAME} %{VERSION}\n'
     find /etc /usr/share/keyrings /usr/share/pki /usr/src /usr/lib/modules /var/lib/dkms /var/lib/gpufleet /var/cache/gpufleet \
-        \( -name ld.so.cache -o -name 'modules.*' -o -path '/etc/ssl/certs' -o -name .pwd.lock -o -path /etc/hosts -o -path /etc/resolv.conf -o -path '/var/lib/dkms/mok.*' \
+        \( -name ld.so.cache -o -name 'modules.*' -o -path '/etc/ssl/certs' -o -name .pwd.lock -o -path /etc/hosts -o -path /etc/gpusim -o -path /etc/resolv.conf -o -path '/var/lib/dkms/mok.*' \
         -o -path '/usr/src/linux-*' \) -prune -o -type f -print0 2>/dev/null | xargs -0 cksum | sed 's/^/file /'
     find /var/lib/gpufleet /var/lib/dkms /var/cache/gpufleet -type d -printf 'directory %p\n' 2>/dev/null
     find /etc /usr/src /usr/lib/modules -type l -printf 'link %p %l\n' 2>/dev/null
