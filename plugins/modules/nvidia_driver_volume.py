@@ -308,7 +308,8 @@ class Run:
         self.path = os.path.normpath(params["path"])
         self.loaded = driver_versions.loaded_module(root)[0]
         self._validate()
-        self.docker, self.podman = self._not_started(docker), self._not_started(podman)
+        # A check starts no engine, nor does a run that is not told to use it: see _informants.
+        self.docker, self.podman = (self._not_started(engine) if check else engine for engine in (docker, podman))
         self.engines = engine_volume.chosen(
             params["engine"], self.docker, self.podman, needed=params["state"] == "present"
         )
@@ -318,9 +319,7 @@ class Run:
         self.after: dict = {}
 
     def _not_started(self, engine):
-        """Return what an engine has on disk, where a question would start it and this run may not do that."""
-        if not self.check and {"auto", engine.name} & set(self.params["engine"]):
-            return engine
+        """Return what an engine has on disk, where a question would start it."""
         if engine.name == "podman":
             return engine if engine.absence() else engine_at_rest.podman(self.root) or engine
         asleep = engine.socket and engine_at_rest.waits_to_be_started(engine.socket, self.root)
@@ -329,12 +328,19 @@ class Run:
     def _informants(self) -> list:
         """Return those who know of volumes and containers: the engines that answer, and what a silent Docker has."""
         if self._told is None:
-            self._told = [engine for engine in (self.docker, self.podman) if engine in self.engines]
-            if self.docker not in self.engines:
-                self._told.append(engine_at_rest.docker(self.root) if self.docker.absence() else self.docker)
-            if self.podman not in self.engines and not self.podman.absence():
-                self._told.append(self.podman)
+            self._told = list(self.engines)
+            for engine in (self.docker, self.podman):
+                if engine not in self.engines:
+                    self._told += self._bystander(engine)
         return self._told
+
+    def _bystander(self, engine) -> list:
+        """Return who tells what an engine has that this run does not use."""
+        if not isinstance(engine, engine_at_rest.EngineAtRest):
+            engine = self._not_started(engine)
+        if not engine.absence():
+            return [engine]
+        return [engine_at_rest.docker(self.root)] if engine.name == "docker" else []
 
     def _validate(self) -> None:
         version = self.params["driver_version"]
