@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from nvml_lab import SIMULATOR
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMULATOR
 
 sys.path.insert(0, str(SIMULATOR))
 import gpusim

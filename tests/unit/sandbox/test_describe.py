@@ -11,8 +11,9 @@ import subprocess
 import sys
 
 import pytest
-from gpusim_module import gpusim
-from nvml_lab import SIMULATOR, describe
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.gpusim_module import gpusim
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMULATOR, describe
 
 
 def state_of(description: dict, host: str = "host") -> dict:

@@ -15,8 +15,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from gpusim_module import gpusim
-from nvml_lab import build, describe
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.gpusim_module import gpusim
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import build, describe
 
 RELEASE = "6.1.0-56-amd64"
 REAL_DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n511 watchdog\n\nBlock devices:\n254 virtblk\n"

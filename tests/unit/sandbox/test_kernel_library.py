@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 import pytest
-from nvml_lab import SIMULATOR
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMULATOR
 
 SYS_PIPE2, SYS_MMAP, SYS_FINIT, SYS_INIT, SYS_DELETE = 293, 9, 313, 175, 176
 

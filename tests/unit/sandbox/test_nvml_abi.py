@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from nvml_lab import SIMULATOR, build
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMULATOR, build
 
 BINDING = Path(pynvml.__file__).read_text(encoding="utf-8")
 

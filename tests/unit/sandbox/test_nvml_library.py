@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from nvml_lab import NvmlLab
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 PRELUDE = """
 import json, pynvml as n

@@ -10,7 +10,8 @@ import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
-from nvml_lab import SIMULATOR, NvmlLab
+
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMULATOR, NvmlLab
 
 
 @pytest.fixture(scope="module")
