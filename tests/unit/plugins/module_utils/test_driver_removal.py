@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.filter import nvidia_driver_removal as filters
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
@@ -160,45 +159,6 @@ def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
 def test_a_key_is_remembered_from_run_to_run():
     first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
     assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
-
-
-def test_what_apt_would_remove():
-    text = "Reading...\nRemv dkms [3.0.10-8]\nRemv gcc-12 [12.2.0]\nRemv vim [9]\n"
-    assert filters.apt_removable(text, ["dkms", "gcc-12", "make"]) == ["dkms", "gcc-12"]
-
-
-SIMULATED = """\
-Inst libcuda1 [535.261.03-1] (535.309.01-0+deb12u1 Debian:12 [amd64])
-Inst docker.io [20.10.24] (26.1 Debian:12 [amd64])
-Inst vim:amd64 [2] (3 Debian:12 [amd64])
-Inst new-one (1 Debian:12 [amd64])
-Remv nvidia-kernel-dkms [535.261.03-1]
-Purg zfs-dkms [2.1]
-Conf libcuda1 (535.309.01-0+deb12u1 Debian:12 [amd64])
-"""
-REMOVED = "Installed: kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\nRemoved: kmod-nvidia-latest-dkms-3:580.95.05-1.x86_64"
-STRANGERS = [
-    (SIMULATED, ["nvidia-kernel-dkms"], ["libcuda1", "docker.io"], ["libcuda1"], ["docker.io", "zfs-dkms"]),
-    (SIMULATED, ["nvidia-kernel-dkms", "zfs-dkms"], ["libcuda1"], ["libcuda1"], []),
-    (SIMULATED, [], ["vim"], [], ["nvidia-kernel-dkms", "vim", "zfs-dkms"]),
-    (REMOVED, ["kmod-nvidia-latest-dkms"], [], [], []),
-    (REMOVED, [], [], [], ["kmod-nvidia-latest-dkms"]),
-    (
-        "error: Failed dependencies:\n\tlibcuda.so.1()(64bit) is needed by (installed) cuda-demo-0:1.0-1.x86_64\n"
-        "\tnvidia-kmod-common = 3:580.95.05 is needed by (installed) kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\n",
-        ["kmod-nvidia-open-dkms"],
-        [],
-        [],
-        ["cuda-demo"],
-    ),
-    ("", [], [], [], []),
-]
-
-
-@pytest.mark.parametrize(("text", "may_go", "held", "released", "expected"), STRANGERS)
-def test_who_else_would_lose_something_by_an_installation(text, may_go, held, released, expected):
-    packages = {name: {"held": name in held} for name in ("libcuda1", "docker.io", "vim")}
-    assert filters.nvidia_driver_strangers(text, may_go, packages, released) == expected
 
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/nvidia_driver/tasks"
