@@ -111,7 +111,7 @@ def test_the_walk_finds_what_is_wrong():
     assert deviations(tree, {"a": 1, "c": 1}, frozenset({"ecc"})) == ["c is not documented", "b is not returned"]
 
 
-@pytest.mark.parametrize(("path", "field"), [pytest.param(*item, id=item[0]) for item in documented_fields(RETURN)])
+@pytest.mark.parametrize(("path", "field"), [pytest.param(*item, id=item[0]) for item in documented_fields(RETURNED)])
 def test_every_field_has_type_sample_and_unit(path, field):
     assert field["type"] in TYPES
     assert field["description"].endswith(".")
