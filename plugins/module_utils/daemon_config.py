@@ -808,15 +808,41 @@ def pending(written: dict[str, t.Any] | None, boot_id: str, run: Run, unit: str)
     nothing: dict[str, list[str]] = {"reload": [], "restart": []}
     if not written or written.get("boot_id") != boot_id:
         return nothing
-    rc, out, _err = run(
-        ["systemctl", "show", unit, "-p", "MainPID,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic"]
-    )
+    daemon = _daemon(run, unit)
+    if daemon is None:
+        return nothing
+    return _untaken(written, daemon)
+
+
+def _untaken(written: dict[str, t.Any], daemon: _Daemon) -> dict[str, list[str]]:
+    return {
+        "reload": [] if daemon.touched > written["at"] else list(written["reload"]),
+        "restart": [] if daemon.started > written["at"] else list(written["restart"]),
+    }
+
+
+def taken_up(written: dict[str, t.Any], boot_id: str, run: Run, unit: str) -> bool:
+    """Whether the daemon runs with what was written. One that is not up, or not yet, has proved nothing."""
+    daemon = _daemon(run, unit)
+    if daemon is None or not daemon.is_ready:
+        return False
+    return written.get("boot_id") != boot_id or not any(_untaken(written, daemon).values())
+
+
+class _Daemon(t.NamedTuple):
+    """A daemon's process: when it was started and last told something, and whether it is done with starting."""
+
+    started: int
+    touched: int
+    is_ready: bool
+
+
+def _daemon(run: Run, unit: str) -> _Daemon | None:
+    names = "MainPID,ActiveState,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic"
+    rc, out, _err = run(["systemctl", "show", unit, "-p", names])
     shown = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     if rc != 0 or shown.get("MainPID", "0") == "0":
-        return nothing
+        return None
     started = int(shown.get("ExecMainStartTimestampMonotonic") or 0)
     touched = max(started, int(shown.get("StateChangeTimestampMonotonic") or 0))
-    return {
-        "reload": [] if touched > written["at"] else list(written["reload"]),
-        "restart": [] if started > written["at"] else list(written["restart"]),
-    }
+    return _Daemon(started, touched, shown.get("ActiveState") in ("active", "reloading"))

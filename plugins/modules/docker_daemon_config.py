@@ -337,10 +337,11 @@ def boot_id() -> str:
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_file: str) -> dict:
-    """Go back to what was there before the last change."""
+def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_file: str, unit: str) -> dict:
+    """Go back to what was there before the last change, unless the daemon runs with that."""
     shown_path, before = module.params["path"], read(path)
-    found = daemon_config.former(state, before, shown_path)
+    is_done = state.written and daemon_config.taken_up(state.written, boot_id(), guarded(module), unit)
+    found = None if is_done else daemon_config.former(state, before, shown_path)
     text, new = found if found else (before, state)
     config = {} if text is None else daemon_config.parse(text, shown_path)
     changed = daemon_config.differing_keys({} if before is None else daemon_config.parse(before, shown_path), config)
@@ -389,7 +390,7 @@ def run(module: AnsibleModule) -> dict:
         )
     state = daemon_config.load_state(read(state_file), state_file)
     if params["state"] == "undone":
-        return undo(module, path, state, state_file)
+        return undo(module, path, state, state_file, unit)
     before = read(path)
     in_swarm = daemon_config.in_swarm({} if before is None else daemon_config.parse(before, shown_path), flags)
     plan = daemon_config.plan(

@@ -311,9 +311,13 @@ def test_only_the_last_change_is_undone(host: Host) -> None:
 def test_a_change_that_was_taken_up_is_not_undone(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"bip": "172.30.0.1/16"})
-    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
-    host({"bip": "172.30.0.1/16"})
+    started = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
+    host.systemctl = f"{started}\nActiveState=active"
     assert not host(state="undone")["changed"]
+    assert "bip" in host.file.read_text()
+    host.systemctl = f"{started}\nActiveState=activating"  # systemd tries again and again
+    assert host(state="undone")["changed"]
+    assert not host.file.exists()
 
 
 def test_what_somebody_wrote_since_is_not_undone(host: Host) -> None:
