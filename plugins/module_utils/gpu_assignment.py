@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation impor
     DEVICE_REQUESTS,
     NONE,
     OPTIONAL_NODES,
+    RUNTIME,
     VOLUME,
     Access,
 )
@@ -481,10 +482,19 @@ class Planner:
         """
         if self._existing is None or differs or image is None or not _runs(self._existing, image):
             return access
-        kept = gpu_holders.kept_devices(self._existing, self._accelerator.nodes, self._own_devices())
-        if access.cdi_devices:
-            return replace(access, cdi_devices=tuple(kept)) if self._engine.name == "podman" else access
-        return replace(access, devices=tuple(kept)) if access.devices else access
+        kept = tuple(gpu_holders.kept_devices(self._existing, self._accelerator.nodes, self._own_devices()))
+        if access.isolation == CDI:
+            ours = gpu_holders.LABEL_ISOLATION in gpu_holders.labels_of(self._existing)
+            return replace(
+                access,
+                cdi_devices=kept if self._engine.name == "podman" else access.cdi_devices,
+                # A comfort for what `exec` starts; not worth recreating somebody else's container.
+                needs_library_path=access.needs_library_path and ours,
+            )
+        if access.isolation == RUNTIME:
+            env = environment((self._existing.get("Config") or {}).get("Env"))
+            return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
+        return replace(access, devices=kept) if access.devices else access
 
     def _risked(self) -> dict[str, Any]:
         """Pick the options that put access at risk, by the names that they have here."""

@@ -321,6 +321,36 @@ def test_a_node_in_other_words_is_adopted_where_dockers_module_can_say_it(case, 
     assert plan["module_args"]["devices"] == [*CONTROL, last]
 
 
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("name", [UUIDS[1], "1", "all"])
+def test_somebody_elses_cdi_container_is_adopted_as_it_is(case, ours, name):
+    """Podman's module compares the words of the command line, and all of the environment."""
+    edits = {
+        "deviceNodes": [{"path": "/dev/nvidia2"}],
+        "mounts": [{"hostPath": "/", "containerPath": "/usr/local/nvidia"}],
+    }
+    case.facts = facts([gpu(1)])
+    devices = [{"name": one, "containerEdits": edits} for one in (UUIDS[1], "1", "all")]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    case.file("/etc/cdi/nvidia.json", json.dumps(spec))
+    made = container("c", labels={"gpufleet.isolation": "cdi"} if ours else {})
+    made["Config"]["CreateCommand"] = ["podman", "run", "--device", f"nvidia.com/gpu={name}", "image"]
+    case.podman = Engine(podman(), containers=[made])
+    plan = case.plan(engine="podman", gpus=[1])
+    assert plan["gpu_assignment"]["changes"] == []
+    assert plan["module_args"]["device"] == [f"nvidia.com/gpu={name}"]
+    assert ("env" in plan["module_args"]) is ours
+
+
+def test_somebody_elses_container_with_the_vendors_runtime_is_adopted_as_it_is(case):
+    case.docker._state = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
+    case.has(container("c", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="nvidia"))
+    plan = case.plan(gpus=[UUIDS[1]], isolation="runtime")
+    assert plan["gpu_assignment"]["changes"] == []
+    assert plan["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": "1"}
+    assert case.plan(gpus=[2], isolation="runtime")["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": UUIDS[2]}
+
+
 def test_podman_recreates_for_an_image_that_has_moved_on(case):
     """Its module goes by the image's name."""
     case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
