@@ -84,6 +84,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "unhold": [],
         "unload": [],
         "services": [],
+        "disable": [],
         "stream": None,
         "rpm_keys": [],
         "runfile": False,
@@ -116,6 +117,10 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
     if data.get("streams") and members and "nvidia-driver" in host["module_streams"]:
         result["stream"] = "nvidia-driver"
+    if members:
+        units = {rule["service"] for rule in data["packages"] if rule.get("service")}
+        enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
+        result["disable"] = sorted(enabled)
     if members or result["runfile"]:
         _release(host, result)
     names = ("packages", "leftovers", "runfile", "files", "restore")

@@ -161,6 +161,16 @@ def test_a_key_is_remembered_from_run_to_run():
     assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
+@pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
+def test_what_was_enabled_is_disabled(state, expected):
+    packages = dict.fromkeys(["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"], "580.95.05-1")
+    units = ("nvidia-fabricmanager.service", "docker.service")
+    services = {unit: {"unit_file_state": state} for unit in units}
+    there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
+    assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
+    assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
+
+
 ROLE = Path(__file__).resolve().parents[4] / "roles/nvidia_driver/tasks"
 
 
