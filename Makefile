@@ -63,6 +63,7 @@ molecule-all: sandbox ## Every scenario in turn on one fleet
 
 .PHONY: bench
 bench: sandbox ## Cost of a converged run, module latency, fleet scale
+	@ansible-playbook -i $(INVENTORY) tests/sandbox/up.yml
 	@python tests/benchmark/run.py --inventory $(INVENTORY)
 
 ##@ Real GPUs

@@ -33,11 +33,12 @@ if [ -d /run/systemd/system ]; then
     systemctl start docker >/dev/null 2>&1 || fail "systemctl start docker failed: see journalctl -u docker"
 else
     # A killed engine leaves these behind, and the next one refuses to start.
-    if ! pgrep -x dockerd >/dev/null 2>&1; then
+    pid=$(cat /var/run/docker.pid 2>/dev/null || echo none)
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != dockerd ]; then
         rm -f /var/run/docker.pid /run/docker/containerd/containerd.pid
+        echo "sandbox: starting dockerd"
+        setsid --fork dockerd >"$state_dir/dockerd.log" 2>&1 </dev/null
     fi
-    echo "sandbox: starting dockerd"
-    setsid --fork dockerd >"$state_dir/dockerd.log" 2>&1 </dev/null
 fi
 
 for _ in $(seq 60); do

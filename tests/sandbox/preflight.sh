@@ -5,21 +5,28 @@ set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
 
-need_disk_mib=${GPUFLEET_SANDBOX_DISK_MIB:-12000}
-need_memory_mib=${GPUFLEET_SANDBOX_MEMORY_MIB:-2500}
 
 [ "$(uname -s)" = Linux ] || fail "simulated hosts need Linux, this is $(uname -s)"
 [ "$(id -u)" = 0 ] || fail "simulated hosts need root (systemd containers, device nodes): run make as root"
 command -v apt-get >/dev/null 2>&1 || fail "images are built with apt and mmdebstrap: use a Debian-like machine"
 
-disk_at=/var/lib/docker
+# Hosts that are there have taken their share already.
+disk_mib=12000 memory_mib=2500
+if [ -n "$(docker container ls --quiet --filter label=gpufleet.sandbox 2>/dev/null)" ]; then
+    disk_mib=2000 memory_mib=500
+fi
+need_disk_mib=${GPUFLEET_SANDBOX_DISK_MIB:-$disk_mib}
+need_memory_mib=${GPUFLEET_SANDBOX_MEMORY_MIB:-$memory_mib}
+
+disk_at=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || true)
+[ -d "$disk_at" ] || disk_at=/var/lib/docker
 [ -d "$disk_at" ] || disk_at=/var/lib
 free_mib=$(df --output=avail -BM "$disk_at" | tail -n 1 | tr -dc 0-9)
 [ "$free_mib" -ge "$need_disk_mib" ] ||
-    fail "$disk_at has $free_mib MiB free, simulated hosts need $need_disk_mib MiB: free some, or move Docker's data-root"
-memory_mib=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
-[ "$memory_mib" -ge "$need_memory_mib" ] ||
-    fail "$memory_mib MiB of memory available, simulated hosts need $need_memory_mib MiB"
+    fail "$disk_at has $free_mib MiB free, simulated hosts need $need_disk_mib MiB: free some, or set GPUFLEET_SANDBOX_DISK_MIB"
+free_memory_mib=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
+[ "$free_memory_mib" -ge "$need_memory_mib" ] ||
+    fail "$free_memory_mib MiB of memory available, simulated hosts need $need_memory_mib MiB: free some, or set GPUFLEET_SANDBOX_MEMORY_MIB"
 
 missing=()
 command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
