@@ -31,13 +31,13 @@ def _of_page():
     ]
 
 
-EXAMPLES = {"page": _of_page(), "module": _tasks(gpu_container.EXAMPLES)}
-EVERY = [(place, number) for place, tasks in EXAMPLES.items() for number in range(len(tasks))]
+SHOWN = {"page": _of_page(), "module": _tasks(gpu_container.EXAMPLES)}
+EVERY = [(place, number) for place, tasks in SHOWN.items() for number in range(len(tasks))]
 
 
 @pytest.mark.parametrize(("place", "number"), EVERY)
 def test_an_example_is_a_task_that_the_module_takes(place, number):
-    arguments = EXAMPLES[place][number]
+    arguments = SHOWN[place][number]
     result = ArgumentSpecValidator(gpu_container.argument_spec()).validate(arguments)
     assert result.error_messages == []
     assert result.unsupported_parameters == set()
@@ -61,6 +61,6 @@ def test_an_example_is_a_task_that_the_module_takes(place, number):
         ("removing it", lambda task: task.get("state") == "absent"),
     ],
 )
-@pytest.mark.parametrize("place", list(EXAMPLES))
+@pytest.mark.parametrize("place", list(SHOWN))
 def test_there_is_an_example_of(place, subject, is_one):
-    assert any(is_one(task) for task in EXAMPLES[place]), subject
+    assert any(is_one(task) for task in SHOWN[place]), subject
