@@ -215,21 +215,23 @@ def apply_plan(
             "Restart it yourself, or set container_engine_restart_policy=always.",
             reload=bool(reload),
         )
-    running = info.get("containers_running") or 0
-    if not running:
+    # Docker counts paused containers apart from the running ones. A restart ends them as well.
+    running, paused = (info.get(f"containers_{state}") or 0 for state in ("running", "paused"))
+    if not running and not paused:
         return _act("restart", f"{they_need} a restart, and no container is running")
+    counted = " and ".join(f"{number} {state}" for number, state in ((running, "running"), (paused, "paused")) if number)
     # A daemon that starts without live-restore ends the containers that one with it has left running.
     stays = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays:
-        return _act("restart", f"{they_need} a restart; live-restore keeps the {running} running containers")
+        return _act("restart", f"{they_need} a restart; live-restore keeps the {counted} containers")
     if config.get("live-restore") is True and not info.get("swarm"):
         return _act(
             "reload_then_restart",
-            f"{they_need} a restart; a reload first turns live-restore on, which keeps {running} running containers",
+            f"{they_need} a restart; a reload first turns live-restore on, which keeps {counted} containers",
         )
     return _act(
         "wait",
-        f"{they_need} a restart, which would stop {running} running containers without live-restore. "
+        f"{they_need} a restart, which would stop {counted} containers without live-restore. "
         "Stop them and run again, or set container_engine_restart_policy=always.",
         reload=bool(reload),
     )

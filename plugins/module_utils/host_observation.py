@@ -445,6 +445,7 @@ def _docker_info(answer: dict | None) -> dict | None:
         "cgroup_version": answer.get("CgroupVersion"),
         "storage_driver": answer.get("Driver"),
         "containers_running": answer.get("ContainersRunning"),
+        "containers_paused": answer.get("ContainersPaused"),
         "labels": answer.get("Labels") or [],
         "cdi_spec_dirs": answer.get("CDISpecDirs") or [],
         "root_dir": answer.get("DockerRootDir"),

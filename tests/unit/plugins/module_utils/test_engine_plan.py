@@ -240,6 +240,7 @@ def test_version_key(version: str | None, expected: tuple[int, ...]) -> None:
 IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}
 BUSY = {"containers_running": 3, "live_restore": False, "swarm": False}
 SAFE = {"containers_running": 3, "live_restore": True, "swarm": False}
+PAUSED = {"containers_running": 0, "containers_paused": 3, "live_restore": False, "swarm": False}
 KEEPS = {"live-restore": True}
 RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
 
@@ -259,6 +260,16 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         (RESTART, {**BUSY, "swarm": True}, KEEPS, "when_safe", ("wait", True, False, "would stop 3 running")),
         (RESTART, BUSY, {}, "when_safe", ("wait", True, False, "would stop 3 running containers")),
         ({"reload": [], "restart": ["mtu"]}, BUSY, {}, "when_safe", ("wait", False, False, "mtu needs a restart")),
+        (RESTART, {**IDLE, "containers_paused": 0}, {}, "when_safe", ("restart", False, True, "no container is running")),
+        (RESTART, PAUSED, {}, "when_safe", ("wait", True, False, "would stop 3 paused containers")),
+        (RESTART, PAUSED, KEEPS, "when_safe", ("reload_then_restart", True, True, "which keeps 3 paused containers")),
+        (
+            RESTART,
+            {**SAFE, "containers_paused": 2},
+            KEEPS,
+            "when_safe",
+            ("restart", False, True, "live-restore keeps the 3 running and 2 paused containers"),
+        ),
         (RESTART, BUSY, {}, "always", ("restart", False, True, "restart_policy is always")),
         (RESTART, IDLE, {}, "never", ("wait", True, False, "restart_policy is never")),
         (RESTART, None, {}, "when_safe", ("wait", True, False, "does not say whether containers run")),

@@ -175,12 +175,15 @@ def test_only_an_engine_that_runs_is_asked(tree, state, asked):
 
     def ask(path, request):
         requests.append((path, request))
-        return {"ServerVersion": "20.10.24", "LiveRestoreEnabled": True, "Runtimes": {"runc": {}, "nvidia": {}}}
+        runtimes = {"runc": {}, "nvidia": {}}
+        return {"ServerVersion": "20.10.24", "ContainersRunning": 1, "ContainersPaused": 2, "Runtimes": runtimes}
 
     host = observe(tree, Programs(systemctl=state), ask)
     assert bool(requests) is asked
     info = host["engines"]["docker"]["info"]
     assert (info["runtimes"] if asked else info) == (["nvidia", "runc"] if asked else None)
+    if asked:
+        assert (info["containers_running"], info["containers_paused"]) == (1, 2)
 
 
 DAEMON_JSON = [
