@@ -8,10 +8,10 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import version_key
 
 MANAGER = "container_engine"
 RECORD_FILE = daemon_config.state_path(daemon_config.DEFAULT_STATE_DIRECTORY, daemon_config.DEFAULT_PATH)
@@ -28,12 +28,6 @@ class Settings(t.NamedTuple):
     docker_options: dict[str, t.Any]
     docker_recommended: bool
     platforms: dict[str, dict[str, t.Any]]
-
-
-def version_key(version: str | None) -> tuple[int, ...]:
-    """Numbers of a version, whatever epoch or suffix a package has put around them."""
-    match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", version or "")
-    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
 def plan(host: dict[str, t.Any], settings: Settings) -> dict[str, t.Any]:
@@ -216,10 +210,10 @@ def apply_plan(
             reload=bool(reload),
         )
     # Docker counts paused containers apart from the running ones. A restart ends them as well.
-    running, paused = (info.get(f"containers_{state}") or 0 for state in ("running", "paused"))
-    if not running and not paused:
+    numbers = {state: info.get(f"containers_{state}") or 0 for state in ("running", "paused")}
+    if not any(numbers.values()):
         return _act("restart", f"{they_need} a restart, and no container is running")
-    counted = " and ".join(f"{number} {state}" for number, state in ((running, "running"), (paused, "paused")) if number)
+    counted = " and ".join(f"{number} {state}" for state, number in numbers.items() if number)
     # A daemon that starts without live-restore ends the containers that one with it has left running.
     stays = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays:

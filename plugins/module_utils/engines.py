@@ -53,9 +53,12 @@ class Image:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """Make versions comparable: the numbers at the beginning ("26.1.5+dfsg1" → 26, 1, 5)."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", version or "")
+def version_key(version: str | None) -> tuple[int, ...]:
+    """Make versions comparable: the numbers at the beginning ("26.1.5+dfsg1" → 26, 1, 5).
+
+    A package may have put an epoch before them ("5:27.3.1-1"), a tag the letter v ("v0.6.0").
+    """
+    match = re.match(r"(?:\d+:)?v?(\d+(?:\.\d+)*)", version or "")
     return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 

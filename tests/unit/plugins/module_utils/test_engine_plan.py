@@ -229,14 +229,6 @@ def test_a_swarm_is_seen() -> None:
     assert plan(seen, settings())["options"] == {}
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [("5:27.3.1-1~debian", (27, 3, 1)), ("20.10.24+dfsg1-1", (20, 10, 24)), ("29.2", (29, 2)), (None, ()), ("git", ())],
-)
-def test_version_key(version: str | None, expected: tuple[int, ...]) -> None:
-    assert engine_plan.version_key(version) == expected
-
-
 IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}
 BUSY = {"containers_running": 3, "live_restore": False, "swarm": False}
 SAFE = {"containers_running": 3, "live_restore": True, "swarm": False}
@@ -260,7 +252,7 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         (RESTART, {**BUSY, "swarm": True}, KEEPS, "when_safe", ("wait", True, False, "would stop 3 running")),
         (RESTART, BUSY, {}, "when_safe", ("wait", True, False, "would stop 3 running containers")),
         ({"reload": [], "restart": ["mtu"]}, BUSY, {}, "when_safe", ("wait", False, False, "mtu needs a restart")),
-        (RESTART, {**IDLE, "containers_paused": 0}, {}, "when_safe", ("restart", False, True, "no container is running")),
+        (RESTART, {**IDLE, "containers_paused": 0}, {}, "when_safe", ("restart", False, True, "no container")),
         (RESTART, PAUSED, {}, "when_safe", ("wait", True, False, "would stop 3 paused containers")),
         (RESTART, PAUSED, KEEPS, "when_safe", ("reload_then_restart", True, True, "which keeps 3 paused containers")),
         (
