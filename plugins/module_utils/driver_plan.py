@@ -343,7 +343,7 @@ def stale_locks(host: dict, pattern: str | None) -> list[str]:
     """
     if not pattern:
         return []
-    there = host["packages"].items()
+    there = list(host["packages"].items())  # Ansible's own mappings give an iterator that serves once
     return [
         lock
         for lock in host["package_state"]["held_patterns"]

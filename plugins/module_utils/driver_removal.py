@@ -101,7 +101,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         members = [name for name in members if name in known["packages"]]
     result["packages"] = members
     there = set(host.get("package_names") or host["packages"])
-    result["leftovers"] = [name for name in known["packages"] if name in there and name not in members]
+    came = [name for name in known["packages"] if not name.startswith("gpg-pubkey-")]
+    result["leftovers"] = [name for name in came if name in there and name not in members]
     result["initramfs"] = driver_plan.initramfs(host, result["files"])
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
     data = ((platform or {}).get("sources") or {}).get(source or "", {})

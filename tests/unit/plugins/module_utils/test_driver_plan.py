@@ -442,6 +442,20 @@ def test_only_locks_of_driver_packages_that_are_gone_are_let_go(lock, goes):
     assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == ([lock] if goes else [])
 
 
+class Lazy(dict):
+    """A mapping as Ansible hands it to filters: its items can be gone through once."""
+
+    def items(self):
+        return iter(super().items())
+
+
+def test_every_lock_is_compared_with_every_package():
+    there = el_host()
+    there["packages"] = Lazy(there["packages"])
+    there["package_state"]["held_patterns"] = [f"{name}-{EL}.*" for name in there["packages"]]
+    assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == []
+
+
 # --- the runfile ---
 
 RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:00"}

@@ -151,7 +151,9 @@ KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
 def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
     there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
-    assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == ([name] if goes else [])
+    plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
+    assert plan["rpm_keys"] == ([name] if goes else [])
+    assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
     there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
