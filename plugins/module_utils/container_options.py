@@ -46,6 +46,7 @@ ENDING = {
 }
 _OURS = ("name", "image", "state", "pull")
 _OUR_LABELS = "gpufleet."
+_CHARACTER_NODES = "/dev/char/195:"
 
 _DOCKER = {
     "cap_add": "capabilities",
@@ -261,8 +262,11 @@ def undone_isolation(
         if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
             warnings.append(f"volume {volume} shows the host's device nodes, those of other GPUs included.")
     for device in own.get(names["devices"]) or ():
-        path = str(device).partition(":")[0]
-        if path == "/dev" or (path.startswith("/dev/nvidia") and path not in allowed) or "nvidia.com/gpu=" in path:
+        path = str(device)
+        if not path.startswith(_CHARACTER_NODES):
+            path = path.partition(":")[0]
+        named = path.startswith(("/dev/nvidia", _CHARACTER_NODES)) and path not in allowed
+        if path == "/dev" or named or "nvidia.com/gpu=" in path:
             warnings.append(f"device {device} goes past gpus.")
     rules = own.get("device_cgroup_rules") or own.get("device_cgroup_rule") or ()
     warnings += [

@@ -243,6 +243,7 @@ def test_without_gpus_nothing_is_added():
         ("docker", {"devices": ["/dev/nvidia0"]}, "device /dev/nvidia0 goes past gpus"),
         ("podman", {"device": ["nvidia.com/gpu=all"]}, "device nvidia.com/gpu=all goes past gpus"),
         ("docker", {"devices": ["/dev:/dev"]}, "device /dev:/dev goes past gpus"),
+        ("podman", {"device": ["/dev/char/195:3:/dev/x"]}, "device /dev/char/195:3:/dev/x goes past gpus"),
         ("docker", {"device_cgroup_rules": ["c 195:* rwm"]}, "device cgroup rule 'c 195:* rwm' opens the nodes"),
         ("podman", {"device_cgroup_rule": "c *:* rwm"}, "device cgroup rule 'c *:* rwm' opens the nodes"),
         ("docker", {"device_requests": [{"capabilities": [["gpu"]], "count": -1}]}, "device_requests beside gpus"),
