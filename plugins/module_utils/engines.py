@@ -19,7 +19,10 @@ from urllib.parse import quote
 from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError, Run
 
-_GONE = re.compile(r"no such|not known|not found|no container|does not exist", re.IGNORECASE)
+# The last is what Podman says where several identifiers begin as the name does.
+_GONE = re.compile(
+    r"no such|not known|not found|no container|does not exist|more than one result for container", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,14 @@ def environment(entries: Any) -> dict[str, str]:
     return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}
 
 
+def _is_named(listed: Mapping[str, Any], name: str) -> bool:
+    return f"/{name.lstrip('/')}" in (listed.get("Names") or ())
+
+
+def _title(listed: Mapping[str, Any]) -> str:
+    return (listed.get("Names") or [listed["Id"][:12]])[0].lstrip("/")
+
+
 class Absent:
     """An engine that cannot be asked."""
 
@@ -109,14 +120,34 @@ class Docker(engine_volume.Docker):
         return self._state
 
     def container(self, name: str) -> dict | None:
-        """Inspect one container, None where there is none of that name."""
-        return self._call("GET", f"/containers/{quote(name, safe='')}/json", missing=None)
+        """Inspect one container, None where there is none of that name.
+
+        Docker itself would take the beginning of an identifier for a name.
+        """
+        found = next((item["Id"] for item in self._listed() if _is_named(item, name)), None)
+        return found and self._inspect(found)
+
+    def stranger(self, name: str) -> str | None:
+        """Name the container of another name that Docker's module would take for `name`: the first of Docker's list
+        that has that name or an identifier that begins so.
+        """
+        for item in self._listed():
+            if _is_named(item, name):
+                return None
+            if item["Id"].startswith(name):
+                return _title(item)
+        return None
 
     def containers(self) -> list[dict]:
         """Inspect all containers, stopped ones included."""
-        listed = self._call("GET", "/containers/json?all=1")
         # One may have gone since it was listed.
-        return [found for item in listed if (found := self.container(item["Id"])) is not None]
+        return [found for item in self._listed() if (found := self._inspect(item["Id"])) is not None]
+
+    def _listed(self) -> list[dict]:
+        return self._call("GET", "/containers/json?all=1")
+
+    def _inspect(self, identifier: str) -> dict | None:
+        return self._call("GET", f"/containers/{quote(identifier, safe='')}/json", missing=None)
 
     def image(self, reference: str) -> Image | None:
         """Tell of an image, None where the engine does not have it."""
@@ -155,8 +186,13 @@ class Podman(engine_volume.Podman):
 
     def container(self, name: str) -> dict | None:
         """Inspect one container, None where there is none of that name."""
-        found = self._found("container", "inspect", name)
-        return found[0] if found else None
+        found = self._resolved(name)
+        return found if found and found.get("Name") == name else None
+
+    def stranger(self, name: str) -> str | None:
+        """Name the container of another name that Podman takes for `name`: it takes an identifier's beginning."""
+        found = self._resolved(name)
+        return found["Name"] if found and found.get("Name") != name else None
 
     def containers(self) -> list[dict]:
         """Inspect all containers, stopped ones included."""
@@ -167,7 +203,7 @@ class Podman(engine_volume.Podman):
         if together is not None:
             return together
         # One has gone since it was listed: ask for each.
-        return [found for name in names if (found := self.container(name)) is not None]
+        return [found for name in names if (found := self._resolved(name)) is not None]
 
     def image(self, reference: str) -> Image | None:
         """Tell of an image, None where the engine does not have it."""
@@ -177,6 +213,11 @@ class Podman(engine_volume.Podman):
         config = found[0].get("Config") or {}
         labels = found[0].get("Labels") or config.get("Labels") or {}
         return Image(id=found[0].get("Id") or "", env=environment(config.get("Env")), labels=labels)
+
+    def _resolved(self, reference: str) -> dict | None:
+        """Inspect the container that Podman takes for a name or an identifier."""
+        found = self._found("container", "inspect", reference)
+        return found[0] if found else None
 
     def _found(self, *arguments: str) -> list | None:
         try:

@@ -101,6 +101,8 @@ class Planner:
             self._own["docker_host"] = self._docker_host
         self._existing = self._engine.container(self._name)
         state = self._params["state"]
+        if state != "absent" or self._existing is not None:
+            self._refuse_stranger()
         if state == "absent":
             return self._plan_absent()
         if state == "stopped" and self._existing is not None:
@@ -135,6 +137,15 @@ class Planner:
         if absence:
             raise EngineError(
                 f"engine={engine.name}: {absence}. Install and start it (role container_engine), or use another engine."
+            )
+
+    def _refuse_stranger(self) -> None:
+        """The engine's module finds a container by the beginning of its identifier, too, and would change that one."""
+        stranger = self._engine.stranger(self._name)
+        if stranger is not None:
+            raise PlanError(
+                f"name={self._name}: {self._engine.name}'s module would take it for the container {stranger}, whose "
+                "identifier begins so. Give the container another name, or remove and make that one again."
             )
 
     # -- states ------------------------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ class Engine:
         self.table = {one["Name"].lstrip("/"): one for one in containers}
         self.images = {"image": Image(id="sha256:1")} if images is None else images
         self.volumes = volumes or {}
+        self.strangers = {}
 
     def absence(self):
         return self._absence
@@ -127,6 +128,9 @@ class Engine:
 
     def container(self, name):
         return self.table.get(name)
+
+    def stranger(self, name):
+        return self.strangers.get(name)
 
     def containers(self):
         return list(self.table.values())

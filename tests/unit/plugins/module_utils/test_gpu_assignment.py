@@ -974,3 +974,16 @@ def test_remarks_and_risks_are_in_the_result(case):
     for words in ("compute mode prohibited", "it is too hot", "minor-version compatibility", "privileged: "):
         assert words in str(warnings)
     assert case.plan(gpus=[1])["gpu_assignment"]["warnings"][0].startswith("The image is made for CUDA 12.9")
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
+def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(case, state, there):
+    case.docker.strangers = {"c": "billing"}
+    if there:
+        case.has(container("c"))
+    if state == "absent" and not there:
+        assert case.plan(state=state)["needless"]
+        return
+    with pytest.raises(PlanError, match="name=c: docker's module would take it for the container billing"):
+        case.plan(state=state)
