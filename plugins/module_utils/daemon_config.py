@@ -14,6 +14,7 @@ import difflib
 import glob
 import ipaddress
 import json
+import math
 import os
 import re
 import shlex
@@ -138,6 +139,8 @@ _SECRET_KEY = re.compile(r"(?i)(?:token|password|secret)$")
 _SECRET_PAIR = re.compile(r"(?i)((?:token|password|secret)=)[^\s\"'\\]+")
 _SECRET_MEMBER = re.compile(r"(?i)((?:token|password|secret)(\\*\")\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
 _MASK = "********"
+# No option of dockerd's comes near this, and every function here takes a tree of such a depth.
+_DEEPEST = 100
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
 
 
@@ -197,18 +200,66 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
             f"{path}, line {error.lineno} column {error.colno}: {error.msg}, in {masked_file(line.strip())!r}. "
             "This is not JSON, so dockerd cannot read it either. Correct it by hand; it has not been changed."
         ) from error
+    except RecursionError as error:
+        raise DaemonConfigError(_too_deep(path)) from error
+    except ValueError as error:
+        raise DaemonConfigError(f"{path}: {error}. Correct it by hand; the file has not been changed.") from error
     if not isinstance(tree, dict):
         raise DaemonConfigError(
             f"{path}, line 1 column 1: dockerd needs a JSON object, and the file holds {json_merge.shown(tree)[:60]}. "
             "Correct it by hand; it has not been changed."
         )
+    if _depth(tree) > _DEEPEST:
+        raise DaemonConfigError(_too_deep(path))
+    for name, _value in _endless(tree):
+        raise DaemonConfigError(
+            f"{path}: the number of {name} is larger than dockerd can read. Correct it by hand; the file has not been "
+            "changed."
+        )
     return tree
+
+
+def _too_deep(path: str) -> str:
+    return (
+        f"{path}: objects and lists lie in one another more than {_DEEPEST} levels deep, as no option of dockerd asks "
+        "for. Correct it by hand; the file has not been changed."
+    )
+
+
+def _depth(tree: t.Any) -> int:
+    """How many objects and lists lie in one another, counted without recursion."""
+    depth, level = 0, [tree]
+    while level := [node for node in level if isinstance(node, (dict, list))]:
+        depth += 1
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+    return depth
+
+
+def _endless(value: t.Any, name: str = "") -> t.Iterator[tuple[str, float]]:
+    """Infinities and what is no number, by their dotted names: Python has them, JSON has not."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _endless(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _endless(item, name)
+
+
+def _endless_problems(tree: dict[str, t.Any]) -> list[str]:
+    return [
+        f"{name}: JSON has no number {value}. Write a finite one, or text in quotes." for name, value in _endless(tree)
+    ]
 
 
 def dump(tree: dict[str, t.Any], like: str | None) -> str:
     """The text of the file, indented as it was, keys in the order in which they stood."""
+    problems = _endless_problems(tree)
+    if problems:
+        raise DaemonConfigError(" ".join(problems))
     indent = re.search(r"^([ \t]+)\S", like or "", re.MULTILINE)
-    return json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False) + "\n"
+    return json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def masked(text: str) -> str:
@@ -249,7 +300,8 @@ def masked_tree(value: t.Any, key: str = "") -> t.Any:
 
 def value_problems(options: dict[str, t.Any]) -> list[str]:
     """What dockerd would refuse of each option by itself. Unknown options are left to dockerd."""
-    return [problem for key, value in options.items() for problem in _option_problems(key, value)]
+    parts = [problem for key, value in options.items() for problem in _option_problems(key, value)]
+    return _endless_problems(options) or parts
 
 
 def config_problems(config: dict[str, t.Any]) -> list[str]:
@@ -587,18 +639,59 @@ def load_state(text: str | None, path: str) -> State:
     try:
         data = json.loads(text)
         entries = {
-            Leaf(tuple(item["path"]), item.get("item")): Entry(
-                item.get("value", ABSENT), item.get("previous", ABSENT), tuple(item["managers"])
+            Leaf(_path(item["path"]), _text_or_none(item.get("item"))): Entry(
+                item.get("value", ABSENT), item.get("previous", ABSENT), _texts(item["managers"])
             )
             for item in data["entries"]
         }
-        containers = frozenset(tuple(item) for item in data["containers"])
-        return State(Record(entries, containers), data["original"], data["made_directory"], data["written"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        containers = frozenset(_path(item) for item in data["containers"])
+        original, made = _text_or_none(data["original"]), _of(bool, data["made_directory"])
+        return State(Record(entries, containers), original, made, _written(data["written"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DaemonConfigError(
             f"{path}: this record of the keys that were set in daemon.json cannot be read ({error!r}). Remove it: the "
             "keys in daemon.json then count as somebody else's, and stay when they are no longer wanted."
         ) from error
+
+
+def _of(kind: type, value: t.Any) -> t.Any:
+    """The value, which is of that kind in each record that was written here."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{json_merge.shown(value)[:60]} is no {kind.__name__}")
+    return value
+
+
+def _text_or_none(value: t.Any) -> str | None:
+    return None if value is None else _of(str, value)
+
+
+def _texts(value: t.Any) -> tuple[str, ...]:
+    return tuple(_of(str, item) for item in _of(list, value))
+
+
+def _path(value: t.Any) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("a path without keys")
+    return _texts(value)
+
+
+def _written(value: t.Any) -> dict[str, t.Any] | None:
+    if value is None:
+        return None
+    note = _of(dict, value).get("former")
+    if note is not None:
+        note = {
+            "text": _text_or_none(_of(dict, note)["text"]),
+            "after": _text_or_none(note["after"]),
+            "state": _of(dict, note["state"]),
+        }
+    return {
+        "at": _of(int, value["at"]),
+        "boot_id": _of(str, value["boot_id"]),
+        "reload": list(_texts(value["reload"])),
+        "restart": list(_texts(value["restart"])),
+        **({"former": note} if "former" in value else {}),
+    }
 
 
 def dump_state(state: State) -> str:

@@ -43,6 +43,11 @@ def plan(
         ('"x"', 'the file holds "x"'),
         ('{"a": {"b": 1, "b": 2}}', 'the key "b" stands there twice'),
         ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": {"b": [0, 1e400]}}', "the number of a.b is larger than dockerd can read"),
+        ('{"a": ' + "1" * 5000 + "}", "digits"),
+        ("[" * 100000, "more than 100 levels deep"),
+        ('{"a":' * 100000, "more than 100 levels deep"),
+        ('{"a":' * 101 + "1" + "}" * 101, "more than 100 levels deep"),
     ],
 )
 def test_a_broken_file_is_reported_with_its_place(text: str, words: str) -> None:
@@ -65,6 +70,17 @@ def test_a_broken_file_is_reported_with_its_place(text: str, words: str) -> None
 )
 def test_the_form_of_the_file_is_kept(before: str | None, after: str) -> None:
     assert plan(before, {"debug": True}).text == after
+
+
+def test_no_endless_number_of_an_old_record_comes_back_into_the_file() -> None:
+    done = plan('{"of-the-future": {"x": 1}}', {"of-the-future": {"x": 2}})
+    text = daemon_config.dump_state(done.state).replace('"previous": 1', '"previous": Infinity')
+    with pytest.raises(DaemonConfigError, match=r"of-the-future\.x: JSON has no number inf"):
+        plan(done.text, None, daemon_config.load_state(text, "x"), present=False)
+
+
+def test_a_hundred_levels_are_not_too_many() -> None:
+    assert plan('{"a":' * 100 + "1" + "}" * 100, {"debug": True}).text
 
 
 @pytest.mark.parametrize("before", [None, "{}", '{ "dns" :["1.1.1.1"],\n "debug": false}'])
@@ -142,6 +158,9 @@ def test_what_waits_for_a_restart(
         ({"runtimes": {"nvidia": {"args": []}}}, "runtimes.nvidia: neither path nor runtimeType"),
         ({"runtimes": {"nvidia": {"path": "n", "args": ["-x"]}}}, "Write runtimeArgs"),
         ({"default-ulimits": {"nofile": 1024}}, "default-ulimits.nofile: dockerd wants an object"),
+        ({"mtu": float("inf")}, "mtu: JSON has no number inf. Write a finite one"),
+        ({"default-shm-size": float("-inf")}, "default-shm-size: JSON has no number -inf"),
+        ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "of-the-future.x.y: JSON has no number nan"),
         ({"default-address-pools": ["10.0.0.0/8"]}, 'default-address-pools: dockerd wants objects like {"base"'),
     ],
 )
@@ -381,10 +400,44 @@ def test_state_survives_writing_and_reading() -> None:
     assert daemon_config.load_state(None, "x") == State(EMPTY_RECORD)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"entries": [{}]}', "nonsense"])
+WRITTEN = {"at": 1, "boot_id": "b", "reload": [], "restart": []}
+ENTRY = {"path": ["a"], "managers": ["m"]}
+RECORD = {"entries": [ENTRY], "containers": [], "original": None, "made_directory": False, "written": WRITTEN}
+
+
+def test_the_record_below_is_right() -> None:
+    assert daemon_config.load_state(json.dumps(RECORD), "x").written == WRITTEN
+
+
+def record(**more: t.Any) -> str:
+    return json.dumps({**RECORD, **more})
+
+
+def without(tree: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+    return {name: value for name, value in tree.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"entries": [{}]}', "nonsense", "5", "null", "[" * 100000),
+        *(json.dumps(without(RECORD, key)) for key in RECORD),
+        *(record(written=without(WRITTEN, key)) for key in WRITTEN),
+        *(record(written=value) for value in (5, True, "x", [], [1])),
+        *(record(written={**WRITTEN, "at": value}) for value in (None, "1", True, [])),
+        *(record(written={**WRITTEN, "reload": value}) for value in (None, 5, "ab", [5])),
+        *(record(written={**WRITTEN, "former": value}) for value in (5, "x", {}, {"text": 1}, [1])),
+        record(written={**WRITTEN, "former": {"text": None, "after": None, "state": 5}}),
+        *(record(entries=value) for value in (5, [5], [[]], [{**ENTRY, "path": []}], [{**ENTRY, "path": "ab"}])),
+        *(record(entries=[{**ENTRY, **more}]) for more in ({"path": [5]}, {"managers": "m"}, {"item": 5})),
+        *(record(containers=value) for value in (5, [5], ["ab"], [[]], [[["a"]]])),
+        *(record(original=5), record(made_directory=5)),
+    ],
+)
 def test_a_broken_record_is_named(text: str) -> None:
     with pytest.raises(DaemonConfigError, match=r"/var/lib/x: this record .* Remove it"):
         daemon_config.load_state(text, "/var/lib/x")
+    assert daemon_config.masked_record(text, "/var/lib/x") == text
 
 
 @pytest.mark.parametrize(
