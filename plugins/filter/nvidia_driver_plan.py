@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_request
 
 
 def nvidia_driver_plan(
@@ -21,7 +21,10 @@ def nvidia_driver_plan(
             "nvidia_driver_plan wants what gpufleet.hosts.gpu_host_info returned as host, or the variable "
             "gpufleet_host that role gpufleet.hosts.observe sets."
         )
-    return driver_plan.plan(host, request or {}, platform or None, available)
+    try:
+        return driver_plan.plan(host, request or {}, platform or None, available)
+    except driver_request.RequestError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_activation,
     driver_choice,
+    driver_request,
     driver_resolver,
     packages_state,
 )
@@ -39,6 +40,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
 
     `available` maps a package's name to the versions that its repositories offer.
     """
+    request = driver_request.typed(request)
     result = driver_resolver.resolve(host, request, platform)
     if available is not None and _lacks_prebuilt(host, request, result, available):
         missing = ", ".join(name for name in result["prebuilt"] if not available.get(name))
@@ -454,8 +456,10 @@ def _modprobe(host: dict, request: dict, coming: list[str]) -> str | None:
             if name == "nouveau":
                 lines.append("options nouveau modeset=0")
     for module, options in sorted((request.get("module_options") or {}).items()):
-        pairs = " ".join(f"{name}={value}" for name, value in sorted(options.items()))
-        lines.append(f"options {module} {pairs}")
+        # The kernel reads a truth value of any type as 0 or 1.
+        numbers = {name: int(value) if isinstance(value, bool) else value for name, value in options.items()}
+        pairs = " ".join(f"{name}={value}" for name, value in sorted(numbers.items()))
+        lines += [f"options {module} {pairs}"] if pairs else []
     return "\n".join([f"# {_NOTE}", *lines, ""]) if lines else None
 
 

@@ -13,11 +13,9 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_request, gpu_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
-SOURCES = ("distribution", "nvidia", "runfile", "preinstalled")
-FLAVORS = ("open", "proprietary")
 DEFAULTS: dict[str, Any] = {
     "source": "auto",
     "branch": None,
@@ -37,15 +35,9 @@ DEFAULTS: dict[str, Any] = {
     "runfile_url": None,
     "runfile_checksum": None,
     "secure_boot_key_enrolled": False,
-}
-# How the platform's data names the conditions of a package rule.
-_CONDITIONS = ("flavor", "build", "arch", "component", "when", "from", "until")
-
-
-_FORMS = {
-    "branch": (r"\d{3}", "580"),
-    "version": (r"(\d+:)?\d{3}\.\d{2,3}(\.\d{2,3})?(-\S+)?", "580.95.05"),
-    "minimum_version": (r"\d{3}(\.\d+)*", "570.86"),
+    "module_options": {},
+    "reboot_timeout": None,
+    "lock_timeout": None,
 }
 
 
@@ -71,7 +63,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
     """
     wish = {**DEFAULTS, **{name: value for name, value in request.items() if value not in (None, "")}}
     # YAML reads an unquoted branch as a number.
-    wish.update({name: str(wish[name]) for name in _FORMS if wish[name] is not None})
+    wish.update({name: str(wish[name]) for name in driver_request.TEXTS if wish[name] is not None})
     result: dict[str, Any] = {
         "action": "none",
         "source": None,
@@ -99,14 +91,14 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         return result
     generations = {device: gpu_generations.of(device) for device in ids}
     try:
+        driver_request.check(wish)
         _resolve(_Case(host, wish, platform, generations, _branch_window(generations), result))
-    except _Refused as refused:
+    except (_Refused, driver_request.RequestError) as refused:
         result["errors"].append(str(refused))
     return result
 
 
 def _resolve(case: _Case) -> None:
-    _check_words(case.wish)
     installed = installed_source(case.host, case.platform)
     source = _source(case, installed)
     case.result["source"] = source
@@ -400,12 +392,6 @@ def _branch(case: _Case, data: dict, is_installed: bool) -> str:
         )
     case.result["reasons"].append(f"branch {asked}: asked for")
     return asked
-
-
-def _check_words(wish: dict) -> None:
-    for name, (form, sample) in _FORMS.items():
-        if wish[name] and not re.fullmatch(form, wish[name]):
-            raise _Refused(f"nvidia_driver_{name} is {wish[name]}, which is not of the form {sample}.")
 
 
 def _installed_branch(host: dict) -> str | None:

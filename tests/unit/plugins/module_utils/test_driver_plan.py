@@ -458,14 +458,14 @@ def test_every_lock_is_compared_with_every_package():
 
 # --- the runfile ---
 
-RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:00"}
+RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}
 
 
 def test_the_installer_is_run_with_the_flavor_and_its_checksum():
     todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
     assert todo["runfile"] == {
         "url": "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run",
-        "checksum": "sha256:00",
+        "checksum": "sha256:" + "0" * 64,
         "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
     }
     assert todo["install"] == [f"linux-headers-{K12}", "dkms"]

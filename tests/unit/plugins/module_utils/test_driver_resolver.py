@@ -235,7 +235,7 @@ def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, re
 )
 def test_two_origins_are_not_mixed(source, words):
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
-    request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:0"}
+    request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:" + "0" * 64}
     (error,) = driver_resolver.resolve(there, request, platform("debian-12"))["errors"]
     for word in words:
         assert word in error
