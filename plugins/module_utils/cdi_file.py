@@ -95,7 +95,7 @@ def others(directories: list[str], kind: str, own: str) -> tuple[list[Other], li
             spec = cdi_reader.load(read(path))
             if spec["kind"] == kind:
                 found.append(_other(spec, path))
-        except (cdi_reader.SpecError, FileError, AttributeError, KeyError, TypeError) as error:
+        except (cdi_reader.SpecError, FileError) as error:
             broken.append(f"{path} can't be read as a CDI specification: {error}")
     return found, broken
 
@@ -121,8 +121,8 @@ def named_in(path: str) -> list[str]:
         return []
     try:
         return _named(cdi_reader.load(text))
-    except (cdi_reader.SpecError, AttributeError, KeyError, TypeError):
-        return re.findall(r"/[^\s\"',]+", text)
+    except cdi_reader.SpecError:
+        return re.findall(r"/[^\s\"',\0]+", text)
 
 
 def is_current(path: str, text: str) -> bool:

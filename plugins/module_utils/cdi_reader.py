@@ -17,6 +17,9 @@ from typing import Any
 
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
+# What names a file of the host, in the order in which it counts; the last one must be there.
+_PATHS = {"deviceNodes": ("hostPath", "path"), "mounts": ("hostPath",), "hooks": ("path",)}
+_LONGEST_QUOTE = 60
 
 
 class SpecError(Exception):
@@ -70,14 +73,62 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
 
 
 def load(text: str) -> dict:
-    """Parse a specification, JSON or YAML."""
+    """Parse a specification, JSON or YAML. What comes back has the form that CDI prescribes, as far as it is read."""
     try:
-        found = json.loads(text)
-    except ValueError:
-        found = _load_yaml(text)
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = _load_yaml(text)
+    except RecursionError as error:
+        raise SpecError("this is no CDI specification: it is nested too deeply") from error
     if not isinstance(found, dict) or "kind" not in found:
         raise SpecError("this is no CDI specification")
+    _check(found)
     return found
+
+
+def _check(spec: dict) -> None:
+    if not isinstance(spec["kind"], str):
+        raise SpecError(f"this is no CDI specification: kind is {_short(spec['kind'])}, and no text")
+    _check_edits(spec, "")
+    for number, device in enumerate(_maps(spec, "devices", "")):
+        where = f"devices[{number}]."
+        if isinstance(device.get("name"), bool) or not isinstance(device.get("name"), (str, int, float)):
+            raise SpecError(f"this is no CDI specification: {where}name is {_short(device.get('name'))}, and no text")
+        _check_edits(device, where)
+
+
+def _check_edits(owner: Mapping[str, Any], where: str) -> None:
+    edits = owner.get("containerEdits") or {}
+    if not isinstance(edits, dict):
+        raise SpecError(f"this is no CDI specification: {where}containerEdits is {_short(edits)}, and no mapping")
+    for key, names in _PATHS.items():
+        for number, item in enumerate(_maps(edits, key, f"{where}containerEdits.")):
+            path = next((item[name] for name in names if item.get(name)), None)
+            if not _is_path(path):
+                raise SpecError(
+                    f"this is no CDI specification: {names[-1]} of {where}containerEdits.{key}[{number}] is "
+                    f"{_short(path)}, and no path"
+                )
+
+
+def _maps(owner: Mapping[str, Any], key: str, where: str) -> list[dict]:
+    found = owner.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise SpecError(f"this is no CDI specification: {where}{key} is {_short(found)}, and no list of mappings")
+    return found
+
+
+def _is_path(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
 
 
 def _load_yaml(text: str) -> Any:
@@ -87,7 +138,8 @@ def _load_yaml(text: str) -> Any:
         return load_plain_yaml(text)
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
+        # A date of no calendar is a ValueError of Python's.
         raise SpecError(f"this is no YAML: {str(error).splitlines()[0]}") from error
 
 
@@ -151,7 +203,10 @@ def _mapping(lines: list[tuple[int, str]], start: int, indent: int) -> tuple[dic
 def _scalar(text: str) -> Any:
     if text[:1] == '"':
         end = re.match(r'"(?:[^"\\]|\\.)*"', text)
-        return json.loads(end.group(0)) if end else text
+        try:
+            return json.loads(end.group(0)) if end else text
+        except ValueError as error:
+            raise SpecError(f"{text!r} is not understood") from error
     if text[:1] == "'":
         return text[1 : text.rindex("'")].replace("''", "'")
     text = re.sub(r"\s+#.*$", "", text)

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi_reader import SpecError, load, load_plain_yaml, read
 
 # The form that nvidia-ctk writes.
@@ -94,6 +96,69 @@ def test_it_is_what_reads_where_there_is_no_library(monkeypatch):
 def test_what_is_no_specification_is_said_to_be_none(text):
     with pytest.raises(SpecError):
         load(text)
+
+
+def amd(**changes):
+    return json.dumps({"kind": "amd.com/gpu", **changes})
+
+
+def with_edits(**edits):
+    return amd(devices=[{"name": "0", "containerEdits": edits}])
+
+
+MALFORMED = {
+    "kind": (amd(kind=5), "kind is 5, and no text"),
+    "a map of devices": (amd(devices={"a": 1}), 'devices is {"a": 1}, and no list of mappings'),
+    "a number for devices": (amd(devices=5), "devices is 5, and no list of mappings"),
+    "a number for a device": (amd(devices=[5]), "devices is [5], and no list of mappings"),
+    "no name": (amd(devices=[{}]), "devices[0].name is null, and no text"),
+    "a list for a name": (amd(devices=[{"name": "0"}, {"name": []}]), "devices[1].name is [], and no text"),
+    "edits": (amd(containerEdits=5), "containerEdits is 5, and no mapping"),
+    "a device's edits": (
+        amd(devices=[{"name": "0", "containerEdits": ["x"]}]),
+        'devices[0].containerEdits is ["x"], and no mapping',
+    ),
+    "a number for nodes": (with_edits(deviceNodes=5), "containerEdits.deviceNodes is 5, and no list of mappings"),
+    "a number for a node": (with_edits(deviceNodes=[5]), "containerEdits.deviceNodes is [5], and no list of mappings"),
+    "a node without a path": (
+        with_edits(deviceNodes=[{}]),
+        "path of devices[0].containerEdits.deviceNodes[0] is null, and no path",
+    ),
+    "a number for a path": (with_edits(deviceNodes=[{"path": 5}]), "deviceNodes[0] is 5, and no path"),
+    "no character": (with_edits(deviceNodes=[{"path": "/a\0b"}]), "and no path"),
+    "half a character": (with_edits(deviceNodes=[{"path": "/a\ud800"}]), "and no path"),
+    "a mount from nowhere": (
+        amd(containerEdits={"mounts": [{"containerPath": "/a"}]}),
+        "hostPath of containerEdits.mounts[0] is null, and no path",
+    ),
+    "a hook of nothing": (with_edits(hooks=[{}]), "path of devices[0].containerEdits.hooks[0] is null"),
+    "depth": ("[" * 100000, "nested too deeply"),
+    "depth of YAML": ("kind: amd.com/gpu\ndevices: " + "[" * 20000, ""),
+    "depth of lists": ("- " * 20000, ""),
+    "no date": ("kind: amd.com/gpu\ndevices: 2026-99-99", ""),
+    "no such escape": ('kind: "\\q"', ""),
+    "a number of many digits": ("9" * 5000, ""),
+}
+
+
+@pytest.mark.parametrize("library", [True, False], ids=["yaml", "no-yaml"])
+@pytest.mark.parametrize(("text", "words"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_file_is_broken_and_hides_no_other(tmp_path, monkeypatch, text, words, library):
+    if not library:
+        monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    root = host(tmp_path, "/dev/nvidia0")
+    write(tmp_path, "/etc/cdi/bad.json", text)
+    write(tmp_path, "/etc/cdi/good.json", spec())
+    found = read(("/etc/cdi",), root)
+    assert list(found.devices) == ["nvidia.com/gpu=GPU-aaaa"]
+    assert len(found.broken) == 1
+    assert found.broken[0].startswith("/etc/cdi/bad.json: ")
+    assert words in found.broken[0]
+    bad = str(tmp_path / "etc/cdi/bad.json")
+    others, broken = cdi_file.others([str(tmp_path / "etc/cdi")], "nvidia.com/gpu", "/own.json")
+    assert [other.devices for other in others] == [("GPU-aaaa",)]
+    assert [line.startswith(f"{bad} can't be read as a CDI specification: ") for line in broken] == [True]
+    assert all(os.path.realpath(name) for name in cdi_file.named_in(bad))
 
 
 def test_devices_bring_the_nodes_of_the_whole_specification(tmp_path):
