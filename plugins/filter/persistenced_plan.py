@@ -66,6 +66,9 @@ _value:
     verify:
       description: Whether NVML can be asked for the outcome.
       type: bool
+    retries:
+      description: How often the GPUs are asked, once every two seconds, to come up within the timeout.
+      type: int
     reason:
       description: Why, in words.
       type: str

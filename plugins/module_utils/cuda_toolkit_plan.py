@@ -10,15 +10,27 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.module_utils.common.validation import check_type_bool
+
 PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
 # Debian's toolkit depends on the driver's library, by one of these names.
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
 
 
 def plan(
-    host: dict[str, t.Any], *, source: str, version: str, path: str, environment: bool, platforms: dict[str, t.Any]
+    host: dict[str, t.Any],
+    *,
+    source: str,
+    version: str,
+    path: str,
+    environment: bool | str,
+    platforms: dict[str, t.Any],
 ) -> dict[str, t.Any]:
-    """Resolve what the role is to do on this host, and why. `platforms` tells packages and version by platform."""
+    """Resolve what the role is to do on this host, and why. `platforms` tells packages and version by platform.
+
+    Argument validation leaves a text that stands for a truth value a text, and lets a version be a number.
+    """
+    version, environment = str(version), check_type_bool(environment)
     result: dict[str, t.Any] = {"problems": [], "packages": [], "nvcc": None, "profile": None, "reason": ""}
     if source == "preinstalled":
         result["nvcc"] = f"{path.rstrip('/')}/bin/nvcc"

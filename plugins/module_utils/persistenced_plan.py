@@ -9,8 +9,9 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import re
-import shlex
 import typing as t
+
+from ansible.module_utils.common.validation import check_type_int
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -18,8 +19,13 @@ DROP_IN_FILE = f"/etc/systemd/system/{UNIT}.d/gpufleet.conf"
 PROGRAM = "/usr/bin/nvidia-persistenced"
 # The user that is made for a unit of ours. Packages bring their own.
 USER = "nvidia-persistenced"
+# Seconds between two times that the role asks the GPUs.
+ASKED_EVERY = 2
 
 _PACKAGE_UNITS = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
+# As words of their own, in quotes or not.
+_MODE_OFF = re.compile(r"""\s+(["']?)--no-persistence-mode\1(?!\S)""")
+_MODE_ON = re.compile(r"""\s+(["']?)--persistence-mode\1(?!\S)""")
 _HEADER = "# Written by role gpufleet.hosts.nvidia_persistenced, which writes it anew.\n"
 _OWN_UNIT = f"""{_HEADER}[Unit]
 Description=NVIDIA Persistence Daemon
@@ -38,8 +44,12 @@ WantedBy=multi-user.target
 """
 
 
-def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int = 30) -> dict[str, t.Any]:
-    """Resolve what the role is to do on this host, and why. `packages` names the daemon's packages by platform."""
+def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int | str = 30) -> dict[str, t.Any]:
+    """Resolve what the role is to do on this host, and why. `packages` names the daemon's packages by platform.
+
+    Argument validation leaves a text that stands for a number a text.
+    """
+    timeout = check_type_int(timeout)
     result: dict[str, t.Any] = {
         "wanted": bool(host["nvidia"]["gpus"]),
         "problems": [],
@@ -49,6 +59,7 @@ def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int = 
         "enable": False,
         "start": False,
         "verify": False,
+        "retries": -(-timeout // ASKED_EVERY),
         "reason": "",
     }
     if not result["wanted"]:
@@ -118,17 +129,25 @@ def _packaged_unit(host: dict[str, t.Any], service: dict[str, t.Any]) -> str | N
     return next((text for path in _PACKAGE_UNITS if (text := _content(host, path)) is not None), None)
 
 
+def _logical_lines(unit: str) -> str:
+    """A unit's text without its comments, which may lie within a continued line, and with such lines in one."""
+    lines = [line for line in unit.splitlines() if not line.lstrip().startswith(("#", ";"))]
+    return re.sub(r"[ \t]*\\\n[ \t]*", " ", "\n".join([*lines, ""]))
+
+
 def drop_in(unit: str) -> str | None:
     """The drop-in that makes a packaged unit effective, None where it is as it stands."""
-    settings = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
-    command = shlex.split(settings.get("ExecStart", ""))
+    text = _logical_lines(unit)
+    settings = dict(re.findall(r"^[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
     lines = []
-    if settings.get("StopWhenUnneeded", "").strip() in ("true", "yes", "on", "1"):
+    if settings.get("StopWhenUnneeded", "").lower() in ("true", "t", "yes", "y", "on", "1"):
         lines += ["[Unit]", "StopWhenUnneeded=false", ""]
-    if "--no-persistence-mode" in command:
-        kept = [word for word in command if word not in ("--no-persistence-mode", "--persistence-mode")]
-        lines += ["[Service]", "ExecStart=", f"ExecStart={shlex.join([*kept, '--persistence-mode'])}", ""]
-    if "[Install]" not in unit:
+    # The command is kept as it is written, with whatever systemd makes of its quotes.
+    kept, off = _MODE_OFF.subn("", settings.get("ExecStart", ""))
+    if off:
+        kept = _MODE_ON.sub("", kept)
+        lines += ["[Service]", "ExecStart=", f"ExecStart={kept} --persistence-mode", ""]
+    if not re.search(r"^[ \t]*\[Install\]", text, re.MULTILINE):
         lines += ["[Install]", "WantedBy=multi-user.target", ""]
     return _HEADER + "\n".join(lines) if lines else None
 

@@ -71,6 +71,16 @@ def test_a_preinstalled_toolkit_gets_on_path_and_off_again() -> None:
     assert resolve(with_file, source="preinstalled", environment=False)["profile"] == off
 
 
+@pytest.mark.parametrize(("environment", "state"), [("false", None), ("no", None), ("true", "present")])
+def test_a_truth_value_may_be_a_text(environment: str, state: str | None) -> None:
+    done = resolve(host(), source="preinstalled", environment=environment)
+    assert (done["profile"] or {}).get("state") == state
+
+
+def test_a_version_may_be_a_number() -> None:
+    assert resolve(host("libcuda1"), version=11.8)["problems"] == []
+
+
 def test_path_gets_the_directory_once_and_nothing_else_is_set() -> None:
     text = profile("/opt/x/bin")
     script = f'PATH=/usr/bin:/bin; before=$(set | wc -l); {text}{text}echo "$PATH"'

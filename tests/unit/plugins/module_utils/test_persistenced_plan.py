@@ -185,3 +185,49 @@ def test_gpus_whose_mode_is_off() -> None:
 def test_no_time_at_all_is_refused(timeout: int) -> None:
     problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
     assert f"nvidia_persistenced_timeout: {timeout} is not a number of seconds" in problems[0]
+
+
+@pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
+def test_seconds_may_be_a_text(timeout: int | str, retries: int) -> None:
+    done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
+    assert (done["problems"], done["retries"]) == ([], retries)
+
+
+OWN = "[Install]\nWantedBy=multi-user.target\n"
+COMMANDS = [
+    ("ExecStart=/usr/bin/d --no-persistence-mode --verbose\n", "/usr/bin/d --verbose --persistence-mode"),
+    ("ExecStart = /usr/bin/d --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n  --user x \\\n  --no-persistence-mode\n", "/usr/bin/d --user x --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n# why\n--no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d --no-persistence-mode \\\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=-/usr/bin/d \"--no-persistence-mode\" $X '%n a'\n", "-/usr/bin/d $X '%n a' --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open --no-persistence-mode\n", "/usr/bin/d 'open --persistence-mode"),
+    ("ExecStart=/usr/bin/d --persistence-mode --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open\n", None),
+    ("ExecStart=/usr/bin/d \\\n --verbose \\", None),
+    ("ExecStart=/usr/bin/d --no-persistence-mode-at-all\n", None),
+    ("#ExecStart=/usr/bin/d --no-persistence-mode\n", None),
+]
+
+
+@pytest.mark.parametrize(("line", "command"), COMMANDS)
+def test_a_units_command_is_read_as_systemd_reads_it(line: str, command: str | None) -> None:
+    text = persistenced_plan.drop_in(f"{OWN}[Service]\n{line}")
+    if command is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert text.endswith(f"[Service]\nExecStart=\nExecStart={command}\n")
+
+
+@pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
+def test_a_unit_that_stops_when_unneeded_is_kept(value: str) -> None:
+    text = persistenced_plan.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
+    assert text is not None
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+
+
+def test_a_section_in_a_comment_is_none() -> None:
+    text = persistenced_plan.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
+    assert text is not None
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
