@@ -734,14 +734,21 @@ def masked_record(text: str, path: str) -> str:
 
 
 class Former(t.NamedTuple):
-    """What was there before the last change: the file's text, None where there was no file, and the state."""
+    """What was there before: the file's text, None where there was no file, and the state."""
 
     text: str | None
     state: State
 
 
-def remember_former(before: str | None, after: str | None, state: State) -> dict[str, t.Any]:
-    """What to note of a change, so that `former` can tell what was there before it."""
+def remember_former(before: str | None, after: str | None, state: State, *, is_proven: bool) -> dict[str, t.Any]:
+    """What to note of a change, so that `former` can tell what was there before it.
+
+    `is_proven` says that the daemon has taken up the change before this one. A daemon that never did may not start
+    with that either, so what was there still earlier stays what to go back to.
+    """
+    note = (state.written or {}).get("former")
+    if note and not is_proven and note["after"] == before:
+        return {**note, "after": after}
     kept = state._replace(written={**state.written, "former": None} if state.written else None)
     return {"text": before, "after": after, "state": json.loads(dump_state(kept))}
 
@@ -756,6 +763,8 @@ def former(state: State, text: str | None, path: str) -> Former | None:
             f"{path}: somebody has changed this file since it was written here, so what was there before does not come "
             "back by itself. Correct it by hand; it has not been changed."
         )
+    if note["text"] == text:
+        return None
     return Former(note["text"], load_state(json.dumps(note["state"]), path))
 
 

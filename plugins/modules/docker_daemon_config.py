@@ -40,9 +40,9 @@ options:
   state:
     description:
       - Whether the options are to be in the file, or to be taken back.
-      - V(undone) goes back to the file and the record as they were before the last change, as long as that waits to be
-        taken up by the daemon. It is for a daemon that does not start with what it had accepted when asked. Where no
-        change waits, nothing happens; where somebody changed the file since, it is an error.
+      - V(undone) goes back to the file and the record as they were before the changes that wait to be taken up by the
+        daemon. It is for a daemon that does not start with what it had accepted when asked. Where no change waits,
+        nothing happens; where somebody changed the file since, it is an error.
     type: str
     choices: [present, absent, undone]
     default: present
@@ -338,9 +338,9 @@ def boot_id() -> str:
 
 
 def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_file: str, unit: str) -> dict:
-    """Go back to what was there before the last change, unless the daemon runs with that."""
+    """Go back to what was there before the changes that the daemon has not taken up."""
     shown_path, before = module.params["path"], read(path)
-    is_done = state.written and daemon_config.taken_up(state.written, boot_id(), guarded(module), unit)
+    is_done = not state.written or daemon_config.taken_up(state.written, boot_id(), guarded(module), unit)
     found = None if is_done else daemon_config.former(state, before, shown_path)
     text, new = found if found else (before, state)
     config = {} if text is None else daemon_config.parse(text, shown_path)
@@ -407,6 +407,7 @@ def run(module: AnsibleModule) -> dict:
     )
     run_command = guarded(module)
     pending = daemon_config.pending(state.written, boot_id(), run_command, unit)
+    is_proven = not state.written or daemon_config.taken_up(state.written, boot_id(), run_command, unit)
     for conflict in plan.conflicts:
         module.warn(conflict)
     is_written = plan.text != before
@@ -435,7 +436,7 @@ def run(module: AnsibleModule) -> dict:
                 "at": time.monotonic_ns() // 1000,
                 "boot_id": boot_id(),
                 **waiting,
-                "former": daemon_config.remember_former(before, plan.text, state),
+                "former": daemon_config.remember_former(before, plan.text, state, is_proven=is_proven),
             },
             made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
         )
@@ -444,7 +445,7 @@ def run(module: AnsibleModule) -> dict:
     if module.check_mode:
         return result
     if not result["changed"]:
-        if state.written and not any(pending.values()):
+        if state.written and is_proven:
             # A note to ourselves that has done its work; nothing of the host's changes with it.
             write_state(state_file, state._replace(written=None))
         return result
@@ -460,7 +461,7 @@ def run(module: AnsibleModule) -> dict:
         )
         write_config(module, path, plan.text, new.made_directory)
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})
-        if not any(pending.values()) or not new.record.entries:
+        if (is_proven and not any(pending.values())) or not new.record.entries:
             new = new._replace(written=None)
     write_state(state_file, new)
     return result

@@ -206,7 +206,7 @@ def test_what_waits_for_a_restart_is_said_until_it_has_happened(host: Host) -> N
     host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic=1\nStateChangeTimestampMonotonic={late}"
     assert host({**options, "debug": True})["pending"] == {"reload": [], "restart": ["features.cdi"]}
 
-    host.systemctl = f"MainPID=9\nExecMainStartTimestampMonotonic={late}\nStateChangeTimestampMonotonic={late}"
+    host.systemctl = f"{host.systemctl.replace('Monotonic=1', f'Monotonic={late}')}\nActiveState=active"
     done = host({**options, "debug": True})
     assert done["pending"] == {"reload": [], "restart": []}
     assert not done["changed"]
@@ -270,7 +270,7 @@ def test_a_change_that_the_daemon_does_not_start_with_is_undone_without_a_trace(
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"features": {"cdi": True}})
     good, record = host.file.read_text(), next(host.state.rglob("*.json"))
-    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
+    host.systemctl = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}\nActiveState=active"
     host({"features": {"cdi": True}})
     known = record.read_text()
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
@@ -298,14 +298,55 @@ def test_a_file_that_was_not_there_goes_again(host: Host) -> None:
     assert not host.state.exists()
 
 
-def test_only_the_last_change_is_undone(host: Host) -> None:
-    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+LATE = 1 << 60
+WAITS = "MainPID=7\nExecMainStartTimestampMonotonic=1"  # as it was started before all changes
+TOOK_IT_UP = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=active"
+REBOOTED_AND_FAILS = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=activating"
+DOWN = "MainPID=0\nActiveState=failed"
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [(WAITS, None), (REBOOTED_AND_FAILS, None), (DOWN, None), (TOOK_IT_UP, {"bip": "172.30.0.1/16"})],
+)
+@pytest.mark.parametrize("runs_between", [0, 1])
+def test_all_changes_that_the_daemon_never_took_up_are_undone_together(
+    host: Host, between: str, expected: dict[str, t.Any] | None, runs_between: int
+) -> None:
+    host.systemctl = WAITS
     host({"bip": "172.30.0.1/16"})
+    host.systemctl = between
+    for _run in range(runs_between):
+        assert not host({"bip": "172.30.0.1/16"})["changed"]
     host({"bip": "172.30.0.1/16", "mtu": 1400})
+    host.systemctl = WAITS
     undone = host(state="undone")
-    assert undone["config"] == {"bip": "172.30.0.1/16"}
+    assert undone["changed"]
+    assert undone["config"] == (expected or {})
+    assert host.file.exists() is (expected is not None)
     assert not host(state="undone")["changed"]
-    assert host({"bip": "172.30.0.1/16"})["pending"]["restart"] == ["bip"]
+
+
+def test_what_somebody_wrote_between_two_changes_is_what_to_go_back_to(host: Host) -> None:
+    host.systemctl = WAITS
+    host({"bip": "172.30.0.1/16"})
+    host.write('{"bip": "172.31.0.1/16"}')
+    host({"mtu": 1400})
+    assert host(state="undone")["config"] == {"bip": "172.31.0.1/16"}
+
+
+def test_a_change_that_was_taken_back_again_is_not_undone(host: Host) -> None:
+    host.write('{"debug": true}')
+    for state in (WAITS, TOOK_IT_UP):
+        host.systemctl = state
+        host({"labels": ["a=1"]})
+    host.systemctl = WAITS
+    good = host.file.read_text()
+    host({"labels": ["a=1"], "bip": "172.30.0.1/16"})
+    host({"labels": ["a=1"]})
+    assert host.file.read_text() == good
+    assert not host(state="undone")["changed"]
+    assert host.file.read_text() == good
 
 
 def test_a_change_that_was_taken_up_is_not_undone(host: Host) -> None:
