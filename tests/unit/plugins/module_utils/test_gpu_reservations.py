@@ -99,7 +99,18 @@ def test_it_lasts_as_long_as_it_was_made_for(reservations, clock, later, expecte
         "",
         "{",
         "{}",
+        "null",
+        "5",
+        "true",
         "[1]",
+        pytest.param("[" * 100000, id="depth"),
+        '[{"token":"t","engine":"docker","name":"a","uuids":[],"exclusive":true,"lifetime":Infinity,"expires":Infinity}]',
+        pytest.param(
+            '[{"token":"t","engine":"docker","name":"a","uuids":[],"exclusive":true,"lifetime":1%s,"expires":200}]'
+            % ("0" * 400),
+            id="ages",
+        ),
+        '[{"token":"t","engine":"docker","name":"a","uuids":[["GPU-1"]],"exclusive":true,"lifetime":300,"expires":200}]',
         '[{"token": 1}]',
         '[{"token":"t","engine":"docker","name":"a","uuids":"GPU-1","exclusive":true,"expires":200}]',
     ],
@@ -156,11 +167,11 @@ def test_users_meet_in_their_own_place(monkeypatch, owners, environment, expecte
 
 def test_only_a_directory_of_the_users_own_is_a_place(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    mine, somebody_elses = os.geteuid() or 4711, os.geteuid() + 1
-    assert directory_for(somebody_elses, {"XDG_RUNTIME_DIR": str(tmp_path)}) == f"/tmp/gpufleet-{somebody_elses}"
-    assert directory_for(mine, {"XDG_RUNTIME_DIR": str(tmp_path / "file")}, root=str(tmp_path / "none")) == (
-        f"/tmp/gpufleet-{mine}"
-    )
+    (tmp_path / "mine").mkdir()
+    somebody_else = os.geteuid() + 1
+    for place in ("/mine", "/file", "/none"):
+        found = directory_for(somebody_else, {"XDG_RUNTIME_DIR": place}, root=str(tmp_path))
+        assert found == f"/tmp/gpufleet-{somebody_else}"
     assert gpu_reservations._owner(str(tmp_path)) == os.geteuid()
     assert gpu_reservations._owner(str(tmp_path / "file")) is None
     assert gpu_reservations._owner(str(tmp_path / "none")) is None
