@@ -91,6 +91,7 @@ def _nothing() -> dict[str, Any]:
         "install": [],
         "runfile": None,
         "build": [],
+        "register": None,
         "hold": [],
         "unhold": [],
         "files": [],
@@ -178,6 +179,10 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         todo["repair"] = bool(todo["repair"] or host["package_state"]["unfinished"])
         todo["build"] = _unbuilt(host, result)
         result["version"] = result["version"] or next(iter(have.values()), None)
+        # rpm runs the scripts of the package that goes last, and they take the same sources out of DKMS.
+        known = [entry["version"] for entry in host["dkms"]]
+        if todo["build"] and result["source"] == "nvidia" and result["version"] not in known:
+            todo["register"] = f"nvidia/{result['version']}"
         return
     meta = result.get("kernel_meta")
     asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]

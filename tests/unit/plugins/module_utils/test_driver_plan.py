@@ -154,6 +154,13 @@ def test_a_kernel_that_has_headers_and_no_module_gets_it_built():
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["build"] == [K12]
 
 
+@pytest.mark.parametrize(("dkms", "register"), [([], "nvidia/580.95.05"), ([{"version": "580.95.05"}], None)])
+def test_sources_that_went_out_of_dkms_with_the_other_flavor_come_back(dkms, register):
+    there = {**el_host(modules={}), "dkms": dkms}
+    todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
+    assert (todo["build"], todo["register"]) == ([KERNELS["el-9"]], register)
+
+
 def test_headers_of_the_next_kernel_are_a_must():
     there = host("debian-12", next_kernel="6.1.0-56-amd64")
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), "linux-headers-6.1.0-56-amd64": []}
