@@ -23,11 +23,11 @@ options:
     type: str
     required: true
   fingerprint:
-    description: Fingerprint that the key must have, in full. Blanks and case do not matter.
+    description: Fingerprint that the key must have, all 40 or 64 hexadecimal digits. Blanks and case do not matter.
     type: str
     required: true
   path:
-    description: File to write.
+    description: File to write, by its absolute path.
     type: path
     required: true
   armored:
@@ -105,6 +105,37 @@ def fetch(module: AnsibleModule) -> bytes:
         )
 
 
+def problem(fingerprint: str, path: str) -> str | None:
+    """Tell what is wrong with what was asked for; nothing where it can be done."""
+    if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", fingerprint):
+        return (
+            f"fingerprint: {fingerprint!r} is not the fingerprint of a key in full, which has 40 or 64 hexadecimal "
+            "digits. 'gpg --show-keys' shows it."
+        )
+    if not os.path.isabs(path):
+        return f"path: {path!r} is not absolute. Name the file from the root on, as /usr/share/keyrings/x.gpg."
+    if os.path.isdir(path):
+        return f"path: {path!r} is a directory. Name the file in it that the key is written to."
+    return None
+
+
+def write(module: AnsibleModule, path: str, data: bytes) -> None:
+    """Put the key's file in its place, readable to all."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+        module.atomic_move(temporary, path)
+        os.chmod(path, 0o644)
+    except OSError as error:
+        module.fail_json(
+            msg=f"The key could not be written to {path}: {error.strerror or error} ({error.filename or path}). Choose "
+            "another path, or run this as a user who may write there (become: true)."
+        )
+
+
 def main() -> None:
     """Read, plan, apply, report."""
     module = AnsibleModule(
@@ -120,6 +151,9 @@ def main() -> None:
     )
     path = module.params["path"]
     wanted = re.sub(r"\s", "", module.params["fingerprint"]).upper()
+    wrong = problem(wanted, path)
+    if wrong:
+        module.fail_json(msg=wrong)
     before = present(path)
     changed = before != [wanted]
     if changed and not module.check_mode:
@@ -133,13 +167,7 @@ def main() -> None:
                 msg=f"The key at {module.params['url']} has the fingerprint {', '.join(found)} and not {wanted}. It is "
                 "not trusted and was not written. Find out who changed it before you change the fingerprint."
             )
-        handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(openpgp.armored(data) if module.params["armored"] else openpgp.binary(data))
-        os.chmod(temporary, 0o644)
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        module.atomic_move(temporary, path)
-        os.chmod(path, 0o644)
+        write(module, path, openpgp.armored(data) if module.params["armored"] else openpgp.binary(data))
     module.exit_json(
         changed=changed,
         fingerprint=wanted,

@@ -213,3 +213,32 @@ def test_a_wrong_key_is_not_written(run, key, tmp_path, case):
     for word in words:
         assert word in result["msg"]
     assert not target.exists()
+
+
+WRONG = [
+    ({"fingerprint": "xyz"}, ["fingerprint: 'XYZ' is not the fingerprint of a key in full", "40 or 64 hexadecimal"]),
+    ({"fingerprint": FINGERPRINT[-8:]}, [f"fingerprint: '{FINGERPRINT[-8:]}' is not"]),
+    ({"path": "key.gpg"}, ["path: 'key.gpg' is not absolute", "from the root on"]),
+    ({"path": "{tmp}"}, ["is a directory", "Name the file in it"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG)
+def test_what_cannot_be_done_is_refused_in_check_mode_too(run, key, tmp_path, arguments, words):
+    arguments = {name: value.replace("{tmp}", str(tmp_path)) for name, value in arguments.items()}
+    wanted = {"url": key.as_uri(), "fingerprint": FINGERPRINT, "path": str(tmp_path / "x.gpg"), **arguments}
+    result = run(signing_key, **wanted)
+    assert result["failed"]
+    assert run(signing_key, check=True, **wanted) == result
+    for word in words:
+        assert word in result["msg"]
+    assert [path.name for path in tmp_path.iterdir()] == [key.name]
+
+
+def test_a_directory_that_cannot_be_made_is_named(run, key, tmp_path):
+    (tmp_path / "file").write_text("")
+    path = str(tmp_path / "file" / "keyrings" / "x.gpg")
+    result = run(signing_key, url=key.as_uri(), fingerprint=FINGERPRINT, path=path)
+    assert result["failed"]
+    for word in (f"could not be written to {path}: Not a directory", "Choose another path"):
+        assert word in result["msg"]
