@@ -28,6 +28,7 @@ DIRECTORY = "/run/gpufleet"
 # counted; images are pulled before a reservation is made.
 LIFETIME = 300
 LOCK_PATIENCE = 120
+_END_OF_TIME = 1e12
 _FILE = "gpu-reservations.json"
 _LOCK = "gpu-reservations.lock"
 
@@ -168,7 +169,9 @@ class Reservations:
         try:
             with open(os.path.join(self._directory, _FILE), encoding="utf-8") as file:
                 entries = json.load(file)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
+            return []
+        if not isinstance(entries, list):
             return []
         now = self._clock()
         return [entry for entry in entries if _is_entry(entry) and now < entry["expires"] <= now + entry["lifetime"]]
@@ -194,4 +197,8 @@ def _is_entry(entry: Any) -> bool:
         "lifetime": (int, float),
         "expires": (int, float),
     }
-    return isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in kinds.items())
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(key), kind) for key, kind in kinds.items()):
+        return False
+    # No clock shows more, and neither infinity nor what is no number can be counted with.
+    times = all(abs(entry[key]) < _END_OF_TIME for key in ("lifetime", "expires"))
+    return times and all(isinstance(one, str) for one in entry["uuids"])
