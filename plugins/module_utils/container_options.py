@@ -129,11 +129,13 @@ _ALIASES = {
 }
 
 
-# Options that this module adds to, so that it has to know their form; the engine's module sees to all others.
+# Options that this module adds to or looks into, so that it has to know their form; the engine's module sees to all
+# others.
 _LISTS = {
-    "docker": ("device_cgroup_rules", "devices", "volumes"),
-    "podman": ("cmd_args", "device", "volume"),
+    "docker": ("device_cgroup_rules", "devices", "security_opts", "volumes"),
+    "podman": ("cmd_args", "device", "device_cgroup_rules", "security_opt", "volume"),
 }
+_TEXTS = ("device_cgroup_rule", "executable", "restart_policy", "runtime")
 _MAPPINGS = {"docker": ("env", "labels"), "podman": ("env", "label")}
 
 
@@ -184,6 +186,8 @@ def _understood(engine: str, given: str, key: str, value: Any) -> Any:
         if not isinstance(values, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in values):
             raise OptionError(f"{where} is no list of texts. Write engine_options: {{{given}: [text]}}.")
         return [str(one).strip() for one in values]
+    if key in _TEXTS and not isinstance(value, str):
+        raise OptionError(f"{where} is no text. Write engine_options: {{{given}: text}}, in quotes.")
     if key == "device_requests":
         if not isinstance(value, (list, tuple)) or not all(isinstance(one, Mapping) for one in value):
             raise OptionError(f"{where} is no list of mappings. Write engine_options: {{{given}: [{{driver: name}}]}}.")

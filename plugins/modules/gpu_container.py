@@ -570,7 +570,7 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
 def _plan(module: AnsibleModule) -> dict:
     params = module.params
     options = params["engine_options"] or {}
-    podman = options.get("executable") or "podman"
+    podman = str(options.get("executable") or "podman")
     docker_host = container_options.docker_host(options, os.environ)
     engines = {
         "docker": _docker(docker_host),
