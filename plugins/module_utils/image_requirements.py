@@ -105,9 +105,9 @@ def _check_expression(name: str, expression: str, served: Served, enforced: bool
         )
         if compatible is None or enforced:
             raise RequirementError(_unsatisfied(name, expression, alternatives, have, gpu))
-        for prop, _operator, value in compatible:
-            if prop == "cuda":
-                remark = _compatibility_remark(value, have["cuda"] or "", name)
+        for term in compatible:
+            if not _holds(term, have):
+                remark = _compatibility_remark(term[2], have["cuda"] or "", name)
                 remarks += [] if remark in remarks else [remark]
     return remarks
 
@@ -143,8 +143,16 @@ def _holds(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
 
 
 def _is_compatible(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
+    return _is_for_newer_cuda(term, have) and _runs_by_compatibility(term[2], have.get("cuda") or "")
+
+
+def _is_for_newer_cuda(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
+    """Tell whether what is wanted is a CUDA that is newer than the driver's."""
     prop, operator, value = term
-    return prop == "cuda" and operator in (">=", "=", ">") and _runs_by_compatibility(value, have.get("cuda") or "")
+    if prop != "cuda" or operator not in (">=", "=", ">"):
+        return False
+    wanted, there = _padded(_version(value), _version(have.get("cuda") or ""))
+    return wanted > there
 
 
 def _runs_by_compatibility(image: str, driver: str) -> bool:
@@ -168,10 +176,10 @@ def _unsatisfied(
     gpu: Mapping[str, str | None],
 ) -> str:
     for terms in alternatives:
-        for prop, operator, value in terms:
-            if prop == "cuda" and operator in (">=", ">", "=") and not _holds((prop, operator, value), have):
+        for term in terms:
+            if _is_for_newer_cuda(term, have) and not _holds(term, have):
                 return (
-                    f"unsupported CUDA version: driver {have['cuda']} < image {value} ({name}={expression}). "
+                    f"unsupported CUDA version: driver {have['cuda']} < image {term[2]} ({name}={expression}). "
                     f"Upgrade the driver, use an older image, or {_WAY_OUT}."
                 )
     where = f" for GPU {gpu['uuid']}" if gpu.get("uuid") else ""

@@ -114,6 +114,22 @@ def test_what_is_served_passes_without_a_word(labels, env, there):
             served(),
             "NVIDIA_REQUIRE_B=driver<500",
         ),
+        # Not for a newer CUDA than the driver's: another driver is no way out.
+        *(
+            (
+                {},
+                {"NVIDIA_REQUIRE_CUDA": wanted},
+                served(),
+                f"unsatisfied requirement of the image for GPU GPU-a: NVIDIA_REQUIRE_CUDA={wanted}; there is cuda 12.2",
+            )
+            for wanted in ("cuda=11.8", "cuda=12.1", "cuda>12.2", "cuda>12.2.0", "cuda<12.0", "cuda!=12.2")
+        ),
+        (
+            {},
+            {"NVIDIA_REQUIRE_CUDA": "cuda=11.8 cuda>=13.0"},
+            served(),
+            "unsupported CUDA version: driver 12.2 < image 13.0 (NVIDIA_REQUIRE_CUDA=cuda=11.8 cuda>=13.0)",
+        ),
         ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=x"}, served(), "NVIDIA_REQUIRE_CUDA=cuda>=x: 'cuda>=x' is no condition"),
         ({}, {"NVIDIA_REQUIRE_CUDA": "rocm>=6"}, served(), "'rocm>=6' is no condition on cuda, driver, arch or brand"),
         ({}, {"NVIDIA_REQUIRE_CUDA": "cuda"}, served(), "'cuda' is no condition"),
@@ -130,7 +146,13 @@ def test_what_is_not_served_is_refused_by_name_and_value(labels, env, there, wor
 
 @pytest.mark.parametrize(
     ("labels", "env"),
-    [(label("12.9"), {}), ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=12.9"}), ({}, {"CUDA_VERSION": "12.9.1"})],
+    [
+        (label("12.9"), {}),
+        ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=12.9"}),
+        ({}, {"NVIDIA_REQUIRE_CUDA": "cuda=12.9"}),
+        ({}, {"NVIDIA_REQUIRE_CUDA": "cuda>=11.0,cuda>=12.9,cuda<13.0"}),
+        ({}, {"CUDA_VERSION": "12.9.1"}),
+    ],
 )
 def test_within_a_major_version_the_image_runs_and_the_user_is_told(labels, env):
     (remark,) = check(labels, env, served(gpus=(A100, T4)))
