@@ -1,0 +1,29 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
+
+
+def load(name: str) -> list[dict]:
+    return yaml.safe_load((TASKS / name).read_text(encoding="utf-8"))
+
+
+def test_the_key_is_had_before_anything_is_removed():
+    tasks = load("packages.yml")
+    key = next(place for place, task in enumerate(tasks) if "gpufleet.hosts.signing_key" in task)
+    includes = [str(task.get("ansible.builtin.include_tasks", "")) for task in tasks]
+    repository = next(place for place, text in enumerate(includes) if text.startswith("repository-"))
+    removes = [place for place, task in enumerate(tasks) if "ansible.builtin.file" in task]
+    assert key < min([repository, *removes])
+
+
+def test_the_key_is_had_once():
+    assert [path.name for path in sorted(TASKS.glob("*.yml")) if "hosts.signing_key:" in path.read_text()] == [
+        "packages.yml"
+    ]
