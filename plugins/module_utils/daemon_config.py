@@ -932,7 +932,7 @@ def taken_up(written: dict[str, t.Any], boot_id: str, run: Run, unit: str) -> bo
 
 
 class _Daemon(t.NamedTuple):
-    """A daemon's process: when it was started and last told something, and whether it is done with starting."""
+    """A daemon's process: when it was started and last read its file, and whether it is done with starting."""
 
     started: int
     touched: int
@@ -940,11 +940,13 @@ class _Daemon(t.NamedTuple):
 
 
 def _daemon(run: Run, unit: str) -> _Daemon | None:
-    names = "MainPID,ActiveState,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic"
+    names = "MainPID,ActiveState,ExecMainStartTimestampMonotonic,StateChangeTimestampMonotonic,ReloadResult"
     rc, out, _err = run(["systemctl", "show", unit, "-p", names])
     shown = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     if rc != 0 or shown.get("MainPID", "0") == "0":
         return None
     started = int(shown.get("ExecMainStartTimestampMonotonic") or 0)
-    touched = max(started, int(shown.get("StateChangeTimestampMonotonic") or 0))
+    # A reload that failed has changed the unit's state as well.
+    is_reloaded = shown.get("ReloadResult", "success") == "success"
+    touched = max(started, int(shown.get("StateChangeTimestampMonotonic") or 0) if is_reloaded else 0)
     return _Daemon(started, touched, shown.get("ActiveState") in ("active", "reloading"))

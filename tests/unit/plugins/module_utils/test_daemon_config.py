@@ -455,6 +455,16 @@ def test_a_broken_record_is_named(text: str) -> None:
             id="reloaded",
         ),
         pytest.param(
+            "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=success",
+            {"reload": [], "restart": ["b"]},
+            id="reloaded well",
+        ),
+        pytest.param(
+            "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=exit-code",
+            {"reload": ["a"], "restart": ["b"]},
+            id="reload failed",
+        ),
+        pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=150\nStateChangeTimestampMonotonic=60",
             {"reload": [], "restart": []},
             id="restarted",
