@@ -10,10 +10,13 @@ is given up, whatever happened in between.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import NvmlAction, controller_binding
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
+    NvmlAction,
+    controller_binding,
+    no_binding_anywhere,
+)
 
 PLANNER = "gpufleet.hosts.gpu_container"
 DRIVER_VOLUME = "gpufleet.hosts.nvidia_driver_volume"
@@ -65,13 +68,7 @@ class ActionModule(NvmlAction):
         if result.get("nvml_binding_missing"):
             binding = controller_binding()
             if binding is None:
-                raise Failure(
-                    {
-                        "msg": "There is an NVIDIA driver on this host, but no pynvml to ask it with, neither there "
-                        "nor on the controller. Install it on the controller, it travels to the hosts by itself: "
-                        f"{sys.executable} -m pip install nvidia-ml-py"
-                    }
-                )
+                raise Failure(no_binding_anywhere())
             self._arguments["_nvml_binding_path"] = arguments["_nvml_binding_path"] = self._send(binding)
             result = self._execute(PLANNER, arguments)
         return self._checked(result)["plan"]

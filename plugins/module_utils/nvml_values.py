@@ -70,8 +70,19 @@ class NvmlFailure(Exception):
         return cls(code, name, text or name.replace("_", " ").capitalize())
 
 
+NO_BINDING = "There is an NVIDIA driver on this host, but no pynvml to ask it with"
+
+
 class BindingMissing(Exception):
     """No usable pynvml on this host, nor one that came along with the call."""
+
+    def result(self) -> dict:
+        """Say so in a module's result, from which its action plugin knows that the controller's has to come along."""
+        return {
+            "msg": f"{NO_BINDING} ({self}). Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the "
+            "controller.",
+            "nvml_binding_missing": True,
+        }
 
 
 def number(value, most: float | None = None):

@@ -480,11 +480,7 @@ def main() -> None:
             with (reservations := _reservations()).locked():
                 module.exit_json(changed=False, released=reservations.release(module.params["_token"]))
     except BindingMissing as error:
-        module.fail_json(
-            msg=f"There is an NVIDIA driver on this host, but no pynvml to ask it with ({error}). "
-            "Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the controller.",
-            nvml_binding_missing=True,
-        )
+        module.fail_json(**error.result())
     except _FAILURES as error:
         module.fail_json(msg=str(error))
     module.fail_json(msg="gpu_container works by its action plugin only: call it as gpufleet.hosts.gpu_container.")

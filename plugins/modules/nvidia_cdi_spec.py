@@ -82,7 +82,9 @@ options:
     choices: [utility, compute, video, graphics, ngx, compat32]
     default: [utility, compute, video, graphics, ngx, compat32]
   driver_root:
-    description: Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
+    description:
+      - Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
+      - With O(state=absent) it need not be there.
     type: path
   device_numbers:
     description:
@@ -98,7 +100,7 @@ options:
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for a driver that does not answer.
+    description: Seconds to wait for a driver that does not answer, more than 0 and at most 3600.
     type: float
     default: 10
   _nvml_binding_path:
@@ -214,6 +216,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_files,
     driver_volume,
     gpu_facts,
+    option_checks,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
 
@@ -258,11 +261,7 @@ def main() -> None:
     try:
         result = result_of(module.params, ask, module.check_mode)
     except BindingMissing as error:
-        module.fail_json(
-            msg=f"There is an NVIDIA driver on this host, but no pynvml to ask it with ({error}). "
-            f"Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the controller.",
-            nvml_binding_missing=True,
-        )
+        module.fail_json(**error.result())
     except (cdi.CdiError, cdi_file.FileError, driver_files.DriverFilesError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -332,13 +331,15 @@ def _stranger(path: str, text: str) -> str | None:
 
 
 def _validate(params: dict) -> None:
-    path, driver_root = params["path"], params["driver_root"]
-    if driver_root is not None and not (os.path.isabs(driver_root) and os.path.isdir(driver_root)):
-        raise cdi_file.FileError(f"driver_root={driver_root} is not a directory by an absolute path")
+    path = params["path"]
+    fault = option_checks.timeout_fault(params["timeout"])
+    if params["state"] == "present":
+        # What removes a file needs no driver.
+        fault = fault or option_checks.driver_root_fault(params["driver_root"])
+    if fault:
+        raise cdi_file.FileError(fault)
     if not os.path.isabs(params["driver_volume_path"]):
         raise cdi_file.FileError(f"driver_volume_path={params['driver_volume_path']} is not an absolute path")
-    if not params["timeout"] > 0:
-        raise cdi_file.FileError(f"timeout={params['timeout']:g} is not a number of seconds above 0")
     if params["libraries"] == "files":
         driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):

@@ -43,7 +43,9 @@ options:
     type: int
     default: 8
   timeout:
-    description: Seconds that the driver is waited for, all GPUs together, before it counts as hung.
+    description:
+      - Seconds that the driver is waited for, all GPUs together, before it counts as hung. More than 0 and at most
+        3600.
     type: float
     default: 60
   driver_root:
@@ -208,12 +210,11 @@ gpus:
       sample: null
 """
 
-import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver, option_checks
 
 MEMORY_MIB_MAX = 16384
 GPU = re.compile(r"(\d+|GPU-[0-9a-f]+[0-9a-f-]*|MIG-[0-9A-Za-z/-]+)", re.IGNORECASE)
@@ -231,11 +232,7 @@ def objection(params: dict) -> str | None:
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is not between 1 and {MEMORY_MIB_MAX}"
-    if not params["timeout"] > 0:
-        return f"timeout={params['timeout']:g} is not a number of seconds above 0"
-    if not os.path.isdir(params["driver_root"]):
-        return f"driver_root={params['driver_root']} is not a directory"
-    return None
+    return option_checks.timeout_fault(params["timeout"]) or option_checks.driver_root_fault(params["driver_root"])
 
 
 def complaint(result: dict) -> str:

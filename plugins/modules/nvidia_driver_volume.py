@@ -72,7 +72,9 @@ options:
     choices: [utility, compute, video, graphics, ngx, compat32]
     default: [utility, compute, video, graphics, ngx, compat32]
   driver_root:
-    description: Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
+    description:
+      - Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
+      - With O(state=absent) it need not be there.
     type: path
     default: /
   driver_version:
@@ -247,6 +249,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     engine_at_rest,
     engine_volume,
     mount_users,
+    option_checks,
 )
 
 CDI_DIRECTORIES = ("etc/cdi", "run/cdi")
@@ -346,11 +349,12 @@ class Run:
         version = self.params["driver_version"]
         if version is not None and not driver_files.VERSION.fullmatch(version):
             raise driver_volume.VolumeError(f"driver_version={version} is not a driver version such as 580.95.05")
-        for option in ("path", "driver_root"):
-            if not os.path.isabs(self.params[option]):
-                raise driver_volume.VolumeError(f"{option}={self.params[option]} is not an absolute path")
-        if not os.path.isdir(self.params["driver_root"]):
-            raise driver_volume.VolumeError(f"driver_root={self.params['driver_root']} is not a directory")
+        if not os.path.isabs(self.params["path"]):
+            raise driver_volume.VolumeError(f"path={self.params['path']} is not an absolute path")
+        fault = option_checks.driver_root_fault(self.params["driver_root"])
+        # What removes a volume needs no driver.
+        if fault and self.params["state"] == "present":
+            raise driver_volume.VolumeError(fault)
         driver_files.check_sets(self.params["sets"])
 
     def result(self) -> dict:

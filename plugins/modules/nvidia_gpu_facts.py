@@ -50,7 +50,8 @@ options:
     default: [all, "!processes", "!throughput", "!topology"]
   timeout:
     description:
-      - How many seconds to wait for a driver that does not answer, at the start and for each GPU.
+      - How many seconds to wait for a driver that does not answer, at the start and for each GPU. More than 0 and at
+        most 3600.
       - When they are over, RV(ansible_facts.nvidia_gpu_state) is V(error), and the GPUs that did answer are returned.
       - A host without a persistence daemon takes about two seconds to wake up a GPU.
     type: float
@@ -1210,13 +1211,9 @@ nvml_binding_version:
   sample: "13.615.71"
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
-
-LONGEST_TIMEOUT = 3600
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, option_checks
 
 
 def main() -> None:
@@ -1230,10 +1227,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     timeout, driver_root = module.params["timeout"], module.params["driver_root"]
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        module.fail_json(msg=f"timeout: {timeout:g} is not between 0 and {LONGEST_TIMEOUT} seconds")
-    if driver_root is not None and not os.path.isdir(driver_root):
-        module.fail_json(msg=f"driver_root: {driver_root} is no directory on this host")
+    fault = option_checks.timeout_fault(timeout) or option_checks.driver_root_fault(driver_root)
+    if fault:
+        module.fail_json(msg=fault)
     try:
         subsets = gpu_facts.choose_subsets(module.params["gather_subset"])
         gathered = gpu_facts.gather(
@@ -1246,11 +1242,7 @@ def main() -> None:
     except gpu_facts.SubsetError as error:
         module.fail_json(msg=str(error))
     except gpu_facts.BindingMissing as error:
-        module.fail_json(
-            msg=f"There is an NVIDIA driver on this host, but no pynvml to ask it with ({error}). "
-            f"Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the controller.",
-            nvml_binding_missing=True,
-        )
+        module.fail_json(**error.result())
     binding = gathered["binding"] or {}
     module.exit_json(
         changed=False,

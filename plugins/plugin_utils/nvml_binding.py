@@ -28,6 +28,7 @@ from ansible import constants as C
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BINDING, binding_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import NO_BINDING
 
 PROBE = "gpufleet.hosts.nvidia_gpu_facts"
 
@@ -61,12 +62,7 @@ class NvmlAction(ActionBase):
         if missing:
             binding = controller_binding()
             if binding is None:
-                return {
-                    "failed": True,
-                    "msg": f"There is an NVIDIA driver on this host, but no pynvml to ask it with, neither there nor "
-                    f"on the controller. Install it on the controller, it travels to the hosts by itself: "
-                    f"{sys.executable} -m pip install nvidia-ml-py",
-                }
+                return no_binding_anywhere()
             arguments["_nvml_binding_path"] = self._send(binding)
         return self._execute_module(
             module_name=module, module_args=arguments, task_vars=task_vars, wrap_async=wrap_async
@@ -91,6 +87,15 @@ def lacks_binding(task_vars: dict) -> bool:
     if not isinstance(host, Mapping):
         return False
     return bool((host.get("driver") or {}).get("loaded")) and host.get("nvml_binding") is False
+
+
+def no_binding_anywhere() -> dict:
+    """Say in a task's result that neither the host nor the controller has a binding."""
+    return {
+        "failed": True,
+        "msg": f"{NO_BINDING}, neither there nor on the controller. Install it on the controller, it travels to the "
+        f"hosts by itself: {sys.executable} -m pip install nvidia-ml-py",
+    }
 
 
 def controller_binding() -> str | None:

@@ -153,6 +153,13 @@ def test_absent_removes_it_and_asks_nobody(host):
     assert host.asked == 0
 
 
+@pytest.mark.parametrize("driver_root", ["/run/nvidia/driver-that-is-gone", "driver"])
+def test_absent_needs_no_driver_root(host, driver_root):
+    host.run()
+    assert host.run(state="absent", driver_root=driver_root)["changed"]
+    assert not host.path.exists()
+
+
 VENDORS = """---
 cdiVersion: 0.5.0
 containerEdits:
@@ -415,10 +422,13 @@ REFUSALS = [
     (take_away_its_programs, {}, cdi.CdiError, ["no whole driver volume", VERSION, "nvidia_driver_volume first"]),
     (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
     (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
+    (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is not a number of seconds above 0 and up to"]),
+    (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "up to 3600"]),
+    (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "up to 3600"]),
     (break_the_driver, {}, cdi.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
     (lose_all, {}, cdi.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
-    (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not a directory by an absolute"]),
+    (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not an absolute path"]),
     (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),
     (None, {"libraries": "files", "sets": []}, driver_files.DriverFilesError, ["sets is empty", "compute"]),
     (None, {"libraries": "files", "sets": ["compat32"]}, driver_files.DriverFilesError, ["selects nothing"]),

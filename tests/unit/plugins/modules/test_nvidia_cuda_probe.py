@@ -32,7 +32,11 @@ def test_what_can_be_asked_for(gpus):
         ({"memory_mib": 20000}, "memory_mib=20000 is not between 1 and 16384"),
         ({"timeout": 0.0}, "timeout=0 is not a number of seconds above 0"),
         ({"timeout": float("nan")}, "timeout=nan is not a number of seconds above 0"),
+        ({"timeout": float("inf")}, "timeout=inf is not a number of seconds above 0 and up to 3600"),
+        ({"timeout": 1e300}, "timeout=1e+300 is not a number"),
+        ({"timeout": 3600.5}, "timeout=3600.5 is not a number"),
         ({"driver_root": "/nonexistent"}, "driver_root=/nonexistent is not a directory"),
+        ({"driver_root": "driver"}, "driver_root=driver is not an absolute path"),
     ],
 )
 def test_what_cannot_be_asked_for_is_told_with_its_value(options, words):

@@ -480,6 +480,12 @@ def test_absent_needs_no_driver(host):
     assert host.run(state="absent")["removed"] == [NAME]
 
 
+@pytest.mark.parametrize("driver_root", ["/run/nvidia/driver-that-is-gone", "driver"])
+def test_absent_needs_no_driver_root(host, driver_root):
+    host.run()
+    assert host.run(state="absent", driver_root=driver_root)["removed"] == [NAME]
+
+
 @pytest.mark.parametrize(("use", "reason"), USES[:4])
 def test_absent_removes_nothing_if_one_is_used(host, use, reason):
     host.upgrade()

@@ -135,10 +135,12 @@ def test_options_are_documented_as_they_are():
     [
         ({"gather_subset": "gpus"}, ["no subset 'gpus'", "Known: all, min, identity", "topology"]),
         ({"gather_subset": "!min"}, ["min is always gathered", "'!all'"]),
-        ({"timeout": 0}, ["timeout", "0"]),
+        ({"timeout": 0}, ["timeout=0 is not a number of seconds above 0 and up to 3600"]),
+        ({"timeout": 1e300}, ["timeout=1e+300 is not a number of seconds"]),
+        ({"driver_root": "."}, ["driver_root=. is not an absolute path"]),
         ({"timeout": -1}, ["timeout", "-1"]),
         ({"timeout": "soon"}, ["timeout", "float"]),
-        ({"driver_root": "/nonexistent"}, ["driver_root", "/nonexistent"]),
+        ({"driver_root": "/nonexistent"}, ["driver_root=/nonexistent is not a directory"]),
         ({"subset": "min"}, ["Unsupported parameters", "subset"]),
     ],
 )

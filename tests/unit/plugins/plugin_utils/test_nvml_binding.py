@@ -230,3 +230,10 @@ def test_the_version_is_that_of_the_distribution_beside_it(tmp_path, beside, fil
 
 def test_a_binding_in_no_directory_has_no_version():
     assert binding_version("/nowhere/pynvml.py") is None
+
+
+def test_a_module_without_a_binding_says_what_its_action_plugin_looks_for():
+    result = BindingMissing("No module named 'pynvml'").result()
+    assert result["nvml_binding_missing"] is True
+    for word in ("NVIDIA driver on this host", "(No module named 'pynvml')", "python3-pynvml or nvidia-ml-py here"):
+        assert word in result["msg"]
