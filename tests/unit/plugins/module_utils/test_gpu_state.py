@@ -248,7 +248,6 @@ def test_the_state_and_what_to_do(case):
 @pytest.mark.parametrize("versions", [NOTHING_INSTALLED, INSTALLED, LOADED], ids=["none", "installed", "loaded"])
 def test_every_code_on_every_host_gives_a_state_and_a_reason(code, functions, versions):
     state, reason = gpu_state.decide(functions, versions, failed(code), HOST)
-    assert state in gpu_state.STATES
-    assert state != "ready"
+    assert state in ("no_hardware", "no_driver", "driver_not_loaded", "version_mismatch", "error")
     assert reason
     assert "None" not in reason
