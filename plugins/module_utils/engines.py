@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_at_rest import EngineAtRest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError, Run
 
 # The last is what Podman says where several identifiers begin as the name does.
@@ -88,6 +89,27 @@ class Absent:
     def absence(self) -> str:
         """Say why."""
         return self._why
+
+
+class Sleeping:
+    """A Docker that would start if it were asked, which a check must not do. Its files tell which containers it has."""
+
+    name = "docker"
+    WHY = "docker does not run, and check mode does not start it"
+
+    def __init__(self, read: Callable[[], EngineAtRest]) -> None:
+        self._read = read
+
+    def absence(self) -> None:
+        """Say that it can be used."""
+
+    def container(self, name: str) -> dict | None:
+        """Tell whether there is a container of that name, and nothing of it."""
+        return {} if self._read().has_container(name) else None
+
+    def state(self) -> EngineState:
+        """Refuse to say more."""
+        raise EngineError(self.WHY)
 
 
 class Docker(engine_volume.Docker):

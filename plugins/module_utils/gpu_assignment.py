@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import (
     EngineState,
     Image,
     Podman,
+    Sleeping,
     environment,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import Accelerator
@@ -90,6 +91,7 @@ class Planner:
         self._root_user = root_user
         self._docker_host = docker_host
         self._name: str = params["name"]
+        self._existing: dict | None = None
         self._warnings: list[str] = []
 
     def plan(self) -> dict[str, Any]:
@@ -99,6 +101,8 @@ class Planner:
         if self._engine.name == "docker" and self._docker_host:
             # Every module is told: not all of them look into the environment.
             self._own["docker_host"] = self._docker_host
+        if isinstance(self._engine, Sleeping):
+            return self._plan_sleeping()
         self._existing = self._engine.container(self._name)
         state = self._params["state"]
         if state != "absent" or self._existing is not None:
@@ -189,10 +193,26 @@ class Planner:
         )
         return result
 
-    def _plan_present(self) -> dict[str, Any]:
-        reference = self._params["image"]
-        if not reference:
+    def _plan_sleeping(self) -> dict[str, Any]:
+        """Say what can be told of a Docker that is not asked: whether the container is there. It does not run."""
+        before = {**self._before(), "exists": self._engine.container(self._name) is not None}
+        state = self._params["state"]
+        if not before["exists"] and state != "absent":
+            self._wanted_image()
+        self._warnings.append(f"{self._engine.WHY}: only whether the container is there is known, not how it is.")
+        after = {**before, "exists": state != "absent", "running": state == "started"}
+        assignment = _Assignment(reason=self._engine.WHY)
+        result = self._result({}, assignment, before, after, needless=before == after)
+        result["predicted"] = True
+        return result
+
+    def _wanted_image(self) -> str:
+        if not self._params["image"]:
             raise PlanError(f"state={self._params['state']} needs an image for container {self._name}.")
+        return self._params["image"]
+
+    def _plan_present(self) -> dict[str, Any]:
+        reference = self._wanted_image()
         image = self._engine.image(reference)
         pull = self._pull_needed(reference, image)
         if pull:
@@ -293,7 +313,7 @@ class Planner:
             return engine.containers()
         except EngineError as error:
             reason = str(error).strip().splitlines()[-1]
-            if self._params["exclusive"] and self._root_user:
+            if self._params["exclusive"] and self._root_user and not isinstance(engine, Sleeping):
                 raise EngineError(
                     f"exclusive: which GPUs {engine.name}'s containers hold cannot be found out ({reason}). Mend or "
                     f"remove {engine.name}, or leave exclusive out."

@@ -26,6 +26,8 @@ attributes:
       - An image that is not there yet cannot be looked into. A container of it is predicted to be created.
       - Nothing is pulled in check mode, also with O(pull=always). The prediction is for the image that is there, and a
         warning says so.
+      - A Docker that systemd starts when it is asked is not asked, and so not started. The prediction then goes by
+        whether it has the container, and a warning says so.
   diff_mode:
     support: full
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
@@ -439,13 +441,14 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     container_options,
+    engine_at_rest,
     gpu_facts,
     nvml_binding_cache,
     process_times,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Podman, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import CAPABILITIES, IsolationError
@@ -569,7 +572,7 @@ def _plan(module: AnsibleModule) -> dict:
     podman = str(options.get("executable") or "podman")
     docker_host = container_options.docker_host(options, os.environ)
     engines = {
-        "docker": _docker(docker_host),
+        "docker": _docker(docker_host, module.check_mode),
         "podman": _podman(module, podman),
     }
 
@@ -597,11 +600,14 @@ def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
     return Podman(module.run_command, path)
 
 
-def _docker(host: str | None) -> Docker | Absent:
+def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
     # The pid file is that of the daemon at the usual place.
     started = process_times.docker_started if host in (None, DOCKER_HOST) else None
     try:
-        return Docker(host, started=started)
+        docker = Docker(host, started=started)
+        if check_mode and docker.socket and engine_at_rest.waits_to_be_started(docker.socket):
+            return Sleeping(engine_at_rest.docker)
+        return docker
     except EngineError as error:
         return Absent("docker", str(error))
 

@@ -10,8 +10,9 @@ import re
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_at_rest import EngineAtRest, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Image
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Image, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import IsolationError
@@ -642,6 +643,49 @@ def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, 
     case.plan(gpus=[1], **{"engine": "docker", **params})
     (holder,) = case.reservations.holders(("", ""))
     assert holder.detail == f"reserved by a run in progress for at most {seconds} s"
+
+
+def sleeping(*names):
+    uses = tuple(Use(f"{name} (exited)", frozenset()) for name in names)
+    return Sleeping(lambda: EngineAtRest("docker", uses=uses))
+
+
+@pytest.mark.parametrize(
+    ("state", "there", "changed"),
+    [
+        ("started", False, True),
+        ("started", True, True),
+        ("present", False, True),
+        ("present", True, False),
+        ("stopped", False, True),
+        ("stopped", True, False),
+        ("absent", False, False),
+        ("absent", True, True),
+    ],
+)
+def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, there, changed):
+    case.docker = sleeping(*(["c"] if there else []), "cc", "c (1)")
+    plan = case.plan(check=True, gpus=[1], state=state)
+    assert (plan["predicted"], plan["needless"], plan["engine"]) == (True, not changed, "docker")
+    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there}
+    assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": state == "started"}
+    (warning,) = plan["gpu_assignment"]["warnings"]
+    assert warning.startswith("docker does not run, and check mode does not start it: only whether the container")
+
+
+def test_a_docker_that_sleeps_refuses_what_it_would_refuse_awake(case):
+    case.docker = sleeping()
+    with pytest.raises(PlanError, match="state=started needs an image for container c"):
+        case.plan(check=True, image=None)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_docker_that_sleeps_is_not_in_the_way_of_a_check_with_podman(case, exclusive):
+    case.docker, case.podman = sleeping(), Engine(podman(), volumes={VOLUME_NAME: "/volume"})
+    plan = case.plan(check=True, engine="podman", gpus=1, exclusive=exclusive)
+    assert plan["gpu_assignment"]["uuids"] == [UUIDS[0]]
+    said = "Which GPUs docker's containers hold is not known: docker does not run, and check mode does not start it"
+    assert said in plan["gpu_assignment"]["warnings"]
 
 
 class Broken(Engine):

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which Docker the module asks: none that would start because of it, in check mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_at_rest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
+
+
+@pytest.mark.parametrize(
+    ("host", "check", "kind", "looked_at"),
+    [
+        (None, False, Docker, []),
+        (None, True, Sleeping, ["/var/run/docker.sock"]),
+        ("unix:///srv/docker.sock", True, Sleeping, ["/srv/docker.sock"]),
+        ("tcp://127.0.0.1:2375", True, Docker, []),
+        ("docker.example.com", True, Absent, []),
+    ],
+)
+def test_a_check_looks_whether_docker_sleeps(monkeypatch, host, check, kind, looked_at):
+    asked = []
+    monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: asked.append(path) or True)
+    assert type(gpu_container._docker(host, check)) is kind
+    assert asked == looked_at
+
+
+def test_a_check_asks_a_docker_that_is_awake(monkeypatch):
+    monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: False)
+    assert type(gpu_container._docker(None, True)) is Docker
