@@ -30,11 +30,11 @@ options:
     choices: [distribution, preinstalled]
     required: true
   docker_options:
-    description: Options wanted in daemon.json.
+    description: Options wanted in daemon.json, or a text of JSON that stands for them.
     type: dict
     default: {}
   docker_recommended:
-    description: Whether to add the options that GPU hosts are better off with.
+    description: Whether to add the options that GPU hosts are better off with. A text such as V(no) stands for a value.
     type: bool
     default: true
   platforms:
@@ -83,6 +83,8 @@ _value:
 
 import typing as t
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_plan
 
 
@@ -92,10 +94,13 @@ def plan(
     source: str,
     platforms: dict[str, t.Any],
     *,
-    docker_options: dict[str, t.Any] | None = None,
-    docker_recommended: bool = True,
+    docker_options: t.Any = None,
+    docker_recommended: t.Any = True,
 ) -> dict[str, t.Any]:
-    settings = engine_plan.Settings(name, source, docker_options or {}, docker_recommended, platforms)
+    try:
+        settings = engine_plan.settings(name, source, docker_options, docker_recommended, platforms)
+    except engine_plan.SettingsError as error:
+        raise AnsibleFilterError(str(error)) from None  # its cause may show a password
     return engine_plan.plan(host, settings)
 
 

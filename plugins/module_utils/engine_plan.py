@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.module_utils.common.validation import check_type_bool, check_type_dict
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import version_key
 
@@ -20,6 +22,10 @@ _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podma
 _CDI_ON_REQUEST = ((25,), (28, 2))
 
 
+class SettingsError(Exception):
+    """A variable has a value that does not stand for what it wants. The text names the variable and the form."""
+
+
 class Settings(t.NamedTuple):
     """The role's variables."""
 
@@ -28,6 +34,32 @@ class Settings(t.NamedTuple):
     docker_options: dict[str, t.Any]
     docker_recommended: bool
     platforms: dict[str, dict[str, t.Any]]
+
+
+def settings(
+    name: str, source: str, docker_options: t.Any, docker_recommended: t.Any, platforms: dict[str, dict[str, t.Any]]
+) -> Settings:
+    """The variables as values of the types that they stand for.
+
+    Argument validation accepts a text that stands for a truth value or a dictionary, and leaves it a text: `-e` with
+    key=value, an INI inventory and surveys know nothing else.
+    """
+    options = _as("container_engine_docker_options", check_type_dict, docker_options or {}, '{"mtu": 9000}')
+    for key in options:
+        if not isinstance(key, str):
+            raise SettingsError(
+                f"container_engine_docker_options has {key!r}, which is no option's name. Write it in quotes."
+            )
+    recommended_ = _as("container_engine_docker_recommended", check_type_bool, docker_recommended, "true or false")
+    return Settings(name, source, options, recommended_, platforms)
+
+
+def _as(name: str, convert: t.Callable[[t.Any], t.Any], value: t.Any, form: str) -> t.Any:
+    try:
+        return convert(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        shown = daemon_config.masked_file(str(value))[:60]
+        raise SettingsError(f"{name} is {shown!r}, which is not of the form {form}.") from error
 
 
 def plan(host: dict[str, t.Any], settings: Settings) -> dict[str, t.Any]:

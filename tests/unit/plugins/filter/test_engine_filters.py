@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.filter import (
     cuda_toolkit_plan,
@@ -45,29 +46,75 @@ def test_documentation_and_signature_agree(module: t.Any) -> None:
             assert (option.get("default") or None) == (parameter.default or None), parameter.name
 
 
-def test_what_a_playbook_gives_arrives() -> None:
-    host = {
-        "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},
-        "uid": 0,
-        "nvidia": {"gpus": []},
-        "packages": {},
-        "services": {},
-        "engines": {"docker": {"package": None, "version": None, "info": None}},
-        "docker_daemon_json": {"flags": []},
-        "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
-    }
-    platforms = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], "version": "20.10.24"}}}
-    plan = engine_plan.FilterModule().filters()["engine_plan"](
-        host,
+BARE: dict[str, t.Any] = {
+    "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},
+    "uid": 0,
+    "nvidia": {"gpus": []},
+    "packages": {},
+    "services": {},
+    "engines": {"docker": {"package": None, "version": None, "info": None}},
+    "docker_daemon_json": {"flags": []},
+    "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
+}
+PLATFORMS = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], "version": "20.10.24"}}}
+
+
+def asked_for(options: t.Any, recommended: t.Any) -> dict[str, t.Any]:
+    return engine_plan.FilterModule().filters()["engine_plan"](
+        BARE,
         name="docker",
         source="distribution",
-        docker_options={"mtu": 9000},
-        docker_recommended=False,
-        platforms=platforms,
+        docker_options=options,
+        docker_recommended=recommended,
+        platforms=PLATFORMS,
     )
+
+
+RECOMMENDED = {"live-restore": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "recommended", "expected"),
+    [
+        *(({"mtu": 9000}, no, {"mtu": 9000}) for no in (False, "false", "False", "no", "0", "off", 0)),
+        *((options, "yes", RECOMMENDED) for options in (None, "", "{}", {})),
+        ('{"mtu": 9000, "labels": ["a=1"]}', "true", {"mtu": 9000, "labels": ["a=1"], **RECOMMENDED}),
+        ("{'debug': True}", "false", {"debug": True}),
+        ("data-root=/srv/docker, log-driver=local", "no", {"data-root": "/srv/docker", "log-driver": "local"}),
+    ],
+)
+def test_a_text_stands_for_what_argument_validation_took_it_for(
+    options: t.Any, recommended: t.Any, expected: dict[str, t.Any]
+) -> None:
+    done = asked_for(options, recommended)
+    assert (done["options"], done["problems"]) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "recommended", "words"),
+    [
+        ("mtu", True, "container_engine_docker_options is 'mtu', which is not of the form {\"mtu\": 9000}"),
+        ('{"mtu": 9000', True, "container_engine_docker_options is '{\"mtu\": 9000', which is not of the form"),
+        ([1], True, "container_engine_docker_options is '[1]', which is not of the form"),
+        ({True: 1}, True, "container_engine_docker_options has True, which is no option's name. Write it in quotes."),
+        ({5: {}}, True, "container_engine_docker_options has 5, which is no option's name"),
+        ({}, "maybe", "container_engine_docker_recommended is 'maybe', which is not of the form true or false"),
+        ({}, None, "container_engine_docker_recommended is 'None', which is not of the form true or false"),
+        ('{"http-proxy": "http://u:s3cret@p', True, "container_engine_docker_options is"),
+    ],
+)
+def test_what_stands_for_nothing_is_named(options: t.Any, recommended: t.Any, words: str) -> None:
+    with pytest.raises(AnsibleFilterError) as caught:
+        asked_for(options, recommended)
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_what_a_playbook_gives_arrives() -> None:
+    plan = asked_for({"mtu": 9000}, False)
     assert (plan["packages"], plan["options"]) == (["docker.io"], {"mtu": 9000})
     apply = engine_apply_plan.FilterModule().filters()["engine_apply_plan"](
         {"reload": [], "restart": ["mtu"]}, info={"containers_running": 1}, config={}, policy="always"
     )
     assert apply["action"] == "restart"
-    assert not persistenced_plan.FilterModule().filters()["persistenced_plan"](host, packages={}, timeout=5)["wanted"]
+    assert not persistenced_plan.FilterModule().filters()["persistenced_plan"](BARE, packages={}, timeout=5)["wanted"]
