@@ -170,8 +170,9 @@ def enterprise_linux(version: str) -> list[Package]:
     same = (f"nvidia-driver-cuda-libs = {full}", f"libnvidia-ml = {full}")
     packages += [libraries, management, configuration, Package("nvidia-driver-cuda", full, same)]
     packages += [Package(name, full) for name in ("nvidia-kmod-common", "nvidia-modprobe", "nvidia-persistenced")]
-    name = "nvidia-fabricmanager" if int(version.partition(".")[0]) >= 580 else "nvidia-fabric-manager"
-    packages += [service_package(name, full, "nvidia-fabricmanager.service"), Package("libnvidia-nscq", full)]
+    branch = version.partition(".")[0]
+    name, mark = ("nvidia-fabricmanager", "") if int(branch) >= 580 else ("nvidia-fabric-manager", f"-{branch}")
+    packages += [service_package(name, full, "nvidia-fabricmanager.service"), Package(f"libnvidia-nscq{mark}", full)]
     return packages
 
 
