@@ -768,6 +768,25 @@ def former(state: State, text: str | None, path: str) -> Former | None:
     return Former(note["text"], load_state(json.dumps(note["state"]), path))
 
 
+def keeping(found: Former, text: str | None, state: State, keys: t.Iterable[str], path: str) -> Former:
+    """What to go back to, with some keys of the file and the record staying as they are now."""
+    now, then = ({} if one is None else parse(one, path) for one in (text, found.text))
+    kept = [key for key in keys if key in now and key in differing_keys(now, then)]
+    if not kept:
+        return found
+    record, former_record = state.record, found.state.record
+    entries = {leaf: entry for leaf, entry in former_record.entries.items() if leaf.path[0] not in kept}
+    entries.update({leaf: entry for leaf, entry in record.entries.items() if leaf.path[0] in kept})
+    containers = {name for name in former_record.containers if name[0] not in kept}
+    containers |= {name for name in record.containers if name[0] in kept}
+    new = found.state._replace(
+        record=Record(entries, frozenset(containers)),
+        original=found.state.original if former_record.entries else found.text,
+        made_directory=state.made_directory,
+    )
+    return Former(dump({**then, **{key: now[key] for key in kept}}, found.text), new)
+
+
 def differing_keys(one: dict[str, t.Any], other: dict[str, t.Any]) -> list[str]:
     """Top-level keys that two configurations do not agree on."""
     found = {key for key in {*one, *other} if json_merge.canonical_or_absent(one.get(key, ABSENT)) !=

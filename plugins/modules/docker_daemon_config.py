@@ -35,6 +35,8 @@ options:
         whoever wrote it.
       - With O(state=absent), the keys to take back, where V(null) names a key with all that is below it. Left out, all
         of O(managed_by) are taken back.
+      - With O(state=undone), top-level keys that stay as they are although they belong to what is undone, whatever
+        value is given here. For example C(live-restore), while containers run that a daemon without it would stop.
       - Two ways to write one runtime are equal if they differ only in an empty C(args) or C(runtimeArgs).
     type: dict
   state:
@@ -342,6 +344,8 @@ def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_fil
     shown_path, before = module.params["path"], read(path)
     is_done = not state.written or daemon_config.taken_up(state.written, boot_id(), guarded(module), unit)
     found = None if is_done else daemon_config.former(state, before, shown_path)
+    if found:
+        found = daemon_config.keeping(found, before, state, module.params["options"] or {}, shown_path)
     text, new = found if found else (before, state)
     config = {} if text is None else daemon_config.parse(text, shown_path)
     changed = daemon_config.differing_keys({} if before is None else daemon_config.parse(before, shown_path), config)

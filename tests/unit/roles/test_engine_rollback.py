@@ -76,6 +76,24 @@ def test_only_a_daemon_that_was_to_be_restarted_is_restarted(
     assert words in JINJA.from_string(outcome).render(seen)
 
 
+@pytest.mark.parametrize(
+    ("was_restarted", "action", "kept"),
+    [
+        (True, "reload_then_restart", {"live-restore": None}),
+        (True, "restart", {}),
+        (False, "reload_then_restart", {}),
+        (False, "reload", {}),
+    ],
+)
+def test_containers_that_live_restore_has_kept_are_kept_on_the_way_back(
+    was_restarted: bool, action: str, kept: dict[str, Any]
+) -> None:
+    task = next(task for task in load("docker_rollback.yml") if short(task).startswith("Put back"))
+    options = task["gpufleet.hosts.docker_daemon_config"]["options"]
+    known = {"__container_engine_was_restarted": was_restarted, "__container_engine_apply": {"action": action}}
+    assert JINJA.from_string(options).render(known) == kept
+
+
 def test_nothing_on_the_way_back_stops_it_halfway() -> None:
     *tasks, last = load("docker_rollback.yml")
     for task in tasks:

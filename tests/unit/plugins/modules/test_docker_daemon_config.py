@@ -327,6 +327,28 @@ def test_all_changes_that_the_daemon_never_took_up_are_undone_together(
     assert not host(state="undone")["changed"]
 
 
+@pytest.mark.parametrize("before", [None, '{"debug" : true}', '{"live-restore": false}'])
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_live_restore_stays_while_all_else_is_undone(host: Host, before: str | None, is_ours: bool) -> None:
+    if before is not None:
+        host.write(before)
+    options: dict[str, t.Any] = {"labels": ["a=1"]} if is_ours else {}
+    for state in (WAITS, TOOK_IT_UP):
+        host.systemctl = state
+        host(options)
+    good = json.loads(host.file.read_text()) if host.file.exists() else {}
+    host.systemctl = WAITS
+    host({**options, "live-restore": True, "log-opts": {"nonsense": "x"}})
+    host.systemctl = DOWN
+    undone = host({"live-restore": None, "mtu": None}, state="undone")
+    assert undone["config"] == json.loads(host.file.read_text()) == {**good, "live-restore": True}
+    assert undone["owned_keys"] == [*options, "live-restore"]
+    assert not host({**options, "live-restore": True})["changed"]
+    host(state="absent")
+    assert (host.file.read_text() if host.file.exists() else None) == before
+    assert not host.state.exists()
+
+
 def test_what_somebody_wrote_between_two_changes_is_what_to_go_back_to(host: Host) -> None:
     host.systemctl = WAITS
     host({"bip": "172.30.0.1/16"})
