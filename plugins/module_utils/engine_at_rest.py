@@ -67,9 +67,10 @@ class EngineAtRest:
         """Return the volumes whose names begin with `prefix`."""
         return [volume for volume in self._volumes if volume.name.startswith(prefix)]
 
-    def has_container(self, name: str) -> bool:
-        """Tell whether there is a container of that name."""
-        return any(use.title.rpartition(" (")[0] == name for use in self._uses)
+    def state_of(self, name: str) -> str | None:
+        """Tell the state of the container of that name, None where there is none."""
+        states = (use.title.rpartition(" (") for use in self._uses)
+        return next((state.rstrip(")") for title, _sign, state in states if title == name), None)
 
     def users(self, name: str, directory: str) -> list[str]:
         """Name the containers, which run on where Docker restores them live, that mount the volume or its directory."""

@@ -104,8 +104,9 @@ class Sleeping:
         """Say that it can be used."""
 
     def container(self, name: str) -> dict | None:
-        """Tell whether there is a container of that name, and nothing of it."""
-        return {} if self._read().has_container(name) else None
+        """Tell of the container of that name whether it runs, as it does on where Docker restores it live."""
+        state = self._read().state_of(name)
+        return None if state is None else {"State": {"Status": state, "Running": state in ("running", "paused")}}
 
     def state(self) -> EngineState:
         """Refuse to say more."""

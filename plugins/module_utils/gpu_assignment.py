@@ -194,13 +194,18 @@ class Planner:
         return result
 
     def _plan_sleeping(self) -> dict[str, Any]:
-        """Say what can be told of a Docker that is not asked: whether the container is there. It does not run."""
-        before = {**self._before(), "exists": self._engine.container(self._name) is not None}
+        """Say what can be told of a Docker that is not asked: whether the container is there, and runs."""
+        found = self._engine.container(self._name)
+        runs = found is not None and gpu_holders.is_running(found)
+        before = {**self._before(), "exists": found is not None, "running": runs}
         state = self._params["state"]
         if not before["exists"] and state != "absent":
             self._wanted_image()
-        self._warnings.append(f"{self._engine.WHY}: only whether the container is there is known, not how it is.")
-        after = {**before, "exists": state != "absent", "running": state == "started"}
+        self._warnings.append(
+            f"{self._engine.WHY}: only whether the container is there and runs is known, not whether it differs."
+        )
+        runs = {"started": True, "present": runs}.get(state, False)
+        after = {**before, "exists": state != "absent", "running": runs}
         assignment = _Assignment(reason=self._engine.WHY)
         result = self._result({}, assignment, before, after, needless=before == after)
         result["predicted"] = True

@@ -27,7 +27,7 @@ attributes:
       - Nothing is pulled in check mode, also with O(pull=always). The prediction is for the image that is there, and a
         warning says so.
       - A Docker that systemd starts when it is asked is not asked, and so not started. The prediction then goes by
-        whether it has the container, and a warning says so.
+        whether the container is there and runs, and a warning says so.
   diff_mode:
     support: full
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.

@@ -645,30 +645,37 @@ def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, 
     assert holder.detail == f"reserved by a run in progress for at most {seconds} s"
 
 
-def sleeping(*names):
-    uses = tuple(Use(f"{name} (exited)", frozenset()) for name in names)
+def sleeping(*titles):
+    uses = tuple(Use(title, frozenset()) for title in titles)
     return Sleeping(lambda: EngineAtRest("docker", uses=uses))
 
 
 @pytest.mark.parametrize(
     ("state", "there", "changed"),
     [
-        ("started", False, True),
-        ("started", True, True),
-        ("present", False, True),
-        ("present", True, False),
-        ("stopped", False, True),
-        ("stopped", True, False),
-        ("absent", False, False),
-        ("absent", True, True),
+        ("started", None, True),
+        ("started", "exited", True),
+        ("started", "running", False),
+        ("present", None, True),
+        ("present", "exited", False),
+        ("present", "running", False),
+        ("stopped", None, True),
+        ("stopped", "exited", False),
+        ("stopped", "running", True),
+        ("stopped", "paused", True),
+        ("absent", None, False),
+        ("absent", "exited", True),
+        ("absent", "running", True),
     ],
 )
 def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, there, changed):
-    case.docker = sleeping(*(["c"] if there else []), "cc", "c (1)")
+    case.docker = sleeping("cc (running)", *([f"c ({there})"] if there else []))
     plan = case.plan(check=True, gpus=[1], state=state)
     assert (plan["predicted"], plan["needless"], plan["engine"]) == (True, not changed, "docker")
-    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there}
-    assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": state == "started"}
+    ran = there in ("running", "paused")
+    runs = state == "started" or (state == "present" and ran)
+    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there is not None, "running": ran}
+    assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
     assert warning.startswith("docker does not run, and check mode does not start it: only whether the container")
 
