@@ -44,10 +44,10 @@ def plan(
         ('{"a": {"b": 1, "b": 2}}', 'the key "b" stands there twice'),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": {"b": [0, 1e400]}}', "the number of a.b is larger than dockerd can read"),
-        ('{"a": ' + "1" * 5000 + "}", "digits"),
-        ("[" * 100000, "more than 100 levels deep"),
-        ('{"a":' * 100000, "more than 100 levels deep"),
-        ('{"a":' * 101 + "1" + "}" * 101, "more than 100 levels deep"),
+        pytest.param('{"a": ' + "1" * 5000 + "}", "digits", id="a long number"),
+        pytest.param("[" * 100000, "more than 100 levels deep", id="deep lists"),
+        pytest.param('{"a":' * 100000, "more than 100 levels deep", id="deep objects"),
+        pytest.param('{"a":' * 101 + "1" + "}" * 101, "more than 100 levels deep", id="101 levels"),
     ],
 )
 def test_a_broken_file_is_reported_with_its_place(text: str, words: str) -> None:
@@ -420,7 +420,7 @@ def without(tree: dict[str, t.Any], key: str) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "{}", '{"entries": [{}]}', "nonsense", "5", "null", "[" * 100000),
+        *("", "[]", "{}", '{"entries": [{}]}', "nonsense", "5", "null", pytest.param("[" * 100000, id="deep")),
         *(json.dumps(without(RECORD, key)) for key in RECORD),
         *(record(written=without(WRITTEN, key)) for key in WRITTEN),
         *(record(written=value) for value in (5, True, "x", [], [1])),
