@@ -24,7 +24,7 @@ def nvidia_driver_plan(
     try:
         return driver_plan.plan(host, request or {}, platform or None, available)
     except driver_request.RequestError as error:
-        raise AnsibleFilterError(str(error)) from error
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.filter.nvidia_driver_plan import nvidia_driver_plan
