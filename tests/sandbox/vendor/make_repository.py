@@ -402,6 +402,8 @@ def main() -> None:
         sign_rpm(out, options.gnupg)
         if options.layout in ("rhel9", "amzn2023"):
             modules_of(out, options.version)
+        metadata = str(out / "repodata/repomd.xml")
+        run("gpg", "--homedir", str(options.gnupg), "--batch", "--yes", "--armor", "--detach-sign", metadata)
     print(fingerprint)
 
 
