@@ -25,10 +25,10 @@ from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 def test_a_check_looks_whether_docker_sleeps(monkeypatch, host, check, kind, looked_at):
     asked = []
     monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: asked.append(path) or True)
-    assert type(gpu_container._docker(host, check)) is kind
+    assert isinstance(gpu_container._docker(host, check), kind)
     assert asked == looked_at
 
 
 def test_a_check_asks_a_docker_that_is_awake(monkeypatch):
     monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: False)
-    assert type(gpu_container._docker(None, True)) is Docker
+    assert isinstance(gpu_container._docker(None, True), Docker)
