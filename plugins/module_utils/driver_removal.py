@@ -13,7 +13,12 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_activation,
+    driver_plan,
+    driver_rules,
+    driver_source,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
 FILES = (
@@ -75,7 +80,7 @@ def read_record(host: dict) -> dict:
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     """Return what to take back; `errors` says what forbids it."""
-    source = driver_resolver.installed_source(host, platform)
+    source = driver_source.installed(host, platform)
     known = read_record(host)
     result: dict[str, Any] = {
         "source": source,
@@ -152,7 +157,7 @@ def _members(host: dict, platform: dict | None, source: str | None) -> list[str]
     if not data:
         return []
     own = [rule["name"] for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module")]
-    rules = [re.compile(driver_resolver.pattern(name)) for name in own]
+    rules = [re.compile(driver_rules.pattern(name)) for name in own]
     companions = re.compile(data["patterns"]["hold"])
     version = host["driver"]["library"]
     return sorted(

@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a driver that came by other means than this collection's is what was asked for."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
+
+
+def adopt(case: Case) -> None:
+    """Take the driver that is there as the answer; refuse where it is not what was asked for, or cannot serve the GPUs."""
+    driver = case.host["driver"]
+    version = driver["library"] or driver["loaded"] or driver["on_disk"]
+    case.result["action"] = "adopt"
+    case.result["flavor"] = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
+    case.result["branch"] = version.partition(".")[0] if version else None
+    if version is None:
+        return
+    case.result["version"] = version
+    wanted = case.wish["version"]
+    if wanted and upstream_version(wanted) != version:
+        raise Refused(
+            f"nvidia_driver_version is {wanted}, but the driver that is there is {version}, and it was not put there "
+            "by "
+            "this role. Drop the version, or replace the driver by its own means."
+        )
+    if case.wish["branch"] and case.wish["branch"] != case.result["branch"]:
+        raise Refused(
+            f"nvidia_driver_branch is {case.wish['branch']}, but the driver that is there is {version}, and it was "
+            "not put "
+            "there by this role. Drop the branch, or replace the driver by its own means."
+        )
+    if case.wish["minimum_version"] and driver_branch.older(case.host, case.wish["minimum_version"]):
+        raise Refused(
+            f"nvidia_driver_minimum_version is {case.wish['minimum_version']}, but the driver that is there is "
+            f"{version}, and it "
+            "was not put there by this role. Lower it, or replace the driver by its own means."
+        )
+    if not driver_branch.fits(case.result["branch"], case.window):
+        gpu = case.window[2] if int(case.result["branch"]) < case.window[0] else case.window[3]
+        raise Refused(
+            f"the driver that is there is {version}, which does not serve {gpu}. Replace it by its own means."
+        )
+    if case.result["flavor"] == "open":
+        unfit = named(case.generations, lambda generation: not generation.open_modules)
+    else:
+        unfit = (
+            named(case.generations, lambda generation: not generation.proprietary_modules)
+            if case.result["flavor"]
+            else ""
+        )
+    if unfit:
+        raise Refused(
+            f"the {case.result['flavor']} kernel modules that are there do not drive {unfit}. Replace them by their "
+            "own means."
+        )

@@ -1,0 +1,113 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which branch of the driver a host shall have: one that serves all its GPUs."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
+
+
+def window(generations: dict) -> tuple[int, int | None, str, str]:
+    """Return the lowest and the highest branch that serve all GPUs, and the GPU that sets each."""
+    lowest = max(generations, key=lambda device: generations[device].first_branch)
+    ends = [device for device in generations if generations[device].last_branch]
+    highest = min(ends, key=lambda device: generations[device].last_branch or 0) if ends else None
+    return (
+        generations[lowest].first_branch,
+        generations[highest].last_branch if highest else None,
+        f"{lowest} ({generations[lowest].name})",
+        f"{highest} ({generations[highest].name})" if highest else "",
+    )
+
+
+def fits(branch: str, window: tuple) -> bool:
+    """Tell whether a branch serves all GPUs."""
+    return int(branch) >= window[0] and (window[1] is None or int(branch) <= window[1])
+
+
+def fitting(data: dict, window: tuple) -> list[str]:
+    """Return the branches of a source that serve all GPUs, the preferred one first."""
+    return [branch for branch in data["branches"] if fits(branch, window)]
+
+
+def choose(case: Case, data: dict, is_installed: bool) -> str:
+    """Return the branch that was asked for, else the installed one, else the source's first that serves all GPUs."""
+    version = case.wish["version"]
+    asked = case.wish["branch"] or (upstream_version(version).partition(".")[0] if version else None)
+    if version and case.wish["branch"] and upstream_version(version).partition(".")[0] != case.wish["branch"]:
+        raise Refused(
+            f"nvidia_driver_version {version} is not of nvidia_driver_branch {case.wish['branch']}. Set one of them."
+        )
+    minimum = case.wish["minimum_version"]
+    if asked is None:
+        present = _installed_branch(case.host) if is_installed else None
+        if present and fits(present, case.window) and not (minimum and older(case.host, minimum)):
+            case.result["reasons"].append(f"branch {present}: installed already")
+            return present
+        serving = [
+            branch
+            for branch in fitting(data, case.window)
+            if not minimum or int(branch) >= int(upstream_version(minimum).partition(".")[0])
+        ]
+        if serving:
+            why = (
+                "the source's default"
+                if serving[0] == data["branches"][0]
+                else "the source's first that serves the GPUs"
+            )
+            case.result["reasons"].append(f"branch {serving[0]}: {why}")
+            return serving[0]
+        raise Refused(_no_branch(data, case.window, case.result["source"], minimum))
+    if not fits(asked, case.window):
+        raise Refused(_wrong_branch(asked, case.window))
+    if data.get("fixed") and asked not in data["branches"]:
+        raise Refused(
+            f"branch {asked} was asked for, but source {case.result['source']} has {', '.join(data['branches'])} "
+            "only. Ask for that one or choose another nvidia_driver_source."
+        )
+    last = data.get("last_proprietary_branch")
+    if case.result["flavor"] == "proprietary" and last and int(asked) > int(last):
+        raise Refused(
+            f"branch {asked} has no proprietary kernel modules; {last} is the last that has. Ask for that one."
+        )
+    case.result["reasons"].append(f"branch {asked}: asked for")
+    return asked
+
+
+def _installed_branch(host: dict) -> str | None:
+    version = host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
+    return version.partition(".")[0] if version else None
+
+
+def older(host: dict, minimum: str) -> bool:
+    """Tell whether the driver that is there is older than a version, or none."""
+    version = host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
+    return version is None or natural_key(version) < natural_key(upstream_version(minimum))
+
+
+def _wrong_branch(branch: str, window: tuple) -> str:
+    if int(branch) < window[0]:
+        return f"branch {branch} was asked for, but {window[2]} needs {window[0]} or newer. Ask for one of those."
+    return (
+        f"branch {branch} was asked for, but {window[3]} is served by branches up to {window[1]}. Ask for one of those."
+    )
+
+
+def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> str:
+    has = ", ".join(data["branches"])
+    if minimum:
+        return (
+            f"nvidia_driver_minimum_version {minimum} was asked for, but source {source} has the branches {has}. Lower "
+            "it or choose another nvidia_driver_source."
+        )
+    if all(int(branch) < window[0] for branch in data["branches"]):
+        return (
+            f"{window[2]} needs branch {window[0]} or newer, but source {source} has {has}. Choose another "
+            "nvidia_driver_source."
+        )
+    return (
+        f"{window[3]} is served by branches up to {window[1]}, but source {source} has {has}. Choose another "
+        "nvidia_driver_source."
+    )

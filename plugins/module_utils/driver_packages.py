@@ -1,0 +1,160 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packages a driver is made of on a host, and where they come from."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
+
+
+def choose(case: Case, data: dict) -> None:
+    """Put packages, headers, stream, repository and services of the driver into the answer."""
+    kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
+    features = _features(case, data)
+    context = {
+        "flavor": case.result["flavor"],
+        "branch": case.result["branch"],
+        "build": case.result["module_build"],
+        "arch": case.host["os"]["arch"],
+        "components": case.wish["components"],
+        "features": features,
+    }
+    names = {"branch": case.result["branch"], "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
+    chosen = [
+        {**rule, "name": name}
+        for rule in data["packages"]
+        if applies(rule, context)
+        for name in _fill(case, data, rule["name"], names)
+    ]
+    case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
+    case.result["packages"] += case.wish["extra_packages"]
+    case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
+    case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result["replaces"] = _replaced(case.host, data, {rule["name"] for rule in chosen})
+    case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
+        rule.get("unsigned") for rule in chosen
+    )
+    case.result["services"] = [rule["service"] for rule in chosen if rule.get("service")]
+    case.result["prerequisites"] = data.get("prerequisites", [])
+    case.result["stream"] = _stream(data, context, names)
+    case.result["repository"] = _repository(case, data, names)
+    case.result["components"] = data.get("components", [])
+    case.result["patterns"] = {
+        key: value if key == "hold" else [_only(name, names) for name in value]
+        for key, value in data.get("patterns", {}).items()
+    }
+    case.result["blacklists"] = data.get("blacklists", [])
+    if case.result["module_build"] == "dkms":
+        _headers(case, data, names)
+
+
+def _replaced(host: dict, data: dict, chosen: set[str]) -> list[str]:
+    """Name the installed packages whose place the chosen ones take: modules of the other flavor, another branch."""
+    rivals = [
+        re.compile(pattern(rule["name"]))
+        for rule in data["packages"]
+        if rule.get("module") or "{branch}" in rule["name"]
+    ]
+    others = (name for name in host["packages"] if name not in chosen)
+    return sorted(name for name in others if any(rival.fullmatch(name) for rival in rivals))
+
+
+def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
+    """Fill a rule's name in; one that names a kernel release once for each kernel of the distribution's."""
+    if "{release}" not in name:
+        return [name.format(**names)]
+    rules = [kernel_rule(release, data) for release in kernels(case.host)]
+    return [name.format(**{**names, **rule["names"]}) for rule in rules if rule.get("precompiled")]
+
+
+def _only(text: str, names: dict) -> str:
+    return text.replace("{branch}", names["branch"])
+
+
+def _headers(case: Case, data: dict, names: dict) -> None:
+    """Name the headers that are missing, of the host's own kernels and by exact name.
+
+    A meta package may stand for a kernel that the host does not have, and on some platforms it brings that kernel in.
+    The plan adds it where it stands for the installed one.
+    """
+    if case.wish["kernel_packages"] is not None:
+        case.result["kernel_packages"] = list(case.wish["kernel_packages"])
+        return
+    there = {entry["release"] for entry in case.host["kernel"]["kernels"] if entry["headers"]}
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        if release not in there and kernel["headers"]:
+            case.result["kernel_packages"] += [
+                name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
+            ]
+        elif release not in there and release == case.host["kernel"]["next_boot"]:
+            raise Refused(
+                f"kernel {release} is not one of the distribution's, and it has no headers to build modules with (no "
+                f"/lib/modules/{release}/build). Install its headers, or name their packages in "
+                "nvidia_driver_kernel_packages."
+            )
+    upcoming = kernel_rule(case.host["kernel"]["next_boot"], data)
+    if upcoming.get("meta"):
+        case.result["kernel_meta"] = {key: name.format(**names) for key, name in upcoming["meta"].items()}
+
+
+def _features(case: Case, data: dict) -> list[str]:
+    features = []
+    switches, managed = case.host["nvidia"]["nvswitches"], case.host["nvidia"]["nvlink5_switches"]
+    available = {rule["when"] for rule in data["packages"] if "when" in rule}
+    if case.wish["fabric_manager"] != "disabled" and (switches or managed or case.wish["fabric_manager"] == "enabled"):
+        if "fabric" in available:
+            features.append("fabric")
+            count = len(switches or managed)
+            why = f"{count} NVSwitch{'es' if count != 1 else ''} here" if count else "asked for"
+            case.result["reasons"].append(f"fabric manager: {why}")
+        elif case.wish["fabric_manager"] == "enabled":
+            raise Refused(
+                f"nvidia_driver_fabric_manager is enabled, but source {case.result['source']} has no fabric manager. "
+                "Choose "
+                "nvidia_driver_source nvidia."
+            )
+        else:
+            case.result["reasons"].append(
+                f"no fabric manager: this host has NVSwitches, but source {case.result['source']} has no fabric "
+                "manager, so "
+                "CUDA will not start (error 802) until one of the driver's version runs; source nvidia has it"
+            )
+    if managed and "fabric" in features:
+        features.append("nvlink5")
+    for name in ("imex",):
+        if case.wish[name]:
+            if name not in available:
+                raise Refused(f"nvidia_driver_{name} is on, but source {case.result['source']} has no package for it.")
+            features.append(name)
+    return features
+
+
+def _stream(data: dict, context: dict, names: dict) -> str | None:
+    for rule in data.get("streams", []):
+        if applies(rule, context):
+            return rule["name"].format(**names)
+    return None
+
+
+def _repository(case: Case, data: dict, names: dict) -> dict | None:
+    repository = data.get("repository")
+    if repository is None:
+        return None
+    base = (case.wish["mirror"] or repository["base"]).rstrip("/")
+    url = f"{base}/{repository['path'].format(**names)}"
+    return {
+        "type": repository["type"],
+        "id": repository["id"],
+        "url": url,
+        "key": f"{url}/{repository['key']}",
+        "fingerprint": case.wish["key_fingerprint"] or repository["fingerprint"],
+        "proxy": case.wish["proxy"],
+        "legacy_files": [path.format(**names) for path in repository["legacy_files"]],
+        "legacy_packages": repository["legacy_packages"],
+    }

@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a host's driver comes from: what is there already, what was asked for, or the first that serves the GPUs."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_modules
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
+
+
+def installed(host: dict, platform: dict | None) -> str | None:
+    """Tell where the driver that is there came from; nothing where there is none."""
+    names = host["packages"]
+    sources = (platform or {}).get("sources") or {}
+    # NVIDIA's own names first: on Debian its repository has packages of the distribution's names, too.
+    for source in sorted(sources, key=lambda name: name != "nvidia"):
+        if any(_marked(name, package, mark) for mark in sources[source]["marks"] for name, package in names.items()):
+            return source
+    if host["driver"]["runfile"]:
+        return "runfile"
+    if host["driver"]["library"] or host["driver"]["loaded"] or host["driver"]["on_disk"]:
+        return "preinstalled"
+    return None
+
+
+def _marked(name: str, package: dict, mark: dict) -> bool:
+    return bool(
+        re.fullmatch(mark["name"], name)
+        and ("version" not in mark or re.search(mark["version"] + "$", package["version"]))
+    )
+
+
+def choose(case: Case, installed: str | None) -> str:
+    """Return where the driver comes from; refuse to mix what is installed with another origin."""
+    asked = case.wish["source"]
+    if asked == "preinstalled" and installed is None:
+        raise Refused(
+            "nvidia_driver_source is preinstalled, but no driver is on this host (no libnvidia-ml.so.1, no kernel "
+            "module, no package). Choose another source or install the driver first."
+        )
+    if asked == "runfile" and installed not in (None, "runfile"):
+        raise Refused(
+            f"nvidia_driver_source is runfile, but driver packages are installed (from: {installed}). NVIDIA's "
+            "installer and packages overwrite each other's files: remove the packages first with nvidia_driver_state "
+            "absent, or keep to the packages."
+        )
+    if asked in ("distribution", "nvidia") and installed == "runfile":
+        raise Refused(
+            f"nvidia_driver_source is {asked}, but the driver on this host was put there by NVIDIA's installer (there "
+            "is an nvidia-uninstall). Run 'nvidia-uninstall' first, or adopt the driver with nvidia_driver_source "
+            "preinstalled."
+        )
+    if asked != "auto":
+        if asked in ("distribution", "nvidia") and installed in ("distribution", "nvidia") and installed != asked:
+            raise Refused(
+                f"nvidia_driver_source is {asked}, but the driver packages on this host came from the source "
+                f"{installed}; the two sets overwrite each other's files. Remove them first with nvidia_driver_state "
+                f"absent and nvidia_driver_source {installed}, or keep that source."
+            )
+        return asked
+    if installed in ("distribution", "nvidia"):
+        case.result["reasons"].append(f"source {installed}: the driver packages that are installed came from there")
+        return installed
+    if installed is not None:
+        how = "by NVIDIA's installer" if installed == "runfile" else "by the image or by hand"
+        case.result["reasons"].append(f"source preinstalled: a driver is there already, put there {how}; it is kept")
+        return "preinstalled"
+    if case.platform is None:
+        raise Refused(_unknown_platform(case.host))
+    order = [
+        name
+        for name in case.platform["source_order"]
+        if case.host["os"]["arch"] in case.platform["sources"][name]["arches"]
+    ]
+    if not order:
+        raise Refused(_unknown_arch(case.host, case.platform))
+    only_open = case.wish["flavor"] == "open" or any(
+        not generation.proprietary_modules for generation in case.generations.values()
+    )
+    for source in order:
+        data = case.platform["sources"][source]
+        limit = driver_modules.build_limit(case.host, data, "open") if only_open else None
+        if limit:
+            case.result["reasons"].append(
+                f"not source {source}: the open kernel modules are needed, but {limit['reason']}, and this host has "
+                f"{', '.join(limit['kernels'])}"
+            )
+            continue
+        if driver_branch.fitting(data, case.window) and (
+            not case.wish["branch"] or not data.get("fixed") or case.wish["branch"] in data["branches"]
+        ):
+            case.result["reasons"].append(
+                f"source {source}: the first of {case.platform['title']} that serves this hardware"
+            )
+            return source
+    return order[0]
+
+
+def data_of(case: Case, source: str) -> dict:
+    """Return what is known of a source on this platform; refuse one that it does not have."""
+    if case.platform is None:
+        raise Refused(_unknown_platform(case.host))
+    data = case.platform["sources"].get(source)
+    if data is None:
+        known = ", ".join(sorted(case.platform["sources"]))
+        why = case.platform.get("absent_sources", {}).get(source, "is not known for it")
+        raise Refused(
+            f"nvidia_driver_source {source}: {case.platform['title']}: {why}. Sources there: {known}, preinstalled."
+        )
+    if case.host["os"]["arch"] not in data["arches"]:
+        raise Refused(_unknown_arch(case.host, case.platform, source))
+    return data
+
+
+def _unknown_platform(host: dict) -> str:
+    if host["os"]["key"] == "el-8":
+        return (
+            f"{host['os']['name']}: packages cannot be installed on Enterprise Linux 8, whose dnf is driven by Python "
+            "3.6 alone, which ansible-core 2.19 has left behind. Upgrade the host to release 9 or 10, or install the "
+            "driver by its own means and set nvidia_driver_source to preinstalled."
+        )
+    return (
+        f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform that this role knows a driver "
+        "for. Install the driver by its own means and set nvidia_driver_source to preinstalled."
+    )
+
+
+def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
+    arches = sorted({arch for data in platform["sources"].values() for arch in data["arches"]})
+    where = f" from source {source}" if source else ""
+    return (
+        f"{platform['title']} has no driver{where} for the architecture {host['os']['arch']} (known: "
+        f"{', '.join(arches)})."
+    )
+
+
+def runfile_data(case: Case) -> dict:
+    """Return what NVIDIA's installer is as a source: one version, and whatever builds modules on this platform."""
+    missing = [f"nvidia_driver_{name}" for name in ("version", "runfile_checksum") if not case.wish[name]]
+    if missing:
+        raise Refused(
+            f"nvidia_driver_source is runfile, but {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not "
+            "set. An installer runs as root: its version and its checksum (sha256:...) have to be named."
+        )
+    arch = case.host["os"]["arch"]
+    if arch not in ("x86_64", "aarch64"):
+        raise Refused(f"there is no installer of NVIDIA's for the architecture {arch} (known: aarch64, x86_64).")
+    others = list((case.platform or {"sources": {}})["sources"].values())
+    built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})
+    return {
+        "arches": {arch: arch},
+        "branches": [upstream_version(case.wish["version"]).partition(".")[0]],
+        "builds": ["dkms"],
+        "kernels": built["kernels"],
+        "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],
+        "prerequisites": built.get("prerequisites", []),
+    }
