@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import u
 
 
 def adopt(case: Case) -> None:
-    """Take the driver that is there as the answer; refuse where it is not what was asked for, or cannot serve the GPUs."""
+    """Keep the driver that is there; refuse where it is not what was asked for, or does not serve the GPUs."""
     driver = case.host["driver"]
     version = driver["library"] or driver["loaded"] or driver["on_disk"]
     case.result["action"] = "adopt"

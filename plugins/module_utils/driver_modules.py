@@ -88,7 +88,7 @@ def _installed_flavor(host: dict, data: dict) -> str | None:
 
 
 def build(case: Case, data: dict) -> str:
-    """Return `precompiled` or `dkms`: what was asked for, else what is there, else the source's first that fits the kernel."""
+    """Return `precompiled` or `dkms`: what was asked for, else what is there, else the first that fits the kernel."""
     flavor, branch, source = case.result["flavor"], case.result["branch"], case.result["source"]
     upcoming = case.host["kernel"]["next_boot"]
     context = {"flavor": flavor, "branch": branch, "arch": case.host["os"]["arch"]}
