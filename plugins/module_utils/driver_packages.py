@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
 
@@ -146,15 +147,5 @@ def _repository(case: Case, data: dict, names: dict) -> dict | None:
     repository = data.get("repository")
     if repository is None:
         return None
-    base = (case.wish["mirror"] or repository["base"]).rstrip("/")
-    url = f"{base}/{repository['path'].format(**names)}"
-    return {
-        "type": repository["type"],
-        "id": repository["id"],
-        "url": url,
-        "key": f"{url}/{repository['key']}",
-        "fingerprint": case.wish["key_fingerprint"] or repository["fingerprint"],
-        "proxy": case.wish["proxy"],
-        "legacy_files": [path.format(**names) for path in repository["legacy_files"]],
-        "legacy_packages": repository["legacy_packages"],
-    }
+    wish = case.wish
+    return cuda_repository.describe(repository, names, wish["mirror"], wish["proxy"], wish["key_fingerprint"])

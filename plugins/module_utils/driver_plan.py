@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
     driver_activation,
     driver_choice,
     driver_request,
     driver_resolver,
+    install_record,
     packages_state,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_choice import NoVersion
@@ -26,8 +27,8 @@ PIN_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
 BLACKLIST_FILE = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
 MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
-PROXY_FILE = "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda"
-RECORD_FILE = "/var/lib/gpufleet/nvidia_driver.json"
+PROXY_FILE = cuda_repository.APT_PROXY_FILE
+RECORD_FILE = install_record.DRIVER
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 # name-[epoch:]version-release[.arch or .*], the version being one that a driver can have.
 _DRIVER_LOCK = re.compile(r"[\w.+-]+-(\d+:)?\d{3}\.\d{2,3}(\.\d+)?-[^*?-]+(\.\*)?")
@@ -129,8 +130,8 @@ def _sources(host: dict, result: dict, todo: dict) -> None:
             todo["stream"] = {"name": result["stream"], "reset": module if module in host["module_streams"] else None}
     if repository is None:
         return
-    kept = _entries_of(host, repository)
-    if (todo["query"] and not kept) or _is_reached_otherwise(host, repository):
+    kept = cuda_repository.entries_of(host, repository)
+    if (todo["query"] and not kept) or cuda_repository.is_reached_otherwise(host, repository):
         todo["repository"] = repository
     if not todo["query"]:
         return
@@ -140,28 +141,6 @@ def _sources(host: dict, result: dict, todo: dict) -> None:
     todo["remove_files"] = [path for path in legacy if path in listed]
     if not kept:
         todo["remove_packages"] = [name for name in repository["legacy_packages"] if name in host["packages"]]
-
-
-def _entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the enabled entries of the same address that are there, with a key of their own where apt wants that."""
-    url = repository["url"].rstrip("/")
-    if repository["type"] == "apt":
-        same = [entry for entry in host["apt"]["sources"] if url in [uri.rstrip("/") for uri in entry["uris"]]]
-        return [entry for entry in same if entry["enabled"] and entry["signed_by"]]
-    # zypper is told of a proxy behind the address.
-    same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
-    return [entry for entry in same if entry["enabled"]]
-
-
-def _is_reached_otherwise(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry of dnf's or zypper's goes through another proxy than is asked for."""
-    path = {"dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}.get(repository["type"])
-    content = (host["files"].get(f"{path}/{repository['id']}.repo") or {}).get("content") if path else None
-    if not content:
-        return False
-    pattern_ = r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)"
-    found = re.search(pattern_, content, re.MULTILINE)
-    return unquote(found.group(1) if found else "") != (repository["proxy"] or "")
 
 
 # --- packages -----------------------------------------------------------------------------------------------------
@@ -390,7 +369,7 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
     if result["action"] == "install":
         if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
             wanted.update(_apt_files(request, result))
-            wanted[PROXY_FILE] = _apt_proxy(result["repository"])
+            wanted.update(_proxy_file(host, result["repository"]))
         wanted[MODULES_LOAD_FILE] = _modules_load(request)
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
@@ -421,12 +400,11 @@ def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
     return files
 
 
-def _apt_proxy(repository: dict | None) -> str | None:
-    if repository is None or not repository["proxy"]:
-        return None
-    name = urlsplit(repository["url"]).hostname
-    lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
-    return f"// {_NOTE}\n{''.join(lines)}"
+def _proxy_file(host: dict, repository: dict | None) -> dict[str, str | None]:
+    """Return the file that has apt reach the repository. Without a wish it is left to a toolkit that needs it."""
+    text = cuda_repository.apt_proxy(repository, "nvidia_driver")
+    others = text is None and cuda_repository.is_used_by(host, install_record.TOOLKIT)
+    return {} if others else {PROXY_FILE: text}
 
 
 def initramfs(host: dict, changed: list[str]) -> list[list[str]]:

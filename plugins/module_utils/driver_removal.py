@@ -9,15 +9,16 @@ decides. A file that somebody changed since is left as it is.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
     driver_activation,
     driver_plan,
     driver_rules,
     driver_source,
+    install_record,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
@@ -33,9 +34,7 @@ FILES = (
 
 def begin(host: dict, before: list[str], changed_files: list[dict] | None = None, key: str | None = None) -> str:
     """Return the record to write before the installation: a run that is cut off leaves it to the next one."""
-    known = read_record(host)
-    pending = known["pending"] or sorted(before)
-    return _text(known["packages"], _files_changed(known, changed_files), pending, key or known["key"])
+    return install_record.begin(host, driver_plan.RECORD_FILE, before, changed_files=changed_files, key=key)
 
 
 def record(
@@ -46,36 +45,12 @@ def record(
     key: str | None = None,
 ) -> str:
     """Return the text of the record: what was in it, and what came since `before` or since the last `begin`."""
-    known = read_record(host)
-    since = known["pending"] or before
-    packages = sorted({*known["packages"], *(set(after) - set(since))})
-    return _text(packages, _files_changed(known, changed_files), [], key or known["key"])
-
-
-def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
-    files = dict(known["files"])
-    for item in changed_files or []:
-        first = files.get(item["after_header"], {}).get("before", item["before"])
-        files[item["after_header"]] = {"before": first, "after": item["after"]}
-    return files
-
-
-def _text(packages: list[str], files: dict, pending: list[str], key: str | None) -> str:
-    content: dict[str, Any] = {"packages": packages, "files": files}
-    content.update({name: value for name, value in (("pending", pending), ("key", key)) if value})
-    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+    return install_record.finish(host, driver_plan.RECORD_FILE, before, after, changed_files=changed_files, key=key)
 
 
 def read_record(host: dict) -> dict:
     """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
-    content = (host["files"].get(driver_plan.RECORD_FILE) or {}).get("content")
-    try:
-        found = json.loads(content or "null")
-    except ValueError:
-        found = None
-    found = found if isinstance(found, dict) else {}
-    empty: dict[str, Any] = {"packages": [], "files": {}, "pending": [], "key": None}
-    return {name: found.get(name) or nothing for name, nothing in empty.items()}
+    return install_record.read(host, driver_plan.RECORD_FILE)
 
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:
@@ -114,11 +89,11 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))
     if source in ("preinstalled", "runfile") and not result["runfile"] and not members:
         result["reasons"].append("the driver that is here was not installed by this role; it is left alone")
-    # rpm names a key by the end of its fingerprint, newer ones by all of it.
-    mine = (known["key"] or "")[-8:].lower()
-    result["rpm_keys"] = [
-        name for name in known["packages"] if mine and name.startswith("gpg-pubkey-") and name.endswith(mine)
-    ]
+    if cuda_repository.is_used_by(host, install_record.TOOLKIT):
+        result["files"] = [path for path in result["files"] if path not in cuda_repository.FILES]
+        result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit is had from it")
+    else:
+        result["rpm_keys"] = [name for name in known["packages"] if install_record.is_key_of(name, known["key"])]
     for path, item in known["files"].items():
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
     if data.get("streams") and members and "nvidia-driver" in host["module_streams"]:
@@ -138,17 +113,8 @@ def _files(platform: dict | None) -> list[str]:
     """List every file of ours: fixed ones, and those of the platform's repository."""
     found = list(FILES)
     for data in ((platform or {}).get("sources") or {}).values():
-        repository = data.get("repository")
-        if repository:
-            found += [
-                f"/etc/apt/sources.list.d/{repository['id']}.sources",
-                f"/etc/apt/apt.conf.d/53{repository['id']}",
-                f"/etc/yum.repos.d/{repository['id']}.repo",
-                f"/etc/zypp/repos.d/{repository['id']}.repo",
-                f"/usr/share/keyrings/{repository['id']}.gpg",
-                f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{repository['id']}",
-                f"/usr/share/pki/{repository['id']}.asc",
-            ]
+        if data.get("repository"):
+            found += cuda_repository.FILES
     return list(dict.fromkeys(found))
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver, install_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, H100, KERNELS, host, platform
 
 K12 = KERNELS["debian-12"]
@@ -370,6 +370,9 @@ def test_apt_is_told_of_the_proxy_and_of_its_end():
     there["files"][driver_plan.PROXY_FILE] = {"exists": True, "content": content}
     files = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["files"]
     assert [(file["path"], file["state"]) for file in files] == [(driver_plan.PROXY_FILE, "absent")]
+    # Unless the CUDA toolkit reaches the repository by it.
+    there["files"][install_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
+    assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
 
 
 REPOSITORIES = [

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
+    driver_plan,
+    driver_removal,
+    install_record,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 V = "535.309.01-0+deb12u1"
@@ -197,3 +202,34 @@ def test_rpm_is_given_the_checked_key_and_no_other():
     (checked,) = [task["gpufleet.hosts.signing_key"] for task in tasks if "gpufleet.hosts.signing_key" in task]
     commands = [task["ansible.builtin.command"]["argv"] for task in block["block"] if "ansible.builtin.command" in task]
     assert commands == [["rpm", "--import", checked["path"]]]
+
+
+TOOLKIT = {"exists": True, "content": json.dumps({"packages": ["cuda-toolkit-12-6", "g++"], "key": KEY})}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
+    name = f"gpg-pubkey-{KEY[-8:].lower()}"
+    there = installed({"packages": [*OURS, name], "key": KEY})
+    there["files"] |= {path: {"exists": True, "content": "x"} for path in cuda_repository.FILES}
+    if shared:
+        there["files"][install_record.TOOLKIT] = TOOLKIT
+    plan = driver_removal.plan(there, platform("debian-12"))
+    gone = [path for path in cuda_repository.FILES if path in plan["files"]]
+    assert gone == ([] if shared else list(cuda_repository.FILES))
+    assert plan["rpm_keys"] == ([] if shared else [name])
+    assert driver_plan.RECORD_FILE in plan["files"]
+
+
+def test_what_the_toolkit_brought_in_the_meantime_is_not_the_drivers():
+    there = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
+    there["files"][install_record.TOOLKIT] = TOOLKIT
+    now = ["vim", "cuda-toolkit-12-6", "g++", "dkms"]
+    assert json.loads(driver_removal.record(there, ["vim"], now))["packages"] == ["dkms"]
+
+
+def test_a_key_that_the_toolkit_brought_goes_with_the_last_that_needs_it():
+    name = f"gpg-pubkey-{KEY[-8:].lower()}"
+    there = host("el-9")
+    there["files"] = {install_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}}
+    assert json.loads(driver_removal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
