@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_modules
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_modules, install_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
@@ -19,7 +19,9 @@ def installed(host: dict, platform: dict | None) -> str | None:
     # NVIDIA's own names first: on Debian its repository has packages of the distribution's names, too.
     for source in sorted(sources, key=lambda name: name != "nvidia"):
         if any(_marked(name, package, mark) for mark in sources[source]["marks"] for name, package in names.items()):
-            return source
+            # NVIDIA's older branches have Debian's names and versions throughout; but the role wrote down their key.
+            has_key = install_record.read(host, install_record.DRIVER)["key"] is not None
+            return "nvidia" if has_key and "nvidia" in sources else source
     if host["driver"]["runfile"]:
         return "runfile"
     if host["driver"]["library"] or host["driver"]["loaded"] or host["driver"]["on_disk"]:

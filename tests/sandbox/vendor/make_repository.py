@@ -113,14 +113,17 @@ def fabric_packages(version: str, full: str) -> list[Package]:
 
 
 def debian(version: str) -> list[Package]:
-    """Return NVIDIA's driver packages for Debian."""
+    """Return NVIDIA's driver packages for Debian; before 560 they are cut as Debian's own are."""
     full = f"{version}-1"
+    tools = ("nvidia-smi", "nvidia-driver-cuda")
+    if int(version.partition(".")[0]) >= 560:
+        tools = ("nvidia-driver-cuda", "nvidia-smi")
     directory = "/usr/lib/x86_64-linux-gnu"
     libraries = {"libcuda1": ("libcuda", "libnvidia-ptxjitcompiler"), "libnvidia-ml1": ("libnvidia-ml",)}
     packages = [
         kernel_package("nvidia-kernel-open-dkms", version, full, "open", ("nvidia-kernel-dkms",)),
         kernel_package("nvidia-kernel-dkms", version, full, "proprietary", ("nvidia-kernel-open-dkms",)),
-        Package("nvidia-driver-cuda", full, (f"libcuda1 (= {full})", f"libnvidia-ml1 (= {full})")),
+        Package(tools[0], full, (f"libcuda1 (= {full})", f"libnvidia-ml1 (= {full})"), tools[1:]),
         *fabric_packages(version, full),
     ]
     for name, files in {**libraries, "libnvidia-cfg1": ("libnvidia-cfg",)}.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_resolver, gpu_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_resolver, gpu_generations, install_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -230,6 +230,21 @@ def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, re
 
 
 @pytest.mark.parametrize(
+    ("record", "source"),
+    [
+        ('{"key": "EB693B30"}', "nvidia"),
+        ('{"packages": ["nvidia-smi"]}', "distribution"),
+        ("{half of", "distribution"),
+        (None, "distribution"),
+    ],
+)
+def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
+    files = {install_record.DRIVER: {"exists": record is not None, "content": record}}
+    there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"}, files=files)
+    assert driver_resolver.resolve(there, {}, platform("debian-12"))["source"] == source
+
+
+@pytest.mark.parametrize(
     ("source", "words"),
     [("nvidia", ["came from the source distribution"]), ("runfile", ["driver packages are installed"])],
 )
@@ -295,6 +310,23 @@ def test_a_kernel_of_ones_own_needs_its_headers():
     assert driver_resolver.resolve(there, request, platform("debian-12"))["kernel_packages"] == ["linux-headers-mine"]
     there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["errors"] == []
+
+
+@pytest.mark.parametrize("key", ["debian-12", "debian-13"])
+@pytest.mark.parametrize(
+    ("branch", "package", "other"),
+    [
+        ("535", "nvidia-smi", "nvidia-driver-cuda"),
+        ("550", "nvidia-smi", "nvidia-driver-cuda"),
+        ("570", "nvidia-driver-cuda", "nvidia-smi"),
+        ("610", "nvidia-driver-cuda", "nvidia-smi"),
+    ],
+)
+def test_nvidias_packages_for_debian_are_those_of_the_branch(key, branch, package, other):
+    result = driver_resolver.resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
+    assert package in result["packages"]
+    assert package in result["lockstep"]
+    assert other not in result["packages"]
 
 
 FABRIC = [
