@@ -1,12 +1,80 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Action plugin of nvidia_gpu_facts: where the host has no pynvml, the controller's goes along."""
+"""Action plugin of nvidia_gpu_facts: have the host's Python read a program of its own, in one exchange.
+
+To load Ansible's library for modules takes a host longer than to tell all about a GPU, so the call goes without it (see
+plugin_utils/host_program.py). Where that can not be, the module is run as every module is: in the background, for
+another host, where the connection passes no input, where Python is still to be found, and where the options are wrong.
+"""
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import NvmlAction
+import json
+import os
+import shlex
+
+from ansible import constants as C
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
+    NvmlAction,
+    archive_name,
+    controller_binding,
+    lacks_binding,
+    no_binding_anywhere,
+)
+
+# Paths are the host's, and are looked at there.
+_SPEC = {name: {**option, "type": option["type"].replace("path", "str")} for name, option in OPTIONS.items()}
 
 
 class ActionModule(NvmlAction):
     """The module does the work; see plugin_utils/nvml_binding.py for what is added."""
+
+    def run(self, tmp=None, task_vars=None):
+        result = self._ask(task_vars or {})
+        return super().run(tmp, task_vars) if result is None else result
+
+    def _ask(self, task_vars: dict) -> dict | None:
+        """Give the module's result; None where it has to be asked as a module."""
+        python = host_python.reads_input(self, task_vars)
+        options = _options(self._task.args)
+        if python is None or options is None:
+            return None
+        binding = controller_binding() if lacks_binding(task_vars) else None
+        result = self._exchange(python, options, binding)
+        if result and result.get("nvml_binding_missing") and binding is None:
+            binding = controller_binding()
+            result = self._exchange(python, options, binding) if binding else no_binding_anywhere()
+        if result:
+            result["invocation"] = {"module_args": options}
+        return result
+
+    def _exchange(self, python: str, options: dict, binding: str | None) -> dict | None:
+        """Run the program with the host's Python; None where it did not come to a result."""
+        if binding and os.path.basename(binding) == "__init__.py":
+            return None  # An old one, of several files.
+        name = archive_name(binding) if binding else None
+        program = host_program.make(
+            "gpu_facts_program",
+            {**options, "_nvml_binding_path": name},
+            {name: {"pynvml": binding}} if binding else {},
+        )
+        command = f"{self._compute_environment_string()} {shlex.join([python, '-c', host_program.READER])}"
+        done = self._low_level_execute_command(command.strip(), in_data=program)
+        for line in done["stdout"].splitlines():
+            if line.startswith(MARK):
+                return json.loads(line[len(MARK) :])
+        return None
+
+
+def _options(arguments: dict) -> dict | None:
+    """Give the values of the options; None where they are wrong, which the module says in Ansible's own words."""
+    checked = ArgumentSpecValidator(_SPEC).validate(arguments)
+    if checked.error_messages or C.DEFAULT_KEEP_REMOTE_FILES:
+        return None
+    return {name: value for name, value in checked.validated_parameters.items() if not name.startswith("_")}

@@ -60,6 +60,23 @@ def load_library(prefix: str | None = None) -> str | None:
     return _loaded_path() or path
 
 
+def wake_up(initialised) -> None:
+    """Have the loaded library initialise itself, call `initialised`, and look up the first GPU: it takes a while.
+
+    For a thread beside the one that loads the binding. That one asks for both again, and learns what went wrong.
+    """
+    try:
+        try:
+            library = ctypes.CDLL(LIBRARY)
+            code = library.nvmlInitWithFlags(0)  # as the binding does
+        finally:
+            initialised()
+        if code == 0:
+            library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(ctypes.c_void_p()))
+    except (OSError, AttributeError):
+        return
+
+
 def load_binding(extra_path: str | None = None) -> ModuleType:
     """Import the host's pynvml, or, where it has none that works, the one at `extra_path` (a directory or a zip)."""
     try:

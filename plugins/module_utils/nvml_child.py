@@ -51,29 +51,28 @@ def run(writer: int, board: mmap.mmap, subsets, binding_path: str | None, prefix
 def _report(tell, note, subsets, binding_path: str | None, prefix: str | None) -> None:
     note("loading the library")
     tell(library=nvml.load_library(prefix))
+    awake = threading.Event()
+    threading.Thread(target=nvml.wake_up, args=[awake.set], daemon=True).start()
     note("loading pynvml")
     binding = nvml.load_binding(binding_path)
     origin = "controller" if binding_path and binding.__file__.startswith(binding_path) else "host"
     tell(binding={"origin": origin, "version": nvml.binding_version(binding.__file__)})
-    threading.Thread(target=_load_readers, daemon=True).start()
+    note("loading what reads GPUs")
+    from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml_fields  # noqa: F401, PLC0415
+
+    note("nvmlInit")
+    awake.wait()
     session = nvml.Nvml(binding, note)
     session.__enter__()  # No shutdown: leaving does it, and nobody has to wait for that.
     tell(driver=session.driver())
     count = session.count()
     tell(count=count)
-    if count:
-        session.maybe("nvmlDeviceGetHandleByIndex", 0)  # Takes a while the first time. It is asked for again.
     for index in range(count):
         tell(gpu=session.gpu(index, subsets))
     if "topology" in subsets:
         from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_topology  # noqa: PLC0415
 
         tell(topology=gpu_topology.read(session, count))
-
-
-def _load_readers() -> None:
-    """Load what reads GPUs, while the driver initialises itself in the other thread; who needs it waits for it."""
-    from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml_fields  # noqa: F401, PLC0415
 
 
 def _cut_loose(writer: int) -> None:

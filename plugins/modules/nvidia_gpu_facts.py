@@ -1213,43 +1213,15 @@ nvml_binding_version:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, option_checks
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts_call
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "gather_subset": {"type": "list", "elements": "str", "default": list(gpu_facts.DEFAULT_SUBSETS)},
-            "timeout": {"type": "float", "default": 10},
-            "driver_root": {"type": "path"},
-            "_nvml_binding_path": {"type": "path"},
-        },
-        supports_check_mode=True,
-    )
-    timeout, driver_root = module.params["timeout"], module.params["driver_root"]
-    fault = option_checks.timeout_fault(timeout) or option_checks.driver_root_fault(driver_root)
-    if fault:
-        module.fail_json(msg=fault)
-    try:
-        subsets = gpu_facts.choose_subsets(module.params["gather_subset"])
-        gathered = gpu_facts.gather(
-            subsets,
-            run=module.run_command,
-            timeout=timeout,
-            binding_path=module.params["_nvml_binding_path"],
-            driver_root=driver_root,
-        )
-    except gpu_facts.SubsetError as error:
-        module.fail_json(msg=str(error))
-    except gpu_facts.BindingMissing as error:
-        module.fail_json(**error.result())
-    binding = gathered["binding"] or {}
-    module.exit_json(
-        changed=False,
-        ansible_facts=gathered["facts"],
-        nvml_binding=binding.get("origin"),
-        nvml_binding_version=binding.get("version"),
-    )
+    module = AnsibleModule(argument_spec=gpu_facts_call.OPTIONS, supports_check_mode=True)
+    result = gpu_facts_call.result(module.params, module.run_command)
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia_gpu_facts costs on a host beyond a module that does nothing, by simulated GPUs. Prints a table.
+"""What nvidia_gpu_facts costs on a host, beside a module that does nothing, by simulated GPUs. Prints a table.
 
 The simulated NVML answers at once, so this is our own share alone: Python, pynvml, files, the child process. What the
 driver takes is measured where there are GPUs (`make gpu-acceptance`). On a busy machine, `chrt --fifo 20` keeps out
@@ -17,6 +17,7 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "unit" / "sandbox"))
@@ -29,24 +30,42 @@ REPEATS = 11
 SUBSETS = {"min": "gather_subset=min", "default": "", "all": "gather_subset=all"}
 
 
-def program(module: str, arguments: str, python: str, directory: Path, env: dict[str, str]) -> list[str]:
-    """Have Ansible write the program that it runs on a host, and give the command that runs it."""
+class Program(NamedTuple):
+    """What a host's Python is told to do."""
+
+    command: list[str]
+    input: Path
+
+
+def program(module: str, arguments: str, python: str, directory: Path, env: dict[str, str]) -> Program:
+    """Have Ansible run a module, and give what it had the host's Python do: the command and its input.
+
+    A recorder in the place of that Python keeps both, of its last call.
+    """
     keep = Path(tempfile.mkdtemp(dir=directory))
+    recorder, words, text = keep / "python", keep / "arguments", keep / "input"
+    recorder.write_text(
+        f"#!/bin/sh\n: >{words}\nfor word; do printf '%s\\0' \"$word\" >>{words}; done\n"
+        f'cat >{text}\nexec {python} "$@" <{text}\n'
+    )
+    recorder.chmod(0o755)
     command = [str(Path(sys.executable).parent / "ansible"), "localhost", "-c", "local", "-m", module, "-a", arguments]
-    command += ["-e", f"ansible_python_interpreter={python}", "-e", "ansible_pipelining=false"]
-    keeping = {"ANSIBLE_KEEP_REMOTE_FILES": "1", "ANSIBLE_REMOTE_TEMP": str(keep)}
+    command += ["-e", f"ansible_python_interpreter={recorder}", "-e", "ansible_pipelining=false"]
+    # Only files of a module can be kept, and to keep them makes every call one by files.
+    keeping = {"ANSIBLE_KEEP_REMOTE_FILES": str(int(module == NOTHING)), "ANSIBLE_REMOTE_TEMP": str(keep)}
     subprocess.run(command, cwd=ROOT, env={**env, **keeping}, check=True, stdout=subprocess.DEVNULL)
-    return [python, str(max(keep.glob("*/AnsiballZ_*.py"), key=lambda path: path.stat().st_mtime))]
+    return Program([python, *words.read_text().split("\0")[:-1]], text)
 
 
-def milliseconds(commands: dict[str, list[str]], env: dict[str, str]) -> dict[str, float]:
+def milliseconds(programs: dict[str, Program], env: dict[str, str]) -> dict[str, float]:
     """Give the time of each program, run in turns so that what disturbs one disturbs all; the lower quartile."""
-    taken: dict[str, list[float]] = {name: [] for name in commands}
+    taken: dict[str, list[float]] = {name: [] for name in programs}
     for _turn in range(REPEATS):
-        for name, command in commands.items():
-            started = time.perf_counter()
-            subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
-            taken[name].append((time.perf_counter() - started) * 1000)
+        for name, (command, text) in programs.items():
+            with text.open() as stream:
+                started = time.perf_counter()
+                subprocess.run(command, env=env, check=True, stdin=stream, stdout=subprocess.DEVNULL)
+                taken[name].append((time.perf_counter() - started) * 1000)
     return {name: statistics.quantiles(times, n=4)[0] for name, times in taken.items()}
 
 
@@ -55,19 +74,17 @@ def main() -> int:
         directory = Path(temporary)
         venv.create(directory / "bare", with_pip=False, symlinks=True)
         pythons = {"host": sys.executable, "controller": str(directory / "bare/bin/python")}
-        print(f"{'GPUs':>5} {'binding':>11} {'subset':>8} {'ms':>6} {'beyond an empty module':>24}")
+        print(f"{'GPUs':>5} {'binding':>11} {'subset':>8} {'ms':>6} {'an empty module':>16}")
         for count in (1, 8):
             description = {"driver": {"version": "580.95.05"}, "gpus": [{"model": "H100-SXM5-80GB", "count": count}]}
             lab = NvmlLab(directory, description)
             for origin, python in pythons.items():
-                commands = {"": program(NOTHING, "", python, directory, lab.env)}
+                programs = {"": program(NOTHING, "", python, directory, lab.env)}
                 for subset, arguments in SUBSETS.items():
-                    commands[subset] = program(MODULE, arguments, python, directory, lab.env)
-                taken = milliseconds(commands, lab.env)
+                    programs[subset] = program(MODULE, arguments, python, directory, lab.env)
+                taken = milliseconds(programs, lab.env)
                 for subset in SUBSETS:
-                    print(
-                        f"{count:>5} {origin:>11} {subset:>8} {taken[subset]:>6.0f} {taken[subset] - taken['']:>24.0f}"
-                    )
+                    print(f"{count:>5} {origin:>11} {subset:>8} {taken[subset]:>6.0f} {taken['']:>16.0f}")
     return 0
 
 

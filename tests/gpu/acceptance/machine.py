@@ -15,7 +15,7 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,19 +172,35 @@ class Ansible:
             answers.append({"task": name, "item": None, "status": "failed", "seconds": 0, "result": failure})
         return answers
 
-    def payload(self, module: str, arguments: str) -> Path:
-        """Have Ansible write the program that it runs on a host for this module, and leave it there."""
-        keep = self.work / "keep"
+    def call(self, module: str, keep: bool = False) -> Callable[[], subprocess.CompletedProcess[str]]:
+        """Have Ansible run a module with its defaults, and return what does on the host again what it did there.
+
+        A recorder in the place of the host's Python keeps the arguments and the input of its last call; `keep` the
+        files that Ansible puts on the host for it.
+        """
+        kept = self.work / "calls" / module
+        kept.mkdir(parents=True)
+        recorder, words, text = kept / "python", kept / "arguments", kept / "input"
+        recorder.write_text(
+            f"#!/bin/sh\n: >{words}\nfor word; do printf '%s\\0' \"$word\" >>{words}; done\n"
+            f'cat >{text}\nexec {self.interpreter} "$@" <{text}\n',
+            encoding="utf-8",
+        )
+        recorder.chmod(0o755)
         self._launch(
             "adhoc",
-            *("localhost", "-c", "local", "-e", f"ansible_python_interpreter={self.interpreter}"),
-            *("-m", module, "-a", arguments),
-            environment={"ANSIBLE_KEEP_REMOTE_FILES": "1", "ANSIBLE_REMOTE_TEMP": str(keep)},
+            *("localhost", "-c", "local", "-e", f"ansible_python_interpreter={recorder}", "-m", module),
+            environment={"ANSIBLE_KEEP_REMOTE_FILES": str(int(keep))},
         )
-        found = sorted(keep.glob(f"*/AnsiballZ_{module.rpartition('.')[2]}.py"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            raise CannotRun(f"Ansible left no program of {module} in {keep}")
-        return found[-1]
+        if not words.exists():
+            raise CannotRun(f"Ansible did not run {module} here; {self.log} tells why")
+        argv = [self.interpreter, *words.read_text(encoding="utf-8").split("\0")[:-1]]
+
+        def again() -> subprocess.CompletedProcess[str]:
+            with text.open(encoding="utf-8") as stream:
+                return run(argv, stdin=stream, cwd=self.work)
+
+        return again
 
 
 class Engine:

@@ -46,6 +46,7 @@ def ad_hoc(tmp_path):
         settings.touch()
         environment = {
             **lab.env,
+            "PATH": "/usr/bin:/bin",
             "ANSIBLE_CONFIG": str(settings),
             "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
             "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
@@ -91,6 +92,37 @@ def test_a_job_in_the_background_has_the_binding_with_it(ad_hoc, bare_python, tm
     while left_behind(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left_behind(tmp_path) == []
+
+
+def test_a_call_is_one_exchange_and_writes_no_file(ad_hoc, tmp_path):
+    result = ad_hoc(options=["-vvvv"])
+    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    assert "AnsiballZ" not in ad_hoc.output
+    assert not (tmp_path / "remote").exists()
+    assert result["invocation"]["module_args"]["timeout"] == 10
+
+
+def test_a_python_that_is_still_to_be_found_is_found(ad_hoc):
+    result = ad_hoc(options=["-vvvv", "-e", "ansible_python_interpreter=auto_silent"])
+    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    assert "AnsiballZ" in ad_hoc.output
+
+
+def test_a_python_that_reads_no_program_runs_the_module(ad_hoc, tmp_path):
+    """As where sudo wants a terminal: the exchange fails, and what every module needs is there."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" != -c ] || exit 1\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    result = ad_hoc(python=str(python), options=["-vvvv"])
+    assert result["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    assert "AnsiballZ" in ad_hoc.output
+
+
+def test_what_a_host_prints_besides_is_no_result(ad_hoc, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "Welcome {{}}"\n{sys.executable} "$@"\necho bye\n')
+    python.chmod(0o755)
+    assert ad_hoc(python=str(python))["ansible_facts"]["nvidia_gpu_state"] == "ready"
 
 
 def test_a_host_without_a_driver_needs_no_binding(ad_hoc, bare_python, tmp_path):

@@ -1,0 +1,121 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs of our own for a host's Python, run by a Python that has nothing but its standard library."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from importlib._bootstrap_external import MAGIC_NUMBER
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
+from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
+
+ENTRY = "gpu_facts_program"
+ARGUMENTS = {name: option.get("default") for name, option in OPTIONS.items()}
+
+
+def read_by_python(program: bytes, directory: Path, env: dict | None = None) -> subprocess.CompletedProcess:
+    """Have a Python read the program as the action plugin does; -S keeps it from what is installed besides."""
+    command = [sys.executable, "-S", "-c", host_program.READER]
+    return subprocess.run(command, input=program, cwd=directory, env=env, capture_output=True, check=False)
+
+
+def facts_of(done: subprocess.CompletedProcess) -> dict:
+    lines = [line for line in done.stdout.decode().splitlines() if line.startswith(MARK)]
+    assert len(lines) == 1, done
+    return json.loads(lines[0][len(MARK) :])
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the collection that a source imports anywhere, read off its syntax tree."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(host_program.PACKAGE):
+            own = node.module[len(host_program.PACKAGE) + 1 :]
+            names |= {own} if own else {alias.name for alias in node.names}
+    return names
+
+
+def test_all_that_a_module_imports_goes_along():
+    module_utils = Path(host_program.__file__).parents[1] / "module_utils"
+    needed = host_program.needed(ENTRY)
+    assert {"gpu_facts_program", "nvml_child", "nvml_fields", "gpu_topology", "driver_versions"} <= set(needed)
+    for name in needed:
+        assert imported(module_utils / f"{name}.py") <= set(needed), name
+
+
+def test_nothing_of_ansible_goes_along():
+    module_utils = Path(host_program.__file__).parents[1] / "module_utils"
+    for name in host_program.needed(ENTRY):
+        for node in ast.walk(ast.parse((module_utils / f"{name}.py").read_text(encoding="utf-8"))):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [other for other in named if other.partition(".")[0] == "ansible"], name
+
+
+@pytest.fixture(params=["the same Python", "another Python"])
+def program(request, tmp_path):
+    """Make the program for two simulated GPUs; another Python than the controller's can not use its bytecode."""
+    name = "pynvml-13.615.71.zip"
+    made = host_program.make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": name}, {name: {"pynvml": pynvml.__file__}})
+    if request.param == "another Python":
+        other = made.replace(f"'{MAGIC_NUMBER.hex()}'".encode(), b"'00000000'")
+        assert other != made
+        made = other
+    return made
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": [{"model": "T4", "count": 2}]})
+
+
+def test_it_tells_the_facts_with_the_binding_that_came_along(program, lab, tmp_path):
+    done = read_by_python(program, tmp_path, lab.env)
+    result = facts_of(done)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [gpu["name"] for gpu in result["ansible_facts"]["nvidia_gpus"]] == ["Tesla T4", "Tesla T4"]
+    assert (result["nvml_binding"], result["nvml_binding_version"]) == ("controller", "13.615.71")
+
+
+def test_a_file_where_it_is_started_is_not_taken_for_a_module(program, lab, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("json", "ctypes", "zlib", "pynvml"):
+        (here / f"{name}.py").write_text("raise SystemExit('a file of the user')\n")
+    assert facts_of(read_by_python(program, here, lab.env))["ansible_facts"]["nvidia_gpu_state"] == "ready"
+
+
+def test_it_writes_no_file(program, lab, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    facts_of(read_by_python(program, home, {**lab.env, "HOME": str(home), "TMPDIR": str(home)}))
+    assert list(home.iterdir()) == []
+
+
+def test_wrong_values_are_an_answer(tmp_path):
+    done = read_by_python(host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
+    assert facts_of(done) == {"failed": True, "msg": "driver_root=relative is not an absolute path"}
+
+
+def test_paths_are_the_host_s(tmp_path):
+    done = read_by_python(
+        host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "$SOMEWHERE/driver"}), tmp_path, {"SOMEWHERE": "/nowhere"}
+    )
+    assert facts_of(done)["msg"] == "driver_root=/nowhere/driver is not a directory"
+
+
+def test_a_fault_in_it_is_shown_with_its_place(tmp_path):
+    done = read_by_python(host_program.make(ENTRY, {"driver_root": 1}), tmp_path)
+    assert done.returncode == 1
+    assert "gpu_facts_program.py" in done.stderr.decode()
