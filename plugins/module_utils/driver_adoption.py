@@ -18,7 +18,10 @@ def adopt(case: Case) -> None:
     case.result["flavor"] = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
     case.result["branch"] = version.partition(".")[0] if version else None
     if version is None:
-        return
+        raise Refused(
+            "nvidia_driver_source is preinstalled, but the driver on this host is packages alone, with neither a "
+            "library nor a kernel module. Finish its installation first, or choose another source."
+        )
     case.result["version"] = version
     wanted = case.wish["version"]
     if wanted and upstream_version(wanted) != version:
@@ -56,4 +59,10 @@ def adopt(case: Case) -> None:
         raise Refused(
             f"the {case.result['flavor']} kernel modules that are there do not drive {unfit}. Replace them by their "
             "own means."
+        )
+    asked = case.wish["flavor"]
+    if asked != "auto" and case.result["flavor"] not in (None, asked):
+        raise Refused(
+            f"nvidia_driver_flavor is {asked}, but the kernel modules that are there are the {case.result['flavor']} "
+            "ones, and they were not put there by this role. Set it to auto, or replace the driver by its own means."
         )

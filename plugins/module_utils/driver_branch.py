@@ -32,25 +32,30 @@ def fitting(data: dict, window: tuple) -> list[str]:
     return [branch for branch in data["branches"] if fits(branch, window)]
 
 
+def asked_for(wish: dict) -> str | None:
+    """Return the branch that was asked for, by itself or with a version."""
+    return wish["branch"] or (_branch_of(wish["version"]) if wish["version"] else None)
+
+
+def candidates(case: Case, data: dict) -> list[str]:
+    """Return the branches of a source that serve all GPUs and are what was asked for, the preferred one first."""
+    asked, minimum = asked_for(case.wish), case.wish["minimum_version"]
+    if asked:
+        has = not data.get("fixed") or asked in data["branches"]
+        return [asked] if has and fits(asked, case.window) else []
+    return [name for name in fitting(data, case.window) if not minimum or int(name) >= int(_branch_of(minimum))]
+
+
 def choose(case: Case, data: dict, is_installed: bool) -> str:
     """Return the branch that was asked for, else the installed one, else the source's first that serves all GPUs."""
-    version = case.wish["version"]
-    asked = case.wish["branch"] or (upstream_version(version).partition(".")[0] if version else None)
-    if version and case.wish["branch"] and upstream_version(version).partition(".")[0] != case.wish["branch"]:
-        raise Refused(
-            f"nvidia_driver_version {version} is not of nvidia_driver_branch {case.wish['branch']}. Set one of them."
-        )
-    minimum = case.wish["minimum_version"]
+    _check_agreement(case.wish)
+    asked, minimum = asked_for(case.wish), case.wish["minimum_version"]
     if asked is None:
         present = _installed_branch(case.host) if is_installed else None
         if present and fits(present, case.window) and not (minimum and older(case.host, minimum)):
             case.result["reasons"].append(f"branch {present}: installed already")
             return present
-        serving = [
-            branch
-            for branch in fitting(data, case.window)
-            if not minimum or int(branch) >= int(upstream_version(minimum).partition(".")[0])
-        ]
+        serving = candidates(case, data)
         if serving:
             why = (
                 "the source's default"
@@ -76,6 +81,27 @@ def choose(case: Case, data: dict, is_installed: bool) -> str:
     return asked
 
 
+def _branch_of(version: str) -> str:
+    return upstream_version(version).partition(".")[0]
+
+
+def _check_agreement(wish: dict) -> None:
+    """Refuse wishes that no one version can be."""
+    branch, version, minimum = wish["branch"], wish["version"], wish["minimum_version"]
+    if version and branch and _branch_of(version) != branch:
+        raise Refused(f"nvidia_driver_version {version} is not of nvidia_driver_branch {branch}. Set one of them.")
+    if not minimum:
+        return
+    if version and natural_key(upstream_version(version)) < natural_key(upstream_version(minimum)):
+        raise Refused(
+            f"nvidia_driver_version {version} is older than nvidia_driver_minimum_version {minimum}. Set one of them."
+        )
+    if branch and int(branch) < int(_branch_of(minimum)):
+        raise Refused(
+            f"nvidia_driver_branch {branch} is older than nvidia_driver_minimum_version {minimum}. Set one of them."
+        )
+
+
 def _installed_branch(host: dict) -> str | None:
     version = host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
     return version.partition(".")[0] if version else None
@@ -97,10 +123,16 @@ def _wrong_branch(branch: str, window: tuple) -> str:
 
 def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> str:
     has = ", ".join(data["branches"])
-    if minimum:
+    if minimum and window[1] is not None and int(_branch_of(minimum)) > window[1]:
+        return (
+            f"nvidia_driver_minimum_version {minimum} was asked for, but {window[3]} is served by branches up to "
+            f"{window[1]}. Lower it."
+        )
+    if minimum and fitting(data, window):
+        newer = "" if data.get("fixed") else ", name a newer branch of it in nvidia_driver_branch,"
         return (
             f"nvidia_driver_minimum_version {minimum} was asked for, but source {source} has the branches {has}. Lower "
-            "it or choose another nvidia_driver_source."
+            f"it{newer} or choose another nvidia_driver_source."
         )
     if all(int(branch) < window[0] for branch in data["branches"]):
         return (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, gpu_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
@@ -39,6 +40,13 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"nvidia_driver_flavor is proprietary, but only the open kernel modules drive {needs_open}. Set it to auto "
             "or open."
         )
+    branch = driver_branch.asked_for(case.wish)
+    is_early = branch is not None and int(branch) < gpu_generations.FIRST_OPEN_BRANCH
+    if is_early and asked == "open":
+        raise Refused(
+            f"branch {branch} has no open kernel modules; {gpu_generations.FIRST_OPEN_BRANCH} is the first that has. "
+            "Ask for a newer one, or set nvidia_driver_flavor to proprietary."
+        )
     if asked != "auto":
         case.result["reasons"].append(f"{asked} kernel modules: asked for")
         return asked
@@ -48,6 +56,9 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
     if needs_open:
         case.result["reasons"].append(f"open kernel modules: the only ones for {needs_open}")
         return "open"
+    if is_early:
+        case.result["reasons"].append(f"proprietary kernel modules: branch {branch} has no others")
+        return "proprietary"
     present = _installed_flavor(case.host, data) if is_installed else None
     if present:
         case.result["reasons"].append(f"{present} kernel modules: installed already, and they drive {modern}")
@@ -106,7 +117,8 @@ def build(case: Case, data: dict) -> str:
     if asked != "auto":
         if asked not in builds:
             raise Refused(
-                f"nvidia_driver_module_build is {asked}, but source {source} has {' and '.join(builds)} only."
+                f"nvidia_driver_module_build is {asked}, but source {source} has {' and '.join(builds)} only. "
+                "Set it to auto."
             )
         if asked == "precompiled" and not kernel.get("precompiled"):
             raise Refused(
@@ -159,11 +171,11 @@ def check_secure_boot(case: Case) -> None:
             "Secure Boot is on, and nvidia_driver_secure_boot_key_enrolled says the key is enrolled"
         )
         return
+    how = "built here" if case.result["module_build"] == "dkms" else "prebuilt ones"
     key = state["dkms_key"] or "/var/lib/dkms/mok.pub"
     raise Refused(
-        "Secure Boot is on and the modules would be built here, signed with a key that this machine does not trust: "
-        "the "
-        f"kernel would refuse to load them. Enrol the key once at the console ('mokutil --import {key}', reboot, "
+        f"Secure Boot is on and the modules would be {how}, not signed with a key that this machine trusts: the kernel "
+        f"would refuse to load them. Enrol the key once at the console ('mokutil --import {key}', reboot, "
         "confirm), or set nvidia_driver_secure_boot_key_enrolled when that is done, or choose a source with prebuilt "
         "signed modules, or turn Secure Boot off."
     )

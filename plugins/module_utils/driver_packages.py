@@ -11,6 +11,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_reposit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
 
+# What some hosts need beside the driver, by the word that marks its packages in a platform's data.
+_COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
+
 
 def choose(case: Case, data: dict) -> None:
     """Put packages, headers, stream, repository and services of the driver into the answer."""
@@ -89,14 +92,15 @@ def _headers(case: Case, data: dict, names: dict) -> None:
     there = {entry["release"] for entry in case.host["kernel"]["kernels"] if entry["headers"]}
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
-        if release not in there and kernel["headers"]:
-            case.result["kernel_packages"] += [
+        if release not in there and kernel.get("headers"):
+            case.result["headers"][release] = [
                 name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
             ]
+            case.result["kernel_packages"] += case.result["headers"][release]
         elif release not in there and release == case.host["kernel"]["next_boot"]:
             raise Refused(
-                f"kernel {release} is not one of the distribution's, and it has no headers to build modules with (no "
-                f"/lib/modules/{release}/build). Install its headers, or name their packages in "
+                f"kernel {release} has no headers to build modules with (no /lib/modules/{release}/build), and the "
+                "names of their packages are not known for such a kernel. Install them, or name them in "
                 "nvidia_driver_kernel_packages."
             )
     upcoming = kernel_rule(case.host["kernel"]["next_boot"], data)
@@ -104,36 +108,52 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         case.result["kernel_meta"] = {key: name.format(**names) for key, name in upcoming["meta"].items()}
 
 
+def lacking(case: Case, data: dict) -> list[str]:
+    """Name what a source does not have of that which the host needs beside the driver itself."""
+    available = _available(data)
+    return [_COMPANIONS[name] for name in _needs(case) if name not in available]
+
+
+def _available(data: dict) -> set[str]:
+    return {rule["when"] for rule in data["packages"] if "when" in rule}
+
+
+def _needs(case: Case) -> list[str]:
+    nvidia, wish = case.host["nvidia"], case.wish["fabric_manager"]
+    needs = []
+    if wish == "enabled" or (wish == "auto" and (nvidia["nvswitches"] or nvidia["nvlink5_switches"])):
+        needs.append("fabric")
+        needs += ["nvlink5"] if nvidia["nvlink5_switches"] else []
+    return [*needs, *(["imex"] if case.wish["imex"] else [])]
+
+
 def _features(case: Case, data: dict) -> list[str]:
-    features = []
-    switches, managed = case.host["nvidia"]["nvswitches"], case.host["nvidia"]["nvlink5_switches"]
-    available = {rule["when"] for rule in data["packages"] if "when" in rule}
-    if case.wish["fabric_manager"] != "disabled" and (switches or managed or case.wish["fabric_manager"] == "enabled"):
-        if "fabric" in available:
-            features.append("fabric")
-            count = len(switches or managed)
-            why = f"{count} NVSwitch{'es' if count != 1 else ''} here" if count else "asked for"
-            case.result["reasons"].append(f"fabric manager: {why}")
-        elif case.wish["fabric_manager"] == "enabled":
-            raise Refused(
-                f"nvidia_driver_fabric_manager is enabled, but source {case.result['source']} has no fabric manager. "
-                "Choose "
-                "nvidia_driver_source nvidia."
-            )
-        else:
-            case.result["reasons"].append(
-                f"no fabric manager: this host has NVSwitches, but source {case.result['source']} has no fabric "
-                "manager, so "
-                "CUDA will not start (error 802) until one of the driver's version runs; source nvidia has it"
-            )
-    if managed and "fabric" in features:
-        features.append("nvlink5")
-    for name in ("imex",):
-        if case.wish[name]:
-            if name not in available:
-                raise Refused(f"nvidia_driver_{name} is on, but source {case.result['source']} has no package for it.")
-            features.append(name)
-    return features
+    """Return what of the companions the source has and the host needs; refuse what was asked for and is not there."""
+    available, source, needs = _available(data), case.result["source"], _needs(case)
+    count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
+    why = f"{count} NVSwitch{'es' if count != 1 else ''} here" if count else "asked for"
+    if "imex" in needs and "imex" not in available:
+        raise Refused(
+            f"nvidia_driver_imex is on, but source {source} has no package for it. Choose nvidia_driver_source nvidia."
+        )
+    if "fabric" in needs and "fabric" in available:
+        case.result["reasons"].append(f"fabric manager: {why}")
+    elif "fabric" in needs and case.wish["fabric_manager"] == "enabled":
+        raise Refused(
+            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Choose "
+            "nvidia_driver_source nvidia."
+        )
+    elif "fabric" in needs:
+        case.result["reasons"].append(
+            f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager, so CUDA will not "
+            "start (error 802) until one of the driver's version runs; source nvidia has it"
+        )
+    if "nvlink5" in needs and "nvlink5" not in available and "fabric" in available:
+        case.result["reasons"].append(
+            f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager of this "
+            "host does not start (CUDA error 802); source nvidia has it"
+        )
+    return [name for name in needs if name in available]
 
 
 def _stream(data: dict, context: dict, names: dict) -> str | None:

@@ -265,14 +265,16 @@ def _leave_the_running_kernel(host: dict, result: dict) -> None:
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     complete = all(name in host["packages"] for name in result["packages"])
     if running != upcoming and complete and host["driver"]["on_disk_next"]:
-        result["kernel_packages"] = [name for name in result["kernel_packages"] if not name.endswith(running)]
+        left = result["headers"].get(running, [])
+        result["kernel_packages"] = [name for name in result["kernel_packages"] if name not in left]
 
 
 def _obtainable_headers(host: dict, result: dict, available: dict) -> list[str]:
     """Drop headers that the repositories no longer have, as long as the kernel that boots next gets its module."""
     gone = [name for name in result["kernel_packages"] if name not in host["packages"] and not available.get(name)]
     upcoming, running = host["kernel"]["next_boot"], host["kernel"]["running"]
-    if any(running == upcoming or not name.endswith(running) for name in gone):
+    dispensable = [] if running == upcoming else result["headers"].get(running, [])
+    if any(name not in dispensable for name in gone):
         raise NoVersion(
             f"the repositories of this host have no {', '.join(gone)}, so no module can be built for kernel "
             f"{upcoming}, which the next boot takes. Upgrade the kernel and reboot first, add a repository that has "

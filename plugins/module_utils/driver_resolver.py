@@ -71,6 +71,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "signed": False,
         "prerequisites": [],
         "kernel_packages": [],
+        "headers": {},
         "repository": None,
         "stream": None,
         "services": [],

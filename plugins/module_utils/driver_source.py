@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_modules, install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_branch,
+    driver_modules,
+    driver_packages,
+    install_record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
@@ -80,26 +85,34 @@ def choose(case: Case, installed: str | None) -> str:
     ]
     if not order:
         raise Refused(_unknown_arch(case.host, case.platform))
-    only_open = case.wish["flavor"] == "open" or any(
-        not generation.proprietary_modules for generation in case.generations.values()
-    )
     for source in order:
-        data = case.platform["sources"][source]
-        limit = driver_modules.build_limit(case.host, data, "open") if only_open else None
-        if limit:
-            case.result["reasons"].append(
-                f"not source {source}: the open kernel modules are needed, but {limit['reason']}, and this host has "
-                f"{', '.join(limit['kernels'])}"
-            )
-            continue
-        if driver_branch.fitting(data, case.window) and (
-            not case.wish["branch"] or not data.get("fixed") or case.wish["branch"] in data["branches"]
-        ):
+        lack = _lacks(case, case.platform["sources"][source])
+        if lack is None:
             case.result["reasons"].append(
                 f"source {source}: the first of {case.platform['title']} that serves this hardware"
             )
             return source
+        case.result["reasons"].append(f"not source {source}: {lack}")
+    # None does: the first one's own refusal says most.
+    del case.result["reasons"][:]
     return order[0]
+
+
+def _lacks(case: Case, data: dict) -> str | None:
+    """Tell what a source does not have of that which the host's hardware and the wishes need."""
+    needs_open = any(not generation.proprietary_modules for generation in case.generations.values())
+    limit = driver_modules.build_limit(case.host, data, "open")
+    if limit and (needs_open or case.wish["flavor"] == "open"):
+        return (
+            f"the open kernel modules are needed, but {limit['reason']}, and this host has "
+            f"{', '.join(limit['kernels'])}"
+        )
+    if not driver_branch.candidates(case, data):
+        return f"it has {', '.join(data['branches'])}, and no branch that is wanted here"
+    if case.wish["module_build"] not in ("auto", *data["builds"]):
+        return f"it has no {case.wish['module_build']} kernel modules"
+    absent = driver_packages.lacking(case, data)
+    return f"it has no {' and no '.join(absent)}, and this host needs it" if absent else None
 
 
 def data_of(case: Case, source: str) -> dict:
@@ -136,7 +149,7 @@ def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
     where = f" from source {source}" if source else ""
     return (
         f"{platform['title']} has no driver{where} for the architecture {host['os']['arch']} (known: "
-        f"{', '.join(arches)})."
+        f"{', '.join(arches)}). Install the driver by its own means and set nvidia_driver_source to preinstalled."
     )
 
 
@@ -150,7 +163,10 @@ def runfile_data(case: Case) -> dict:
         )
     arch = case.host["os"]["arch"]
     if arch not in ("x86_64", "aarch64"):
-        raise Refused(f"there is no installer of NVIDIA's for the architecture {arch} (known: aarch64, x86_64).")
+        raise Refused(
+            f"there is no installer of NVIDIA's for the architecture {arch} (known: aarch64, x86_64). Install the "
+            "driver by its own means and set nvidia_driver_source to preinstalled."
+        )
     others = list((case.platform or {"sources": {}})["sources"].values())
     built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})
     return {

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a GPU's PCI device id says about the kernel modules that can drive it.
 
-NVIDIA numbers its chips upwards; a generation owns blocks of ids. An id above every known block counts as the newest
-generation's, so that a card that came out after this table gets the open modules and not a refusal.
+NVIDIA numbers its chips upwards; a generation owns blocks of ids. A card with an id above every known block came out
+after this table: it gets the open modules, as every new card has since Blackwell, and not a refusal.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ HOPPER_H200 = HOPPER._replace(first_branch=550)
 GRACE_HOPPER = Generation("Grace Hopper", True, False, 535, None)
 BLACKWELL = Generation("Blackwell", True, False, 570, None)
 BLACKWELL_ULTRA = BLACKWELL._replace(name="Blackwell Ultra", first_branch=580)
+NEWER = BLACKWELL_ULTRA._replace(name="newer than any that is known here")
+
+# The first branch with open kernel modules.
+FIRST_OPEN_BRANCH = 515
 
 # Single ids that differ from the block that they lie in.
 _EXCEPTIONS = {
@@ -60,6 +64,7 @@ _BLOCKS = (
     (0x2600, ADA),
     (0x2900, BLACKWELL),
     (0x3100, BLACKWELL_ULTRA),
+    (0x3200, NEWER),
 )
 
 
