@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ ENDING = {
     "docker": ("force_kill", "keep_volumes", "kill_signal", "removal_wait_timeout", "stop_timeout"),
     "podman": ("delete_depend", "delete_time", "delete_volumes", "force_delete", "stop_time"),
 }
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _OURS = ("name", "image", "state", "pull")
 _OUR_LABELS = "gpufleet."
 _CHARACTER_NODES = "/dev/char/195:"
@@ -141,6 +143,16 @@ _MAPPINGS = {"docker": ("env", "labels"), "podman": ("env", "label")}
 
 class OptionError(Exception):
     """Options that contradict each other or cannot be understood."""
+
+
+def refuse_name(engine: str, name: str) -> None:
+    """Refuse a name that no engine gives a container, before an image is pulled for it."""
+    if not _NAME.fullmatch(name):
+        raise OptionError(
+            f"name={name!r} is no name for a container. Write letters, digits, _, . and -, a letter or a digit first."
+        )
+    if engine == "docker" and len(name) == 1:
+        raise OptionError(f"name={name} is too short: a name has two characters at least under docker.")
 
 
 def own_options(engine: str, named: Mapping[str, Any], engine_options: Mapping[str, Any]) -> dict[str, Any]:

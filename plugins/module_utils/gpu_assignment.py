@@ -97,6 +97,7 @@ class Planner:
     def plan(self) -> dict[str, Any]:
         """Say what to call the engine's module with, and what that means for the GPUs."""
         self._engine = self._choose_engine()
+        container_options.refuse_name(self._engine.name, self._name)
         self._own = container_options.own_options(self._engine.name, self._params, self._params["engine_options"] or {})
         if self._engine.name == "docker" and self._docker_host:
             # Every module is told: not all of them look into the environment.
@@ -105,8 +106,6 @@ class Planner:
             return self._plan_sleeping()
         self._existing = self._engine.container(self._name)
         state = self._params["state"]
-        if state != "absent" or self._existing is not None:
-            self._refuse_stranger()
         if state == "absent":
             return self._plan_absent()
         if state == "stopped" and self._existing is not None:
@@ -144,17 +143,23 @@ class Planner:
             )
 
     def _refuse_stranger(self) -> None:
-        """The engine's module finds a container by the beginning of its identifier, too, and would change that one."""
+        """The engine's module finds a container by the beginning of its identifier, too, and would change that one.
+
+        Asked last of all, so that it hides nothing that is wrong with the request, and before anything is touched.
+        """
         stranger = self._engine.stranger(self._name)
         if stranger is not None:
             raise PlanError(
                 f"name={self._name}: {self._engine.name}'s module would take it for the container {stranger}, whose "
-                "identifier begins so. Give the container another name, or remove and make that one again."
+                "identifier begins so. Give the container a name that is no beginning of an identifier, one with a "
+                "letter after f or a dash in it, or remove and make that one again."
             )
 
     # -- states ------------------------------------------------------------------------------------------------
 
     def _plan_absent(self) -> dict[str, Any]:
+        if self._existing is not None:
+            self._refuse_stranger()
         before = self._before()
         options = {**self._passed_on(), "name": self._name, "state": "absent"}
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
@@ -168,6 +173,7 @@ class Planner:
 
     def _plan_stopped(self) -> dict[str, Any]:
         """Stop a container as it is: what it should be like is looked at when it is to run again."""
+        self._refuse_stranger()
         # The driver is asked only to say which GPUs these are: a container can be stopped without it.
         with contextlib.suppress(SelectionError, BindingMissing):
             self._accelerator.observe(with_topology=False)
@@ -218,9 +224,12 @@ class Planner:
 
     def _plan_present(self) -> dict[str, Any]:
         reference = self._wanted_image()
+        if self._params["gpus"] is not None:
+            parse(self._params["gpus"])
         image = self._engine.image(reference)
         pull = self._pull_needed(reference, image)
         if pull:
+            self._refuse_stranger()
             return {"engine": self._engine.name, "pull": pull, "image_id": image.id if image else None}
         env = {**(image.env if image else {}), **(self._own.get("env") or {})}
         request, cause = self._request(image, env)
@@ -414,6 +423,7 @@ class Planner:
         # Without the image the engine's module could only predict by pulling it.
         result["predicted"] = self._check_mode and image is None
         result["driver_volume"] = self._driver_volume(assignment)
+        self._refuse_stranger()
         result["token"] = self._reserve(assignment)
         return result
 
@@ -643,7 +653,8 @@ class Planner:
                 "exclusive": bool(assignment.units) and self._params["exclusive"],
                 "reason": assignment.reason,
                 "changes": [],
-                "warnings": [*self._warnings, *assignment.warnings],
+                # A play has many containers, and a warning stands apart from its task.
+                "warnings": [f"container {self._name}: {text}" for text in (*self._warnings, *assignment.warnings)],
             },
         }
 

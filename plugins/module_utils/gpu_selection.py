@@ -103,18 +103,25 @@ class Inventory:
     def slices(self, gpu: Gpu) -> list[Unit]:
         return [unit for unit in self.units if unit.is_mig and unit.gpu.uuid == gpu.uuid]
 
-    def describe(self) -> str:
+    def describe(self, with_numa: bool = False) -> str:
         """List what there is, for an error message."""
         if not self.gpus:
             return "no GPU"
-        parts = []
-        for gpu in self.gpus:
-            text = f"{gpu.index} ({gpu.uuid}{', ' + gpu.name if gpu.name else ''}{', lost' if gpu.lost else ''}"
-            if gpu.mig_enabled:
-                slices = ", ".join(f"{unit.index} {unit.uuid} {unit.profile}" for unit in self.slices(gpu))
-                text += f", MIG on: {slices or 'no MIG device'}"
-            parts.append(text + ")")
-        return ", ".join(parts)
+        return ", ".join(self._described(gpu, with_numa) for gpu in self.gpus)
+
+    def _described(self, gpu: Gpu, with_numa: bool) -> str:
+        facts = [gpu.uuid, gpu.name, _mebibytes(gpu.memory_total_mib)]
+        if with_numa:
+            facts.append("NUMA node unknown" if gpu.numa_node is None else f"NUMA node {gpu.numa_node}")
+        if gpu.lost:
+            facts.append("lost")
+        if gpu.mig_enabled:
+            slices = ", ".join(
+                " ".join(filter(None, (unit.index, unit.uuid, unit.profile, _mebibytes(unit.memory_total_mib))))
+                for unit in self.slices(gpu)
+            )
+            facts.append(f"MIG on: {slices or 'no MIG device'}")
+        return f"GPU {gpu.index} ({', '.join(filter(None, facts))})"
 
 
 @dataclass(frozen=True)
@@ -370,6 +377,15 @@ def _listed(values: Sequence[Any]) -> Request:
     return Request(kind="list", selectors=tuple(selectors)) if selectors else Request(kind="none")
 
 
+def _mebibytes(memory: int | None) -> str | None:
+    return None if memory is None else f"{memory} MiB"
+
+
+def _there(inventory: Inventory, conditions: Conditions = Conditions()) -> str:
+    """Say what the host has, with what the conditions look at."""
+    return f"This host has {inventory.describe(with_numa=conditions.numa_node is not None)}."
+
+
 def _is_model(name: str, model: str) -> bool:
     name, model = name.lower(), model.lower()
     return fnmatch.fnmatchcase(name, model) if any(sign in model for sign in "*?[") else model in name
@@ -379,9 +395,10 @@ def _all(inventory: Inventory, conditions: Conditions) -> list[Unit]:
     units = [unit for unit in inventory.units if conditions.objection(unit) is None]
     if not units:
         raise SelectionError(
-            f"No GPU of this host fulfils the conditions ({conditions}). It has {inventory.describe()}."
+            f"No GPU of this host fulfils the conditions ({conditions}). {_there(inventory, conditions)} Change "
+            "conditions."
             if str(conditions)
-            else f"This host has no GPU that a container could be given. It has {inventory.describe()}."
+            else f"This host has no GPU that a container could be given. {_there(inventory)}"
         )
     for unit in units:
         _refuse_lost(unit.gpu)
@@ -538,7 +555,8 @@ def _candidates(
     wanted = f"{what}{' with ' + str(conditions) if str(conditions) else ''} asked for"
     if len(fitting) < count:
         raise SelectionError(
-            f"{wanted}, but this host has {len(fitting)} that can be given. It has {inventory.describe()}."
+            f"{wanted}, but this host has {len(fitting) or 'none'} that can be given. {_there(inventory, conditions)} "
+            f"Ask for fewer{', or change conditions' if str(conditions) else ''}."
         )
     who = {unit.uuid: holders_of(unit, holders, inventory) for unit in fitting}
     # What a container has for itself alone is not handed to another one by a mere count.

@@ -42,7 +42,12 @@ attributes:
       - With O(recreate=true) or O(restart=true) there is a change, and with O(pull=always) when another image has come.
 options:
   name:
-    description: Name of the container.
+    description:
+      - Name of the container. Letters, digits, C(_), C(.) and C(-), a letter or a digit first, and with Docker two
+        characters at least.
+      - Engines' modules also take the beginning of a container's identifier for its name, and an identifier is 64 digits
+        and letters from a to f. A short name of these alone, V(e) or V(db2), is refused where another container has an
+        identifier that begins so.
     type: str
     required: true
   image:
@@ -79,8 +84,10 @@ options:
       - V(all), V(none), a count, or a list.
       - A list names GPUs by index, by UUID or the beginning of one, or by PCI address, and MIG devices by UUID or as
         C(gpu:mig), for example V(["1:0"]), in quotes. It may be mixed. A PCI address may be short, V(["3b:00"]).
-      - A list may come as text, as in C(-e gpus=[0,1]). A single number is a count. As text V("0") is refused, since it
-        could mean no GPU or GPU 0.
+      - A list may come as text, as in C(-e gpus=[0,1]). A single number is a count, as text V("2"), too. As text V("0")
+        is refused, since it could mean no GPU or GPU 0.
+      - An empty list is V(none). A GPU that is named twice, V([0, 0]), is given once. Case does not matter in V(ALL),
+        V(None) and in UUIDs.
       - A count prefers GPUs that the container has already, then those that no other container has, then those that are
         close to each other by NVLink, PCIe and NUMA node. It means whole GPUs, or MIG devices with
         O(conditions.mig_profile).

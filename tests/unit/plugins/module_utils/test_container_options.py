@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options i
     connection_options,
     docker_host,
     own_options,
+    refuse_name,
     undone_isolation,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import Access
@@ -306,3 +307,25 @@ def test_only_what_reaches_the_engine_goes_to_every_module():
     options = {"docker_host": "unix:///x", "timeout": 5, "log_driver": "journald", "executable": "p"}
     assert connection_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
     assert connection_options("podman", options) == {"executable": "p"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "words"),
+    [
+        ("docker", "trainer", None),
+        ("docker", "a.b_c-1", None),
+        ("podman", "e", None),
+        ("docker", "e", "name=e is too short: a name has two characters at least under docker."),
+        ("docker", "my trainer", "name='my trainer' is no name for a container. Write letters, digits"),
+        ("podman", "-x", "name='-x' is no name for a container."),
+        ("podman", "", "name='' is no name for a container."),
+        ("docker", "größe", "name='größe' is no name for a container."),
+    ],
+)
+def test_a_name_that_no_engine_takes_is_refused(engine, name, words):
+    if words is None:
+        refuse_name(engine, name)
+        return
+    with pytest.raises(OptionError) as error:
+        refuse_name(engine, name)
+    assert words in str(error.value)

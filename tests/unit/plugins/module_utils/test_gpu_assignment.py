@@ -77,7 +77,7 @@ class Case:
 
     def plan(self, check=False, docker_host=None, root_user=True, **params):
         given = {name: option.get("default") for name, option in argument_spec().items()}
-        given.update({"name": "c", "image": "image", **params})
+        given.update({"name": "ct", "image": "image", **params})
         engines = {"docker": self.docker, "podman": self.podman}
         accelerator = Nvidia(self.gather, root=str(self.root))
         return Planner(
@@ -102,7 +102,7 @@ def case(tmp_path):
     return Case(tmp_path)
 
 
-def given_gpu(index, name="c", **options):
+def given_gpu(index, name="ct", **options):
     """A container that this module gave one GPU with isolation=volume."""
     labels = {"gpufleet.gpus": UUIDS[index], "gpufleet.isolation": "volume", **options.pop("labels", {})}
     devices = nodes(*CONTROL, f"/dev/nvidia{3 - index}")
@@ -113,7 +113,7 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
     plan = case.plan(gpus=[1], env={"A": "1"})
     assert (plan["module"], plan["engine"]) == ("community.docker.docker_container", "docker")
     assert plan["module_args"] == {
-        "name": "c",
+        "name": "ct",
         "image": "image",
         "state": "started",
         "pull": "never",
@@ -151,7 +151,7 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
         "changes": [],
         "warnings": [],
     }
-    assert case.reserved() == {"c": {UUIDS[1]}}
+    assert case.reserved() == {"ct": {UUIDS[1]}}
 
 
 @pytest.mark.parametrize("gpus", [[1], ["1"], [UUIDS[1]], ["GPU-aaaa1"], ["3b:00.0"], 1, "1"])
@@ -173,7 +173,7 @@ def test_another_gpu_recreates_and_the_diff_names_both(case):
 
 
 def test_fewer_gpus_recreate_though_the_engines_module_would_let_more_pass(case):
-    two = container("c", mounts=[MOUNT], Devices=nodes(*CONTROL, "/dev/nvidia2", "/dev/nvidia1"))
+    two = container("ct", mounts=[MOUNT], Devices=nodes(*CONTROL, "/dev/nvidia2", "/dev/nvidia1"))
     case.has(two)
     assert case.plan(gpus=[1])["module_args"]["recreate"]
     assert case.plan(gpus="none")["module_args"]["recreate"]
@@ -311,7 +311,7 @@ def test_another_isolation_is_a_reason_that_is_said(case):
     ],
 )
 def test_a_node_in_other_words_is_adopted_where_dockers_module_can_say_it(case, path, changes):
-    made = container("c", mounts=[MOUNT], Devices=nodes(*CONTROL))
+    made = container("ct", mounts=[MOUNT], Devices=nodes(*CONTROL))
     made["HostConfig"]["Devices"].append(
         {"PathOnHost": path, "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rw"}
     )
@@ -334,7 +334,7 @@ def test_somebody_elses_cdi_container_is_adopted_as_it_is(case, ours, name):
     devices = [{"name": one, "containerEdits": edits} for one in (UUIDS[1], "1", "all")]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     case.file("/etc/cdi/nvidia.json", json.dumps(spec))
-    made = container("c", labels={"gpufleet.isolation": "cdi"} if ours else {})
+    made = container("ct", labels={"gpufleet.isolation": "cdi"} if ours else {})
     made["Config"]["CreateCommand"] = ["podman", "run", "--device", f"nvidia.com/gpu={name}", "image"]
     case.podman = Engine(podman(), containers=[made])
     plan = case.plan(engine="podman", gpus=[1])
@@ -345,7 +345,7 @@ def test_somebody_elses_cdi_container_is_adopted_as_it_is(case, ours, name):
 
 def test_somebody_elses_container_with_the_vendors_runtime_is_adopted_as_it_is(case):
     case.docker._state = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
-    case.has(container("c", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="nvidia"))
+    case.has(container("ct", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="nvidia"))
     plan = case.plan(gpus=[UUIDS[1]], isolation="runtime")
     assert plan["gpu_assignment"]["changes"] == []
     assert plan["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": "1"}
@@ -493,7 +493,7 @@ def test_a_device_request_is_repeated_as_docker_keeps_it(case, options, count):
     case.file("/usr/bin/nvidia-container-runtime-hook")
     case.docker._state = docker(started=None)
     kept = {"Driver": "", "Count": count, "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]], "Options": options}
-    case.has(container("c", DeviceRequests=[kept, {"Driver": "cdi", "DeviceIDs": ["vendor.com/net=a"]}]))
+    case.has(container("ct", DeviceRequests=[kept, {"Driver": "cdi", "DeviceIDs": ["vendor.com/net=a"]}]))
     plan = case.plan(gpus=[1], isolation="device_requests")
     assert not plan["gpu_changed"]
     assert plan["module_args"]["device_requests"] == [
@@ -517,7 +517,7 @@ def test_capabilities_count_under_device_requests(case, requested, env, capabili
     case.file("/usr/bin/nvidia-container-runtime-hook")
     case.docker._state = docker(started=None)
     kept = {"Driver": "", "Count": 0, "DeviceIDs": [UUIDS[1]], "Capabilities": [requested], "Options": {}}
-    case.has(container("c", DeviceRequests=[kept], env=env))
+    case.has(container("ct", DeviceRequests=[kept], env=env))
     plan = case.plan(gpus=[1], isolation="device_requests", capabilities=capabilities)
     assert plan["gpu_assignment"]["changes"] == changes
     asked = plan["module_args"]["device_requests"][0]["capabilities"]
@@ -557,7 +557,7 @@ def test_exclusive_counts_see_both_engines_and_reservations(case):
     plan = case.plan(gpus=1, exclusive=True)
     assert plan["gpu_assignment"]["indexes"] == [3]
     with pytest.raises(SelectionError) as error:
-        case.plan(name="d", gpus=1, exclusive=True)
+        case.plan(name="second", gpus=1, exclusive=True)
     message = str(error.value)
     assert "exclusive: 1 GPU asked for, but only 0 of 4 are free." in message
     assert f"GPU 0 ({UUIDS[0]}) by docker container a;" in message
@@ -565,7 +565,7 @@ def test_exclusive_counts_see_both_engines_and_reservations(case):
     assert re.search(
         r"GPU 2 \(.*\) by docker container r \(reserved by a run in progress for at most \d+ s\);", message
     )
-    assert f"GPU 3 ({UUIDS[3]}) by docker container c (reserved" in message
+    assert f"GPU 3 ({UUIDS[3]}) by docker container ct (reserved" in message
 
 
 def test_two_plans_never_give_one_gpu_twice(case):
@@ -587,7 +587,7 @@ def test_an_exclusive_container_keeps_its_gpu_and_guards_it_while_it_may_be_recr
     case.has(given_gpu(2, labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
-    assert case.reserved() == {"c": {UUIDS[2]}}
+    assert case.reserved() == {"ct": {UUIDS[2]}}
 
 
 def test_a_shared_gpu_is_given_up_for_a_free_one(case):
@@ -605,10 +605,10 @@ def test_what_a_container_is_about_to_get_counts_beside_what_it_has(case):
         case.reservations.reserve("podman", "other", [UUIDS[2]], exclusive=False)
     assert case.plan(gpus=1, exclusive=True)["gpu_assignment"]["indexes"] == [3]
     with pytest.raises(SelectionError, match="only 0 of 4 are free") as error:
-        case.plan(name="d", gpus=1, exclusive=True)
+        case.plan(name="second", gpus=1, exclusive=True)
     assert f"GPU 1 ({UUIDS[1]}) by docker container other (reserved by" in str(error.value)
     # A count of others is told as well that it is promised.
-    assert case.plan(name="e", gpus=1)["gpu_assignment"]["indexes"] == [2]
+    assert case.plan(name="third", gpus=1)["gpu_assignment"]["indexes"] == [2]
 
 
 @pytest.mark.parametrize("status", ["running", "exited"])
@@ -619,7 +619,7 @@ def test_whatever_the_engines_module_may_do_the_gpus_are_reserved(case, status, 
     plan = case.plan(gpus=[2], exclusive=exclusive, env={"A": "new"})
     assert not plan["gpu_changed"]
     assert plan["token"]
-    del case.docker.table["c"]
+    del case.docker.table["ct"]
     assert 2 not in [case.plan(name=f"d{n}", gpus=1, exclusive=True)["gpu_assignment"]["indexes"][0] for n in range(3)]
 
 
@@ -669,7 +669,7 @@ def sleeping(*titles):
     ],
 )
 def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, there, changed):
-    case.docker = sleeping("cc (running)", *([f"c ({there})"] if there else []))
+    case.docker = sleeping("ctc (running)", *([f"ct ({there})"] if there else []))
     plan = case.plan(check=True, gpus=[1], state=state)
     assert (plan["predicted"], plan["needless"], plan["engine"]) == (True, not changed, "docker")
     ran = there in ("running", "paused")
@@ -677,12 +677,12 @@ def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, t
     assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there is not None, "running": ran}
     assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
-    assert warning.startswith("docker does not run, and check mode does not start it: only whether the container")
+    assert warning.startswith("container ct: docker does not run, and check mode does not start it: only whether the")
 
 
 def test_a_docker_that_sleeps_refuses_what_it_would_refuse_awake(case):
     case.docker = sleeping()
-    with pytest.raises(PlanError, match="state=started needs an image for container c"):
+    with pytest.raises(PlanError, match="state=started needs an image for container ct"):
         case.plan(check=True, image=None)
 
 
@@ -692,7 +692,7 @@ def test_a_docker_that_sleeps_is_not_in_the_way_of_a_check_with_podman(case, exc
     plan = case.plan(check=True, engine="podman", gpus=1, exclusive=exclusive)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[0]]
     said = "Which GPUs docker's containers hold is not known: docker does not run, and check mode does not start it"
-    assert said in plan["gpu_assignment"]["warnings"]
+    assert f"container ct: {said}" in plan["gpu_assignment"]["warnings"]
 
 
 class Broken(Engine):
@@ -722,7 +722,8 @@ def test_another_engine_that_does_not_work_is_in_the_way_of_what_it_could_veto(c
         )
     else:
         warnings = case.plan(root_user=root_user, **params)["gpu_assignment"]["warnings"]
-        assert "Which GPUs podman's containers hold is not known: Error: newuidmap not found" in warnings
+        said = "container ct: Which GPUs podman's containers hold is not known: Error: newuidmap not found"
+        assert said in warnings
     assert case.plan(gpus=[1], root_user=root_user)["gpu_assignment"]["warnings"] == []
 
 
@@ -736,9 +737,9 @@ def test_names_that_hold_nothing_can_be_told(case):
 def test_sharing_what_was_promised_to_another_is_warned_of(case):
     case.has(given_gpu(1, "trainer", labels={"gpufleet.exclusive": "true"}))
     (warning,) = case.plan(gpus=[1])["gpu_assignment"]["warnings"]
-    assert (
-        warning
-        == f"GPU 1 ({UUIDS[1]}) is shared with docker container trainer, which was promised it for itself alone."
+    assert warning == (
+        f"container ct: GPU 1 ({UUIDS[1]}) is shared with docker container trainer, which was promised it for itself "
+        "alone."
     )
     assert case.plan(gpus=1)["gpu_assignment"]["indexes"] != [1]
 
@@ -759,7 +760,7 @@ def test_absent_needs_neither_driver_nor_image(case):
     plan = case.plan(
         state="absent", image=None, engine_options={"keep_volumes": False, "log_driver": "x"}, stop_timeout=3
     )
-    assert plan["module_args"] == {"name": "c", "state": "absent", "keep_volumes": False, "stop_timeout": 3}
+    assert plan["module_args"] == {"name": "ct", "state": "absent", "keep_volumes": False, "stop_timeout": 3}
     assert plan["gpu_diff"]["before"]["gpus"] == [UUIDS[1]]
     assert plan["gpu_diff"]["after"] == NOTHING
     assert case.asked == []
@@ -775,7 +776,7 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
     case.has(given_gpu(1))
     plan = case.plan(state="stopped", gpus=[2], stop_timeout=3)
     assert plan["module_args"] == {
-        "name": "c",
+        "name": "ct",
         "state": "stopped",
         "stop_timeout": 3,
         "comparisons": {"*": "ignore"},
@@ -791,14 +792,14 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
         (given_gpu(1, labels={"gpufleet.exclusive": "true"}), ([UUIDS[1]], [1], "volume", True)),
         # Somebody else's, without labels.
         (
-            container("c", Devices=nodes("/dev/nvidia2", "/dev/nvidia3")),
+            container("ct", Devices=nodes("/dev/nvidia2", "/dev/nvidia3")),
             ([UUIDS[0], UUIDS[1]], [0, 1], "volume", False),
         ),
         (
-            container("c", DeviceRequests=[{"Driver": "", "DeviceIDs": ["GPU-gone"], "Capabilities": [["gpu"]]}]),
+            container("ct", DeviceRequests=[{"Driver": "", "DeviceIDs": ["GPU-gone"], "Capabilities": [["gpu"]]}]),
             (["GPU-gone"], [], "device_requests", False),
         ),
-        (container("c"), ([], [], "none", False)),
+        (container("ct"), ([], [], "none", False)),
     ],
 )
 @pytest.mark.parametrize("status", ["running", "exited"])
@@ -836,7 +837,7 @@ def test_a_stopped_container_is_started_with_the_gpus_it_has(case):
     case.has(given_gpu(2, status="exited", labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
-    assert case.reserved() == {"c": {UUIDS[2]}}
+    assert case.reserved() == {"ct": {UUIDS[2]}}
 
 
 def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
@@ -862,8 +863,8 @@ def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
 def test_auto_takes_the_engine_that_is_there_or_has_the_container(
     case, docker_absence, podman_absence, there, expected
 ):
-    case.docker = Engine(docker(), absence=docker_absence, containers=[container("c")] if there == "docker" else [])
-    case.podman = Engine(podman(), absence=podman_absence, containers=[container("c")] if there == "podman" else [])
+    case.docker = Engine(docker(), absence=docker_absence, containers=[container("ct")] if there == "docker" else [])
+    case.podman = Engine(podman(), absence=podman_absence, containers=[container("ct")] if there == "podman" else [])
     assert case.plan(gpus="none")["engine"] == expected
 
 
@@ -921,7 +922,7 @@ def test_docker_is_reached_in_one_way_throughout(case):
     assert plan["module_args"]["docker_host"] == "unix:///env"
     assert plan["driver_volume"]["docker_host"] == "unix:///env"
     assert case.plan(image="new", docker_host="unix:///env")["pull"]["args"]["docker_host"] == "unix:///env"
-    case.has(container("c"))
+    case.has(container("ct"))
     for state in ("stopped", "absent"):
         assert case.plan(state=state, docker_host="unix:///env")["module_args"]["docker_host"] == "unix:///env"
     case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
@@ -936,7 +937,7 @@ def test_check_mode_does_not_pull_and_says_what_it_leaves_open(case, engine):
     assert not plan["predicted"]
     (warning,) = [text for text in plan["gpu_assignment"]["warnings"] if "pull" in text]
     assert warning == (
-        "pull=always: check mode pulls nothing, so this is predicted with the image image that is here. "
+        "container ct: pull=always: check mode pulls nothing, so this is predicted with the image image that is here. "
         "A newer one recreates the container."
     )
     assert "is not here yet" in str(case.plan(check=True, engine=engine, pull="always", image="new", gpus=[1]))
@@ -946,7 +947,7 @@ def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(c
     plan = case.plan(check=True, image="new", gpus=[1])
     assert plan["predicted"]
     assert plan["gpu_assignment"]["warnings"] == [
-        "image new is not here yet: what it requires is checked once it is pulled."
+        "container ct: image new is not here yet: what it requires is checked once it is pulled."
     ]
     assert not case.plan(check=True, gpus=[1])["predicted"]
 
@@ -954,14 +955,14 @@ def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(c
 @pytest.mark.parametrize(
     ("params", "error", "words"),
     [
-        ({"image": None}, PlanError, "state=started needs an image for container c"),
+        ({"image": None}, PlanError, "state=started needs an image for container ct"),
         ({"image": None, "state": "present"}, PlanError, "state=present needs an image"),
         (
             {"image": "new", "pull": "never"},
             PlanError,
             "image new is not on this host's docker and pull=never. Load or pull",
         ),
-        ({"gpus": [9]}, SelectionError, "There is no GPU 9. This host has 0 (GPU-aaaa0000"),
+        ({"gpus": [9]}, SelectionError, "There is no GPU 9. This host has GPU 0 (GPU-aaaa0000"),
         ({"gpus": 9}, SelectionError, "9 GPUs asked for, but this host has 4"),
         ({"gpus": ["0:0"]}, SelectionError, "MIG device 0:0 is asked for, but MIG is off on GPU 0"),
         (
@@ -1024,17 +1025,45 @@ def test_remarks_and_risks_are_in_the_result(case):
     warnings = case.plan(gpus=[0], privileged=True)["gpu_assignment"]["warnings"]
     for words in ("compute mode prohibited", "it is too hot", "minor-version compatibility", "privileged: "):
         assert words in str(warnings)
-    assert case.plan(gpus=[1])["gpu_assignment"]["warnings"][0].startswith("The image is made for CUDA 12.9")
+    first = case.plan(gpus=[1])["gpu_assignment"]["warnings"][0]
+    assert first.startswith("container ct: The image is made for CUDA 12.9")
 
 
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
 def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(case, state, there):
-    case.docker.strangers = {"c": "billing"}
+    case.docker.strangers = {"ct": "billing"}
     if there:
-        case.has(container("c"))
+        case.has(container("ct"))
     if state == "absent" and not there:
         assert case.plan(state=state)["needless"]
         return
-    with pytest.raises(PlanError, match="name=c: docker's module would take it for the container billing"):
+    with pytest.raises(PlanError, match="name=ct: docker's module would take it for the container billing"):
         case.plan(state=state)
+    assert case.reserved() == {}
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"gpus": True}, "gpus=True is a truth value"),
+        ({"gpus": [9]}, "There is no GPU 9."),
+        ({"gpus": [1], "isolation": "cdi"}, "isolation=cdi cannot work here"),
+        ({"gpus": [1], "image": None}, "needs an image"),
+    ],
+)
+def test_a_name_like_an_identifier_hides_nothing_else_that_is_wrong(case, params, words):
+    case.docker.strangers = {"ct": "billing"}
+    with pytest.raises((PlanError, SelectionError, IsolationError), match=words):
+        case.plan(**params)
+
+
+def test_nothing_is_pulled_for_a_name_that_is_refused(case):
+    case.docker.strangers = {"ct": "billing"}
+    with pytest.raises(PlanError, match="would take it for the container billing"):
+        case.plan(image="new", gpus=[1])
+
+
+def test_a_gpu_past_gpus_is_warned_of_by_the_containers_name(case):
+    (warning,) = case.plan(gpus=[1], devices=["/dev/nvidia0"])["gpu_assignment"]["warnings"]
+    assert warning == "container ct: device /dev/nvidia0 goes past gpus."

@@ -115,6 +115,10 @@ def test_what_is_no_request_is_refused(gpus, words):
         ([1], ["1"]),
         ([3, 1], ["1", "3"]),
         ([1, "1", UUIDS[1]], ["1"]),
+        ([0, 0], ["0"]),
+        ([], []),
+        ("2", ["0", "1"]),
+        ("ALL", ["0", "1", "2", "3"]),
         ([UUIDS[2]], ["2"]),
         ([UUIDS[2].upper()], ["2"]),
         (["GPU-b"], ["2"]),
@@ -186,7 +190,7 @@ def test_mig_devices_are_units_of_their_own(gpus, expected):
 @pytest.mark.parametrize(
     ("gpus", "inventory", "words"),
     [
-        ([9], FOUR, ["There is no GPU 9.", "This host has 0 (GPU-aaaa0000", "3 (GPU-cccc3333"]),
+        ([9], FOUR, ["There is no GPU 9.", "This host has GPU 0 (GPU-aaaa0000", "GPU 3 (GPU-cccc3333"]),
         ([60], FOUR, ["There is no GPU 60.", "YAML reads an unquoted 1:0 as the number 60"]),
         (["GPU-ffff"], FOUR, ["There is no GPU with UUID GPU-ffff.", "GPU-bbbb2222"]),
         (["GPU-aaaa"], FOUR, ["UUID prefix GPU-aaaa is ambiguous", "GPU 0 (GPU-aaaa0000", "GPU 1 (GPU-aaaa1111"]),
@@ -202,7 +206,11 @@ def test_mig_devices_are_units_of_their_own(gpus, expected):
         (["MIG-ffff"], MIXED, ["There is no MIG device MIG-ffff.", f"0:0 {MIG_UUIDS[0]} 1g.5gb"]),
         (["MIG-ffff"], FOUR, ["There is no MIG device MIG-ffff. No GPU of this host has MIG devices"]),
         (["MIG-"], MIXED, ["MIG UUID prefix MIG- is ambiguous", "MIG 0:0", "MIG 0:1"]),
-        (5, FOUR, ["5 GPUs asked for, but this host has 4 that can be given.", "3 (GPU-cccc3333"]),
+        (
+            5,
+            FOUR,
+            ["5 GPUs asked for, but this host has 4 that can be given.", "GPU 3 (GPU-cccc3333", "Ask for fewer."],
+        ),
         (
             3,
             MIXED,
@@ -270,8 +278,12 @@ def test_conditions_narrow_the_choice(gpus, conditions, inventory, expected):
         ([1], {"model": "A100*"}, "not 'A100*'"),
         ([0], {"numa_node": 1}, "is on NUMA node 0, not 1"),
         ([0], {"mig_profile": "1g.5gb"}, "is a whole GPU, not MIG profile 1g.5gb"),
-        (1, {"memory_min_mib": 80000}, "1 GPU with at least 80000 MiB of memory asked for, but this host has 0"),
-        (1, {"mig_profile": "1g.5gb"}, "1 MIG device with MIG profile 1g.5gb asked for, but this host has 0"),
+        (
+            1,
+            {"memory_min_mib": 80000},
+            "1 GPU with at least 80000 MiB of memory asked for, but this host has none that",
+        ),
+        (1, {"mig_profile": "1g.5gb"}, "1 MIG device with MIG profile 1g.5gb asked for, but this host has none that"),
         (
             "all",
             {"model": "h100", "numa_node": 0},
@@ -283,6 +295,32 @@ def test_conditions_that_fail_are_named(gpus, conditions, words):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, FOUR, conditions=conditions)
     assert words in str(error.value)
+
+
+A100 = f"GPU 0 ({UUIDS[0]}, NVIDIA A100-SXM4-40GB, 40960 MiB"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "conditions", "inventory", "there"),
+    [
+        ("all", {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
+        (1, {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
+        ("all", {"model": "h100"}, FOUR, f" This host has {A100}), GPU 1 ("),
+        (1, {"numa_node": 4}, FOUR, f" This host has {A100}, NUMA node 0), GPU 1 ("),
+        (1, {"mig_profile": "7g.40gb"}, MIXED, f" This host has {A100}, MIG on: 0:0 {MIG_UUIDS[0]} 1g.5gb 4864 MiB, "),
+        (
+            1,
+            {"memory_min_mib": 1},
+            inventory_from_facts([gpu(0, memory_total_mib=None, mig=mig())]),
+            "A100-SXM4-40GB, MIG",
+        ),
+    ],
+)
+def test_conditions_that_no_gpu_meets_are_told_with_what_the_gpus_have(gpus, conditions, inventory, there):
+    with pytest.raises(SelectionError) as error:
+        chosen(gpus, inventory, conditions=conditions)
+    assert there in str(error.value)
+    assert str(error.value).endswith("hange conditions.")
 
 
 @pytest.mark.parametrize(
