@@ -4,14 +4,19 @@
 """Action plugin of gpu_container: plan on the host, then let the engine's own module do it.
 
 The module of the same name looks at the host and says what is to be done (its phase "plan"); the image is pulled, the
-driver volume made and the container handled by the modules that exist for that; at the end the reservation of the GPUs
-is given up, whatever happened in between.
+driver volume made and the container handled by the modules that exist for that. Where the engine's module could not
+start the container that it made, that is removed again. At the end the reservation of the GPUs is given up, whatever
+happened in between.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ansible.module_utils.common.validation import check_type_dict
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options, engine_failures
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
     controller_binding,
@@ -20,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
 
 PLANNER = "gpufleet.hosts.gpu_container"
 DRIVER_VOLUME = "gpufleet.hosts.nvidia_driver_volume"
-_PRIVATE = ("_phase", "_pulled", "_token", "_nvml_binding_path")
+_PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
 # What the engine's module says of its own call, which is none of the user's task.
 _INNER = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
 
@@ -52,15 +57,49 @@ class ActionModule(NvmlAction):
     def _plan_with_image(self) -> dict[str, Any]:
         """Plan; where the image has to be pulled first, pull it and plan again with what it requires."""
         plan = self._plan()
+        self._refuse_unknown(plan)
         if "pull" in plan:
             had = plan["image_id"]
-            pulled = self._call(plan["pull"]["module"], plan["pull"]["args"])
+            pulled = self._pull(plan["pull"])
             self._changed |= bool(pulled.get("changed"))
             plan = self._plan(_pulled=True)
             if had is not None and had == plan["image_id"]:
                 # Podman's module says of every pull that it changed something.
                 self._changed = False
         return plan
+
+    def _refuse_unknown(self, plan: dict[str, Any]) -> None:
+        """Refuse options that the engine's module does not have, before anything is pulled or made."""
+        engine = plan["engine"]
+        module = container_options.MODULES[engine]
+        faults = []
+        for name in module_options.unknown(module, self._engine_options()):
+            others = [
+                f" It is one of {other}'s."
+                for other, of_other in container_options.MODULES.items()
+                if other != engine and name in module_options.options(of_other)
+            ]
+            advice = module_options.suggestion(module, name)
+            faults.append(f"engine_options.{name}: {module} has no such option.{''.join(others)}{advice}")
+        if faults:
+            if plan.get("token"):
+                self._release(plan["token"])
+            raise Failure({"msg": " ".join(faults)})
+
+    def _engine_options(self) -> list[str]:
+        try:
+            return [str(name) for name in check_type_dict(self._arguments.get("engine_options") or {})]
+        except TypeError:
+            return []  # The module has refused it.
+
+    def _pull(self, pull: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._call(pull["module"], pull["args"])
+        except Failure as failure:
+            why = engine_failures.reasoned(failure.result)
+            name = pull["args"]["name"]
+            why = why if name in why else f"image {name}: {why}"
+            raise Failure({**failure.result, "msg": why}) from failure
 
     def _plan(self, **more: Any) -> dict[str, Any]:
         arguments = {**self._arguments, **more, "_phase": "plan"}
@@ -71,7 +110,21 @@ class ActionModule(NvmlAction):
                 raise Failure(no_binding_anywhere())
             self._arguments["_nvml_binding_path"] = arguments["_nvml_binding_path"] = self._send(binding)
             result = self._execute(PLANNER, arguments)
+        if str(result.get("msg")).startswith("Unsupported parameters"):
+            result = {**result, "msg": self._misspelt() or result["msg"]}
         return self._checked(result)["plan"]
+
+    def _misspelt(self) -> str:
+        """Name the task's options that there are not, and what may have been meant; the module would list its private
+        ones first.
+        """
+        faults = []
+        given = [name for name in self._arguments if name not in _PRIVATE]
+        for name in module_options.unknown(PLANNER, given):
+            engines = [of for of in container_options.MODULES.values() if name in module_options.options(of)]
+            advice = f" It is one of {' and '.join(engines)}: put it into engine_options." if engines else ""
+            faults.append(f"gpu_container has no option {name}.{advice or module_options.suggestion(PLANNER, name)}")
+        return " ".join(faults)
 
     def _carry_out(self, plan: dict[str, Any]) -> dict[str, Any]:
         assignment = plan["gpu_assignment"]
@@ -103,7 +156,25 @@ class ActionModule(NvmlAction):
             return {"changed": False}
         if plan["predicted"]:
             return {"changed": True}
-        return self._call(plan["module"], plan["module_args"])
+        try:
+            return self._call(plan["module"], plan["module_args"])
+        except Failure as failure:
+            raise self._explained(plan, failure.result) from failure
+
+    def _explained(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
+        """Say why the engine's module failed, take back the container that it could not start, and say that, too."""
+        engine, name = plan["engine"], plan["module_args"]["name"]
+        parts = [engine_failures.message(engine, name, result)]
+        if not self._task.check_mode:
+            keep = engine_failures.is_taken_name(result)
+            arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
+            answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
+            if answer.get("failed"):
+                parts.append(f"What became of the container could not be found out: {answer.get('msg')}")
+            else:
+                self._changed |= engine_failures.has_changed(answer["cleared"])
+                parts.append(engine_failures.fate(answer["cleared"]))
+        return Failure({**result, "msg": engine_failures.sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Give the reservation up. It would expire by itself, so a failure here is not the task's."""

@@ -48,6 +48,7 @@ class Use(NamedTuple):
 
     title: str
     sources: frozenset[str]
+    identifier: str = ""
 
 
 class EngineAtRest:
@@ -71,6 +72,10 @@ class EngineAtRest:
         """Tell the state of the container of that name, None where there is none."""
         states = (use.title.rpartition(" (") for use in self._uses)
         return next((state.rstrip(")") for title, _sign, state in states if title == name), None)
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {use.identifier: use.title for use in self._uses}
 
     def users(self, name: str, directory: str) -> list[str]:
         """Name the containers, which run on where Docker restores them live, that mount the volume or its directory."""
@@ -187,7 +192,7 @@ def _docker_uses(data: str) -> Iterator[Use]:
         for mount in (container.get("MountPoints") or {}).values():
             sources.update(part for part in (mount.get("Name"), mount.get("Source")) if part)
         title = (container.get("Name") or "").lstrip("/") or name[:12]
-        yield Use(f"{title} ({_docker_state(container.get('State') or {})})", frozenset(sources))
+        yield Use(f"{title} ({_docker_state(container.get('State') or {})})", frozenset(sources), name)
 
 
 def _docker_state(state: dict) -> str:

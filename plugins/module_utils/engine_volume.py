@@ -118,16 +118,27 @@ class Docker:
     def users(self, name: str, directory: str) -> list[str]:
         """Name the containers, running or not, that mount the volume or its directory."""
         users = []
-        for container in self._call("GET", "/containers/json?" + urlencode({"all": "1"})):
+        for container in self._containers():
             for mount in container.get("Mounts") or []:
                 source = mount.get("Source") or ""
                 if mount.get("Name") == name or (os.path.realpath(source) + "/").startswith(
                     os.path.realpath(directory) + "/"
                 ):
-                    title = (container.get("Names") or [container["Id"][:12]])[0].lstrip("/")
-                    users.append(f"{title} ({container.get('State', 'unknown')})")
+                    users.append(self._title(container))
                     break
         return sorted(users)
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {container["Id"]: self._title(container) for container in self._containers()}
+
+    def _containers(self) -> list[dict]:
+        return self._call("GET", "/containers/json?" + urlencode({"all": "1"}))
+
+    @staticmethod
+    def _title(container: dict) -> str:
+        name = (container.get("Names") or [container["Id"][:12]])[0].lstrip("/")
+        return f"{name} ({container.get('State', 'unknown')})"
 
     def _call(self, method: str, path: str, body: dict | None = None, missing: object = EngineError) -> object:
         connection = self._connect()
@@ -198,8 +209,16 @@ class Podman:
         found = {}
         for source in (name, directory):
             for item in self._json("ps", "--all", "--filter", f"volume={source}", "--format", "json"):
-                found[item["Id"]] = f"{(item.get('Names') or [item['Id'][:12]])[0]} ({item.get('State', 'unknown')})"
+                found[item["Id"]] = self._title(item)
         return sorted(found.values())
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {item["Id"]: self._title(item) for item in self._json("ps", "--all", "--no-trunc", "--format", "json")}
+
+    @staticmethod
+    def _title(item: dict) -> str:
+        return f"{(item.get('Names') or [item['Id'][:12]])[0]} ({item.get('State', 'unknown')})"
 
     def _json(self, *arguments: str) -> list:
         out = self._call(*arguments)

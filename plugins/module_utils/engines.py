@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the container engines of a host can do and what they run: read only, with nothing but the standard library.
+"""What the container engines of a host can do and what they run, with nothing but the standard library.
 
 Docker is asked over its socket (a host may well have no client), Podman by its command line. The work on containers
-is left to the modules of community.docker and containers.podman.
+is left to the modules of community.docker and containers.podman, but for taking back what they leave half-made.
 """
 
 from __future__ import annotations
@@ -166,6 +166,10 @@ class Docker(engine_volume.Docker):
         # One may have gone since it was listed.
         return [found for item in self._listed() if (found := self._inspect(item["Id"])) is not None]
 
+    def remove_container(self, identifier: str) -> None:
+        """Remove a container that does not run, with the volumes that have no name."""
+        self._call("DELETE", f"/containers/{quote(identifier, safe='')}?v=1")
+
     def _listed(self) -> list[dict]:
         return self._call("GET", "/containers/json?all=1")
 
@@ -227,6 +231,10 @@ class Podman(engine_volume.Podman):
             return together
         # One has gone since it was listed: ask for each.
         return [found for name in names if (found := self._resolved(name)) is not None]
+
+    def remove_container(self, identifier: str) -> None:
+        """Remove a container that does not run, with the volumes that have no name."""
+        self._call("rm", "--volumes", identifier)
 
     def image(self, reference: str) -> Image | None:
         """Tell of an image, None where the engine does not have it."""

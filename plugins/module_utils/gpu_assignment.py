@@ -642,6 +642,7 @@ class Planner:
             "predicted": False,
             "gpu_changed": False,
             "image_id": None,
+            "container_id": (self._existing or {}).get("Id"),
             "driver_volume": None,
             "token": None,
             "gpu_diff": {"before": before, "after": after},

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who has a directory mounted, whichever engine did it: the mount tables of all processes tell.
 
-An engine does not list what a CDI specification mounts, and Kubernetes' containers belong to none that we ask.
+An engine does not list what a CDI specification mounts, and Kubernetes' containers belong to none that we ask. Which
+container a process belongs to is told by its cgroup, which engines name by the container's identifier.
 """
 
 from __future__ import annotations
@@ -11,26 +12,56 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from typing import NamedTuple
+
+_IDENTIFIER = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?=\.scope|/|$)")
 
 
-def users(directory: str, root: str = "/") -> list[str]:
-    """Name the processes, one of each mount namespace, that have `directory` or something in it mounted."""
+class User(NamedTuple):
+    """A process, and the identifier of the container that it is in."""
+
+    pid: int
+    command: str
+    container: str | None = None
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command})" + (
+            f" of container {self.container[:12]}" if self.container else ""
+        )
+
+
+def users(directory: str, root: str = "/") -> list[User]:
+    """List the processes, one of each mount namespace, that have `directory` or something in it mounted."""
     proc = os.path.join(root, "proc")
     device, path = _location(os.path.realpath(directory), _mounts(os.path.join(proc, "self/mountinfo")))
+    # Where this runs in a container itself, that one's name may stand before all others.
+    around = set(_containers(os.path.join(proc, "self")))
     seen, found = set(), []
     for pid in sorted(int(name) for name in os.listdir(proc) if name.isdigit()):
         # Processes come and go while we look.
         with contextlib.suppress(OSError):
-            namespace = os.readlink(os.path.join(proc, str(pid), "ns/mnt"))
+            process = os.path.join(proc, str(pid))
+            namespace = os.readlink(os.path.join(process, "ns/mnt"))
             if namespace in seen:
                 continue
             seen.add(namespace)
-            for mount_device, mount_root, _point in _mounts(os.path.join(proc, str(pid), "mountinfo")):
+            for mount_device, mount_root, _point in _mounts(os.path.join(process, "mountinfo")):
                 if mount_device == device and (mount_root + "/").startswith(path.rstrip("/") + "/"):
-                    with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8", errors="replace") as handle:
-                        found.append(f"process {pid} ({handle.read().strip()})")
+                    with open(os.path.join(process, "comm"), encoding="utf-8", errors="replace") as handle:
+                        command = handle.read().strip()
+                    inside = [one for one in _containers(process) if one not in around]
+                    found.append(User(pid, command, inside[-1] if inside else None))
                     break
     return found
+
+
+def _containers(process: str) -> list[str]:
+    """List the identifiers of containers in the names of a process's cgroups, the innermost last."""
+    try:
+        with open(os.path.join(process, "cgroup"), encoding="utf-8", errors="replace") as handle:
+            return [found for line in handle for found in _IDENTIFIER.findall(line.rstrip("\n"))]
+    except OSError:
+        return []
 
 
 def _mounts(path: str) -> list[tuple[str, str, str]]:

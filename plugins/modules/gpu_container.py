@@ -45,9 +45,9 @@ options:
     description:
       - Name of the container. Letters, digits, C(_), C(.) and C(-), a letter or a digit first, and with Docker two
         characters at least.
-      - Engines' modules also take the beginning of a container's identifier for its name, and an identifier is 64 digits
-        and letters from a to f. A short name of these alone, V(e) or V(db2), is refused where another container has an
-        identifier that begins so.
+      - Engines' modules also take the beginning of a container's identifier for its name, and an identifier is made of
+        digits and the letters from a to f. A short name of these alone, V(e) or V(db2), is refused where another
+        container has an identifier that begins so.
     type: str
     required: true
   image:
@@ -261,28 +261,19 @@ options:
       - All other options of the engine's module, by its own names, for example C(log_driver), C(healthcheck) or
         C(docker_host).
       - An option that this module has too is given once, here or there.
+      - A name that the engine's module does not know is refused, with the names that it is close to, before an image is
+        pulled or anything is made.
       - Without C(docker_host) the environment variable E(DOCKER_HOST) counts, for everything that is asked of Docker.
     type: dict
     default: {}
-  _phase:
-    description: Set by this module's action plugin, which puts the parts together. Not for playbooks.
-    type: str
-    choices: [plan, release]
-  _pulled:
-    description: Set by this module's action plugin once it has pulled the image. Not for playbooks.
-    type: bool
-    default: false
-  _token:
-    description: Set by this module's action plugin to give a reservation up. Not for playbooks.
-    type: str
-  _nvml_binding_path:
-    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
-    type: path
 requirements:
   - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host, or Podman 4 or later
     with containers.podman 1.16 or later
   - pynvml, on the host or on the controller, for a container that gets GPUs
 notes:
+  - Where the engine could not start the container, the message says why in the engine's words. What was made of it is
+    removed, so that it holds no GPUs; a container that was recreated is gone then. One that was there and stayed, and
+    one that ran, are left as they are. The next run makes or starts it.
   - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
     with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
     result says so, except where NVIDIA's runtime would refuse it.
@@ -449,6 +440,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     container_options,
     engine_at_rest,
+    engine_failures,
     gpu_facts,
     nvml_binding_cache,
     process_times,
@@ -486,6 +478,8 @@ def main() -> None:
     try:
         if phase == "plan":
             module.exit_json(changed=False, plan=_plan(module))
+        if phase == "clear":
+            module.exit_json(changed=False, cleared=_clear(module))
         if phase == "release":
             with (reservations := _reservations()).locked():
                 module.exit_json(changed=False, released=reservations.release(module.params["_token"]))
@@ -553,8 +547,11 @@ def argument_spec() -> dict:
         "recreate": {"type": "bool", "default": False},
         "restart": {"type": "bool", "default": False},
         "engine_options": {"type": "dict", "default": {}},
-        "_phase": {"type": "str", "choices": ["plan", "release"]},
-        "_pulled": {"type": "bool", "default": False},
+        # Not in the documentation, where they would come first; see tests/sanity.
+        "_phase": {"type": "str"},
+        "_before": {"type": "str"},
+        "_keep": {"type": "bool"},
+        "_pulled": {"type": "bool"},
         "_token": {"type": "str", "no_log": False},
         "_nvml_binding_path": {"type": "path"},
     }
@@ -573,15 +570,24 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
     return sent or nvml_binding_cache.remembered()
 
 
-def _plan(module: AnsibleModule) -> dict:
+def _clear(module: AnsibleModule) -> dict:
+    """Take back what the engine's module left half-made."""
     params = module.params
-    options = params["engine_options"] or {}
+    engine = _engines(module)[params["engine"]]
+    return engine_failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
+
+
+def _engines(module: AnsibleModule) -> dict:
+    options = module.params["engine_options"] or {}
     podman = str(options.get("executable") or "podman")
-    docker_host = container_options.docker_host(options, os.environ)
-    engines = {
-        "docker": _docker(docker_host, module.check_mode),
+    return {
+        "docker": _docker(container_options.docker_host(options, os.environ), module.check_mode),
         "podman": _podman(module, podman),
     }
+
+
+def _plan(module: AnsibleModule) -> dict:
+    params = module.params
 
     binding = _binding(params["_nvml_binding_path"], module.check_mode)
 
@@ -590,12 +596,12 @@ def _plan(module: AnsibleModule) -> dict:
 
     planner = Planner(
         params,
-        engines,
+        _engines(module),
         ACCELERATORS[params["accelerator"]](gather),
         _reservations(),
         check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
-        docker_host=docker_host,
+        docker_host=container_options.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()
 

@@ -87,7 +87,7 @@ options:
       - Remove the volumes of other versions.
       - Kept are those that a container uses, running or not, that a process has mounted, that a CDI specification
         names, that a Docker which does not run has registered, and that of the loaded driver. RV(kept) says which
-        and why.
+        and why. A container that has the volume by CDI is named like one that mounts it.
     type: bool
     default: false
   selinux_type:
@@ -514,7 +514,7 @@ class Run:
         name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
         told = self._informants()
         users = [f"{engine.name} container {user}" for engine in told for user in engine.users(name, place)]
-        users = users or mount_users.users(place, self.root)
+        users += self._mounting(place, users)
         users += [
             REMEMBERED.format(name=name)
             for engine in told
@@ -522,6 +522,21 @@ class Run:
         ]
         users += [f"CDI specification {path}" for path in self._specifications(place)]
         return ", ".join(users) or None
+
+    def _mounting(self, place: str, known: list[str]) -> list[str]:
+        """Name who else has the volume mounted: containers that got it by CDI or from an engine that is not asked.
+
+        What an engine mounts for a container is to be seen in other processes, too, and says nothing of those then.
+        """
+        processes = mount_users.users(place, self.root)
+        titles = {}
+        if any(process.container for process in processes):
+            for engine in self._informants():
+                titles.update({key: f"{engine.name} container {title}" for key, title in engine.titles().items()})
+        found = [
+            titles.get(process.container) or str(process) for process in processes if process.container or not known
+        ]
+        return [one for one in dict.fromkeys(found) if one not in known]
 
     def _is_out_of_reach(self, engine) -> bool:
         """Tell whether an engine can't be told to forget a volume, by a run that is no check either."""

@@ -101,6 +101,8 @@ class FakePodman:
             del self.volumes[words[0]]
             return 0, words[0] + "\n", ""
         if verb == ["ps", "--all"]:
+            if words[0] != "--filter":
+                return 0, json.dumps(self.containers), ""
             volume = words[1].removeprefix("volume=")
             return 0, json.dumps([item for item in self.containers if volume in item["Volumes"]]), ""
         return 125, "", f"Error: unknown command {argv}"

@@ -11,13 +11,15 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_container
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options, nvml_binding
 
 PLANNER = "gpufleet.hosts.gpu_container"
 DOCKER = "community.docker.docker_container"
 PULL = "community.docker.docker_image_pull"
+PODMAN = "containers.podman.podman_container"
 VOLUME = "gpufleet.hosts.nvidia_driver_volume"
-PULLING = {"pull": {"module": PULL, "args": {"name": "i"}}, "image_id": None}
+PULLING = {"engine": "docker", "pull": {"module": PULL, "args": {"name": "i"}}, "image_id": None}
 ASSIGNMENT = {"uuids": ["GPU-1"], "engine": "docker", "warnings": ["mind the gap"]}
 
 
@@ -31,12 +33,18 @@ def plan(**changes):
         "predicted": False,
         "gpu_changed": False,
         "image_id": "sha256:1",
+        "container_id": None,
         "driver_volume": None,
         "token": None,
         "gpu_diff": {"before": {"gpus": []}, "after": {"gpus": ["GPU-1"]}},
         "gpu_assignment": ASSIGNMENT,
         **changes,
     }
+
+
+def cleared(**changes):
+    """What the module's phase "clear" returns where no container is there, and none was."""
+    return {"before": None, "there": None, "status": "", "removed": False, "error": None, **changes}
 
 
 class Host:
@@ -57,10 +65,13 @@ class Host:
         self.calls.append((key, module_args))
         if phase == "release" and key not in self.answers:
             return {"changed": False}
+        if phase == "clear" and key not in self.answers:
+            return {"cleared": cleared()}
         return self.answers[key].pop(0)
 
-    def run(self, **arguments):
-        task = MagicMock(args={"name": "c", "image": "i", **arguments}, async_val=0, action=PLANNER)
+    def run(self, check_mode=False, **arguments):
+        given = {"name": "c", "image": "i", **arguments}
+        task = MagicMock(args=given, async_val=0, action=PLANNER, check_mode=check_mode)
         action = gpu_container.ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
         action._execute_module = self.execute
         action._send = lambda binding: f"/tmp/sent{binding}"
@@ -71,8 +82,18 @@ class Host:
         return [key for key, _arguments in self.calls]
 
 
+OPTIONS = {
+    DOCKER: ("log_driver", "log_options", "restart_retries"),
+    PODMAN: ("executable", "log_driver", "log_opt"),
+    PLANNER: ("conditions", "engine_options", "gpus", "image", "name"),
+}
+
+
 @pytest.fixture
 def host(monkeypatch):
+    # Documentation is found by the loader of a running Ansible: test_module_options.py reads the real one.
+    monkeypatch.setattr(module_options, "options", OPTIONS.__getitem__)
+    monkeypatch.setattr(module_options, "_source", lambda module: "")
     return Host(monkeypatch)
 
 
@@ -101,8 +122,151 @@ def test_it_is_given_up_also_when_the_engine_fails(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")})
     host.answer(DOCKER, {"failed": True, "msg": "no space left", "changed": False})
     result = host.run()
+    assert host.modules == [f"{PLANNER}:plan", DOCKER, f"{PLANNER}:clear", f"{PLANNER}:release"]
+    assert (result["failed"], result["gpu_assignment"]) == (True, ASSIGNMENT)
+    assert result["msg"] == "docker container c: no space left."
+
+
+PORT = "cannot listen on the TCP port: listen tcp4 :8080: bind: address already in use"
+
+
+def test_why_podman_could_not_start_it_is_in_the_message(host):
+    host.answer(f"{PLANNER}:plan", {"plan": plan(engine="podman", module=PODMAN)})
+    host.answer(
+        PODMAN,
+        {
+            "failed": True,
+            "msg": "Container c exited with code 126 when runed",
+            "stderr": f'time="2026-11-21T20:00:00Z" level=warning msg="no systemd"\nError: {PORT}\n',
+        },
+    )
+    host.answer(f"{PLANNER}:clear", {"cleared": cleared(removed=True, status="created")})
+    result = host.run(engine_options={"executable": "/opt/podman"})
+    assert result["msg"] == (
+        f"podman container c: podman run exited with status 126: {PORT}. What was made of it is removed."
+    )
+    assert result["changed"] is False
+    assert f"Error: {PORT}" in result["stderr"]
+    _key, asked = host.calls[2]
+    assert asked == {
+        "name": "c",
+        "image": "i",
+        "engine": "podman",
+        "engine_options": {"executable": "/opt/podman"},
+        "_phase": "clear",
+        "_before": None,
+        "_keep": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "outcome", "changed", "words"),
+    [
+        (None, cleared(), False, "refused."),
+        ("1", cleared(before="1", removed=True), True, "the one that was there before had to give way to it."),
+        ("1", cleared(before="1"), True, "The one that was there before had to give way to it."),
+        ("1", cleared(before="1", there="1", status="exited"), False, "It is left as it was, in state exited."),
+        (None, cleared(there="2", status="running"), True, "There is one of that name in state running."),
+        (
+            None,
+            cleared(there="2", status="created", error="it is being removed"),
+            True,
+            "What was made is left in state created, for it could not be removed: it is being removed.",
+        ),
+    ],
+)
+def test_what_became_of_the_container_is_said(host, before, outcome, changed, words):
+    host.answer(f"{PLANNER}:plan", {"plan": plan(container_id=before)})
+    host.answer(DOCKER, {"failed": True, "msg": "refused"}).answer(f"{PLANNER}:clear", {"cleared": outcome})
+    result = host.run()
+    assert host.calls[2][1]["_before"] == before
+    assert (result["failed"], result["changed"]) == (True, changed)
+    assert result["msg"].endswith(words)
+
+
+def test_a_host_that_cannot_say_what_became_of_it_is_told(host):
+    host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")}).answer(DOCKER, {"failed": True, "msg": "refused"})
+    host.answer(f"{PLANNER}:clear", {"failed": True, "msg": "Docker does not answer"})
+    result = host.run()
+    assert result["msg"] == (
+        "docker container c: refused. What became of the container could not be found out: Docker does not answer."
+    )
     assert host.modules[-1] == f"{PLANNER}:release"
-    assert (result["failed"], result["msg"], result["gpu_assignment"]) == (True, "no space left", ASSIGNMENT)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"msg": 'Error creating container: 409 (Conflict. The container name "/c" is already in use by container "1")'},
+        {
+            "msg": "Container c exited with code 125 when runed",
+            "stderr": 'Error: creating container storage: the container name "c" is already in use by 1. You have to',
+        },
+    ],
+)
+def test_a_container_that_somebody_else_made_meanwhile_is_kept(host, failure):
+    host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"failed": True, **failure})
+    host.run()
+    assert host.calls[2][1]["_keep"] is True
+
+
+def test_a_failed_check_takes_nothing_back(host):
+    host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"failed": True, "msg": "refused"})
+    assert host.run(check_mode=True)["msg"] == "docker container c: refused."
+    assert host.modules == [f"{PLANNER}:plan", DOCKER]
+
+
+def test_why_podman_could_not_pull_is_in_the_message(host):
+    host.answer(f"{PLANNER}:plan", {"plan": {**PULLING, "engine": "podman"}})
+    host.answer(PULL, {"failed": True, "msg": "Failed to pull image i", "stderr": "Trying\nError: manifest unknown\n"})
+    assert host.run()["msg"] == "Failed to pull image i: manifest unknown"
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "says"),
+    [
+        ("docker", "log_drivr", "community.docker.docker_container has no such option. Did you mean log_driver?"),
+        ("podman", "log_options", "has no such option. It is one of docker's. Did you mean log_opt"),
+        ("docker", "zzzz", "has no such option. All of its options: ansible-doc community.docker.docker_container"),
+    ],
+)
+def test_an_unknown_engine_option_is_refused_before_anything_is_pulled(host, engine, given, says):
+    host.answer(f"{PLANNER}:plan", {"plan": plan(token="t", **{**PULLING, "engine": engine})})
+    result = host.run(engine_options={given: "x", "restart_retries" if engine == "docker" else "log_driver": "y"})
+    assert result["failed"]
+    assert result["msg"].startswith(f"engine_options.{given}: ")
+    assert says in result["msg"]
+    assert f"ansible-doc {container_options.MODULES[engine]}" in result["msg"]
+    assert len(result["msg"]) < 250
+    assert host.modules == [f"{PLANNER}:plan", f"{PLANNER}:release"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("gpu", "gpu_container has no option gpu. Did you mean gpus? All of its options: ansible-doc gpufleet.hosts."),
+        (
+            "log_driver",
+            "gpu_container has no option log_driver. It is one of community.docker.docker_container and "
+            "containers.podman.podman_container: put it into engine_options.",
+        ),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_what_was_meant(host, given, says):
+    unsupported = (
+        "Unsupported parameters for (gpufleet.hosts.gpu_container) module: x. Supported parameters include: _a"
+    )
+    host.answer(f"{PLANNER}:plan", {"failed": True, "msg": unsupported})
+    result = host.run(**{given: 1})
+    assert result["failed"]
+    assert result["msg"].startswith(says)
+    assert " _" not in result["msg"]
+
+
+def test_a_misspelt_condition_is_told_by_the_module(host):
+    said = "Unsupported parameters for (x) module: conditions.memory. Supported parameters include: memory_min_mib"
+    host.answer(f"{PLANNER}:plan", {"failed": True, "msg": said})
+    assert host.run(conditions={"memory": 1})["msg"] == said
 
 
 def test_a_reservation_that_cannot_be_given_up_is_a_warning(host):

@@ -39,6 +39,10 @@ def line(root, device="254:2"):
     return f"90 80 {device} {root} /usr/local/nvidia ro,relatime - ext4 /dev/vda2 rw\n"
 
 
+def users(root, directory=DIRECTORY):
+    return [str(user) for user in mount_users.users(directory, str(root))]
+
+
 @pytest.mark.parametrize(
     ("mounts", "expected"),
     [
@@ -53,22 +57,48 @@ def line(root, device="254:2"):
 )
 def test_a_mount_of_the_directory_or_of_a_part_of_it_counts(tmp_path, process, mounts, expected):
     process(40, 2, HOST + mounts, "trainer")
-    assert mount_users.users(DIRECTORY, str(tmp_path)) == expected
+    assert users(tmp_path) == expected
 
 
 def test_one_process_of_a_container_is_enough(tmp_path, process):
     for pid, namespace in ((40, 2), (41, 2), (50, 3)):
         process(pid, namespace, line(INSIDE))
-    assert mount_users.users(DIRECTORY, str(tmp_path)) == ["process 40 (python3)", "process 50 (python3)"]
+    assert users(tmp_path) == ["process 40 (python3)", "process 50 (python3)"]
 
 
 def test_a_process_that_ends_meanwhile_is_no_obstacle(tmp_path, process):
     process(40, 2, line(INSIDE))
     (tmp_path / "proc/39").mkdir()
     (tmp_path / "proc/irq").mkdir()
-    assert mount_users.users(DIRECTORY, str(tmp_path)) == ["process 40 (python3)"]
+    assert users(tmp_path) == ["process 40 (python3)"]
 
 
 def test_a_path_with_a_blank_is_read(tmp_path, process):
     process(40, 2, line("/v/580.95.05", "0:30"))
-    assert mount_users.users("/var/spare room/v/580.95.05", str(tmp_path)) == ["process 40 (python3)"]
+    assert users(tmp_path, "/var/spare room/v/580.95.05") == ["process 40 (python3)"]
+
+
+OUTER, IDENTIFIER = "0" * 64, "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container"),
+    [
+        (f"0::/system.slice/docker-{IDENTIFIER}.scope", IDENTIFIER),
+        (f"12:memory:/docker/{IDENTIFIER}\n1:name=systemd:/docker/{IDENTIFIER}", IDENTIFIER),
+        (f"0::/machine.slice/libpod-{IDENTIFIER}.scope/container", IDENTIFIER),
+        (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{IDENTIFIER}.scope", IDENTIFIER),
+        # This machine is a container itself.
+        (f"0::/docker/{OUTER}/system.slice/docker-{IDENTIFIER}.scope", IDENTIFIER),
+        (f"0::/docker/{OUTER}/system.slice/ssh.service", None),
+        ("0::/system.slice/ssh.service", None),
+        (f"0::/machine.slice/libpod-conmon-{IDENTIFIER}x", None),
+    ],
+)
+def test_the_container_of_a_process_is_told_by_its_cgroup(tmp_path, process, cgroup, container):
+    process(40, 2, line(INSIDE))
+    (tmp_path / "proc/1/cgroup").write_text(f"0::/docker/{OUTER}/init.scope\n")
+    (tmp_path / "proc/40/cgroup").write_text(cgroup + "\n")
+    (user,) = mount_users.users(DIRECTORY, str(tmp_path))
+    assert user.container == container
+    assert str(user) == "process 40 (python3)" + (" of container 0123456789ab" if container else "")

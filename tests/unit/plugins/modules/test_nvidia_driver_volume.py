@@ -268,6 +268,37 @@ def use_by_a_process(host):
     host.process(77, f"90 80 254:1 /{root} /usr/local/nvidia ro - ext4 /dev/vda1 rw\n")
 
 
+def use_by_cdi(engine):
+    """A container of which its engine knows no mount: a CDI specification brought it."""
+    identifier = "c" * 64
+
+    def use(host):
+        use_by_a_process(host)
+        (host.root / "proc/77/cgroup").write_text(f"0::/system.slice/{engine}-{identifier}.scope\n")
+        if engine == "docker":
+            host.docker.containers = [{"Id": identifier, "Names": ["/llm"], "State": "running", "Mounts": []}]
+        if engine == "libpod":
+            host.podman.containers = [{"Id": identifier, "Names": ["llm"], "State": "running", "Volumes": []}]
+
+    return use
+
+
+def use_by_two(host):
+    use_by_cdi("docker")(host)
+    mounting = host.docker.containers
+    use_by_docker(host)
+    host.docker.containers += mounting
+
+
+def use_by_one_that_is_seen_twice(host):
+    use_by_docker(host)
+    use_by_a_process(host)
+    (host.root / "proc/77/cgroup").write_text(f"0::/system.slice/docker-{'a' * 64}.scope\n")
+    root = os.path.relpath(host.path / "nvidia_driver" / OLDER, "/")
+    # What the engine mounts for the container, seen by a service with a mount namespace of its own.
+    host.process(78, f"90 80 254:1 /{root} /var/lib/docker/volumes/x/_data ro - ext4 /dev/vda1 rw\n")
+
+
 def use_by_a_specification(host):
     (host.root / "etc/cdi").mkdir(parents=True)
     (host.root / "etc/cdi/gpus.yaml").write_text(f"hostPath: {host.path}/nvidia_driver/{OLDER}\n")
@@ -282,6 +313,11 @@ USES = [
     (use_by_docker, "docker container web (exited)"),
     (use_by_podman, "podman container job (running)"),
     (use_by_a_process, "process 77 (trainer)"),
+    (use_by_cdi("docker"), "docker container llm (running)"),
+    (use_by_cdi("libpod"), "podman container llm (running)"),
+    (use_by_cdi("cri-containerd"), f"process 77 (trainer) of container {'c' * 12}"),
+    (use_by_two, "docker container web (exited), docker container llm (running)"),
+    (use_by_one_that_is_seen_twice, "docker container web (exited)"),
     (use_by_a_specification, "CDI specification {root}/etc/cdi/gpus.yaml"),
     (lambda host: driver_tree.loaded(host.root, OLDER), "its driver is the loaded one"),
 ]
@@ -299,6 +335,8 @@ def bind_by_docker(host):
 SILENT = [
     (lambda host: None, True, REMEMBERED),
     (use_by_docker, True, f"docker container web (exited), {REMEMBERED}"),
+    # live-restore: it runs on without Docker.
+    (use_by_cdi("docker"), True, f"docker container llm (running), {REMEMBERED}"),
     (bind_by_docker, False, "docker container web (exited)"),
 ]
 

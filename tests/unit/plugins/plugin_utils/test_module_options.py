@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options as the modules' own documentation has them, found as a running Ansible finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
+
+DOCKER, PODMAN = container_options.MODULES["docker"], container_options.MODULES["podman"]
+GPU_CONTAINER = "gpufleet.hosts.gpu_container"
+USED = {
+    container_options.MODULES[engine]: sorted(
+        {
+            *container_options.NAMES[engine].values(),
+            *container_options.CONNECTION[engine],
+            *container_options.ENDING[engine],
+            "log_driver",
+        }
+    )
+    for engine in ("docker", "podman")
+}
+# What to ask of which module, and which of it the module does not have.
+UNKNOWN = [
+    *((module, names, []) for module, names in USED.items()),
+    (DOCKER, ["log_drivr", "ports", "log_opt", "docker_url", "cmd_args"], ["log_drivr", "cmd_args"]),
+    (PODMAN, ["log_drivr", "ports", "log_opt", "cmd_args", "networks"], ["log_drivr", "networks"]),
+    (GPU_CONTAINER, ["gpus", "gpu", "engine_options", "log_driver"], ["gpu", "log_driver"]),
+    ("gpufleet.hosts.nonesuch", ["whatever"], []),
+]
+SUGGESTED = [
+    (DOCKER, "log_drivr", f" Did you mean log_driver? All of its options: ansible-doc {DOCKER}"),
+    (PODMAN, "securty_opt", f" Did you mean security_opt? All of its options: ansible-doc {PODMAN}"),
+    (GPU_CONTAINER, "gpu", f" Did you mean gpus? All of its options: ansible-doc {GPU_CONTAINER}"),
+    (DOCKER, "zzzz", f" All of its options: ansible-doc {DOCKER}"),
+]
+PROGRAM = """
+import json, sys
+from ansible.plugins.loader import init_plugin_loader, module_loader
+init_plugin_loader()
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
+asked = json.load(sys.stdin)
+there = [module for module in asked["modules"] if module_loader.find_plugin_with_context(module).resolved]
+unknown = [module_options.unknown(module, names) for module, names, _expected in asked["unknown"]]
+suggested = [module_options.suggestion(module, name) for module, name, _expected in asked["suggested"]]
+print("ANSWER", json.dumps({"there": there, "unknown": unknown, "suggested": suggested}))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer():
+    roots = [str(Path(container_options.__file__).parents[5]), os.environ.get("ANSIBLE_COLLECTIONS_PATH") or ""]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps({"modules": [DOCKER, PODMAN], "unknown": UNKNOWN, "suggested": SUGGESTED}),
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": ":".join(filter(None, roots))},
+    )
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("ANSWER "))[7:])
+    if found["there"] != [DOCKER, PODMAN]:
+        pytest.skip("community.docker and containers.podman are not installed here")
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(UNKNOWN)))
+def test_options_that_a_module_does_not_have_are_found(answer, number):
+    assert answer["unknown"][number] == UNKNOWN[number][2]
+
+
+@pytest.mark.parametrize("number", range(len(SUGGESTED)))
+def test_what_was_meant_is_asked_for(answer, number):
+    assert answer["suggested"][number] == SUGGESTED[number][2]
