@@ -32,6 +32,9 @@ def reasoned(result: Mapping[str, Any]) -> str:
     """Join what a module says of its failure with the reason that it leaves to stderr."""
     said = str(result.get("msg") or "failed without a word").strip()
     action = _PODMAN_ACTION.match(said)
+    if result.get("status"):
+        # Docker's module waits for a container with detach=false, and tells its output alone.
+        said = f"its program ended with status {result['status']}: {said}"
     if action:
         said = f"podman {action.group(2)} exited with status {action.group(1)}"
     why = reason(str(result.get("stderr") or result.get("module_stderr") or ""))

@@ -141,6 +141,7 @@ WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager i
             {"msg": "MODULE FAILURE.", "module_stderr": "Traceback\nKeyError: 'x'\n"},
             "MODULE FAILURE: Traceback; KeyError: 'x'",
         ),
+        ({"msg": "no such file", "status": 3}, "its program ended with status 3: no such file"),
         ({}, "failed without a word"),
     ],
 )
