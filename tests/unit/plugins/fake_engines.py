@@ -44,7 +44,8 @@ class FakeDocker:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                if data:
+                    self.wfile.write(data)
 
             do_GET = do_POST = do_DELETE = _reply
 

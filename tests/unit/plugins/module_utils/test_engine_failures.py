@@ -30,7 +30,7 @@ class Containers(FakeDocker):
             if self.status == "running":
                 return 409, {"message": "cannot remove a running container"}
             self.removed.append(path.split("/")[2])
-            return 204, None
+            return 204, b""
         if path.startswith("/containers/") and path != "/containers/json":
             return 200, {"Id": path.split("/")[2], "Name": "/ct", "State": {"Status": self.status}}
         return super().handle(method, path, body)
