@@ -68,7 +68,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
                     host, bool(todo["install"] or todo["build"] or todo["runfile"])
                 )
         except NoVersion as error:
-            result["errors"].append(str(error))
+            result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)
     result["acts"] = any(result["steps"].values())
     result["summary"] = _summary(result, todo)
@@ -100,6 +100,12 @@ def _nothing() -> dict[str, Any]:
         "services": [],
         "modules": {"load": [], "unload": [], "services": []},
     }
+
+
+def _unknown_branch(result: dict) -> str:
+    if result["branch"] in result["branches"]:
+        return ""
+    return f" Branch {result['branch']} is none that is known here for the source: {', '.join(result['branches'])}."
 
 
 def _steps(todo: dict) -> dict[str, bool]:

@@ -41,6 +41,14 @@ TEXTS = {
         "sha256:0123... (64 hexadecimal digits)",
     ),
 }
+# Wherever one of a few words is wanted.
+CHOICES = {
+    "source": ("auto", "distribution", "nvidia", "runfile", "preinstalled"),
+    "flavor": ("auto", "open", "proprietary"),
+    "module_build": ("auto", "dkms", "precompiled"),
+    "fabric_manager": ("auto", "enabled", "disabled"),
+}
+_COMPONENTS = ("compute", "video", "opencl")
 _LISTS = ("components", "extra_packages", "kernel_packages")
 _TRUTHS = ("hold", "imex", "activate", "peermem", "secure_boot_key_enrolled")
 # Seconds, and the fewest that make sense.
@@ -82,6 +90,18 @@ def typed(request: dict) -> dict[str, Any]:
 
 def check(wish: dict) -> None:
     """Refuse what is not of the form that its variable wants, before anything is done about it."""
+    for name, choices in CHOICES.items():
+        if wish.get(name, choices[0]) not in choices:
+            raise RequestError(
+                f"nvidia_driver_{name} is {_shown(wish[name])}, which is none of {', '.join(choices)}. Set one of "
+                "those."
+            )
+    for component in wish.get("components") or []:
+        if component not in _COMPONENTS:
+            raise RequestError(
+                f"nvidia_driver_components has {_shown(component)}, which is none of {', '.join(_COMPONENTS)}. Set "
+                "some of those."
+            )
     for name, (form, sample) in TEXTS.items():
         if wish.get(name) and not re.fullmatch(form, wish[name]):
             raise RequestError(f"nvidia_driver_{name} is {_shown(wish[name])}, which is not of the form {sample}.")

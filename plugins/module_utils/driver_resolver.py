@@ -49,6 +49,9 @@ DEFAULTS: dict[str, Any] = {
     "lock_timeout": None,
 }
 
+# Wishes that change what is done, and not what is chosen.
+_FOR_THE_PLAN = {"hold", "activate"}
+
 
 def resolve(host: dict, request: dict, platform: dict | None) -> dict:
     """Return what the host shall have; `errors` says why not, where it cannot be had.
@@ -63,6 +66,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "source": None,
         "flavor": None,
         "branch": None,
+        "branches": [],
         "module_build": None,
         "packages": [],
         "optional": [],
@@ -86,11 +90,21 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         return result
     generations = {device: gpu_generations.of(device) for device in ids}
     try:
+        _check_names(request)
         driver_request.check(wish)
         _resolve(Case(host, wish, platform, generations, driver_branch.window(generations), result))
     except (Refused, driver_request.RequestError) as refused:
         result["errors"].append(str(refused))
     return result
+
+
+def _check_names(request: dict) -> None:
+    unknown = sorted(set(request) - set(DEFAULTS) - _FOR_THE_PLAN)
+    if unknown:
+        raise driver_request.RequestError(
+            f"{', '.join(unknown)} is nothing that can be asked of a driver. Ask for some of: "
+            f"{', '.join(sorted({*DEFAULTS, *_FOR_THE_PLAN}))}."
+        )
 
 
 def _resolve(case: Case) -> None:
@@ -104,6 +118,7 @@ def _resolve(case: Case) -> None:
     case.result["flavor"] = driver_modules.flavor(case, data, installed == source)
     case.result["build_limit"] = driver_modules.build_limit(case.host, data, case.result["flavor"])
     case.result["branch"] = driver_branch.choose(case, data, installed == source)
+    case.result["branches"] = data["branches"]
     case.result["action"] = "install"
     if source == "runfile":
         case.result["module_build"] = "dkms"
