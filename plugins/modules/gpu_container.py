@@ -267,8 +267,8 @@ options:
     type: dict
     default: {}
 requirements:
-  - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host, or Podman 4 or later
-    with containers.podman 1.16 or later
+  - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host (the Python package
+    requests), or Podman 4 or later with containers.podman 1.16 or later
   - pynvml, on the host or on the controller, for a container that gets GPUs
 notes:
   - Where the engine could not start the container, the message says why in the engine's words. What was made of it is
@@ -421,11 +421,13 @@ gpu_assignment:
       returned: always
       sample: ["capabilities: compute, utility → compute, utility, video"]
     warnings:
-      description: What undoes the isolation, or may take the GPUs away later. Also shown as warnings of the task.
+      description:
+        - What undoes the isolation, or may take the GPUs away later. Each begins with the container's name.
+        - Also shown as warnings of the task.
       type: list
       elements: str
       returned: always
-      sample: []
+      sample: ["container trainer: device /dev/nvidia0 goes past gpus."]
 driver_volume:
   description: The driver volume, as M(gpufleet.hosts.nvidia_driver_volume) returns it.
   returned: when this call made or mended it
