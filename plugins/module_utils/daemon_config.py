@@ -794,8 +794,45 @@ def differing_keys(one: dict[str, t.Any], other: dict[str, t.Any]) -> list[str]:
     return sorted(found)
 
 
+def differing_names(one: t.Any, other: t.Any, path: json_merge.Path = ()) -> list[str]:
+    """Dotted names of the options that two configurations do not agree on."""
+    nodes = [{} if node is ABSENT else node for node in (one, other)]
+    if all(isinstance(node, dict) for node in nodes) and any(nodes) and not policy().is_whole(path):
+        names = (
+            differing_names(*(node.get(key, ABSENT) for node in nodes), (*path, key))
+            for key in sorted({*nodes[0], *nodes[1]})
+        )
+        return [name for found in names for name in found]
+    return [] if json_merge.canonical_or_absent(one) == json_merge.canonical_or_absent(other) else [".".join(path)]
+
+
 def owned_keys(record: Record, manager: str) -> list[str]:
     return sorted({leaf.name for leaf, entry in record.entries.items() if manager in entry.managers})
+
+
+def taken_over_keys(before: Record, after: Record) -> list[str]:
+    """Options in which a change of the record has put our value, or none, where one of somebody else's stood."""
+    found = set()
+    for leaf, entry in after.entries.items():
+        known = before.entries.get(leaf)
+        if entry.previous is not ABSENT and (known is None or known.previous != entry.previous):
+            found.add(leaf.name)
+    return sorted(found)
+
+
+def undone_keys(now: Record, then: Record) -> dict[str, list[str]]:
+    """By the name on whose behalf they are set, the options that two records do not agree on."""
+    found: dict[str, set[str]] = {}
+    for leaf in {*now.entries, *then.entries}:
+        entries = [record.entries.get(leaf) for record in (now, then)]
+        for manager in {name for entry in entries if entry for name in entry.managers}:
+            values = [
+                json_merge.canonical_or_absent(entry.value) if entry and manager in entry.managers else "not set"
+                for entry in entries
+            ]
+            if values[0] != values[1]:
+                found.setdefault(manager, set()).add(leaf.name)
+    return {manager: sorted(names) for manager, names in sorted(found.items())}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

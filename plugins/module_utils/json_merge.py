@@ -213,7 +213,7 @@ def _apply(
             raise MergeError(
                 f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, and as '
                 f"{policy.show(leaf.path, entry.value)} for "
-                f"{' and '.join(others)}. Make the two agree, or leave the key to one of them."
+                f"{' and '.join(others)}. Make the two agree, or take the key back for one of them."
             )
         _refuse_overlap(leaf, value, manager, entries, policy)
         if policy.equal(leaf.path, current, value):
@@ -245,7 +245,7 @@ def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, 
         raise MergeError(
             f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, which does not go with '
             f'"{other.name}" as {policy.show(other.path, entry.value)} for '
-            f"{' and '.join(entry.managers)}. Leave the key to one of them."
+            f"{' and '.join(entry.managers)}. Take the key back for one of them."
         )
 
 

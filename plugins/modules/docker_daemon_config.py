@@ -31,8 +31,10 @@ options:
   options:
     description:
       - With O(state=present), all that O(managed_by) wants in the file. Objects are merged key by key; what is below
-        C(runtimes.<name>) and C(default-ulimits.<name>) is one value. V(null) means that the key is to be absent,
-        whoever wrote it.
+        C(runtimes.<name>) and C(default-ulimits.<name>) is one value.
+      - V(null) means that the key is to be absent. What somebody wrote there by other means than this module is taken
+        out, and comes back when O(managed_by) no longer wants that; RV(taken_over_keys) names it. If another
+        O(managed_by) wants a value there, that is an error, as with any two values.
       - With O(state=absent), the keys to take back, where V(null) names a key with all that is below it. Left out, all
         of O(managed_by) are taken back.
       - With O(state=undone), top-level keys that stay as they are although they belong to what is undone, whatever
@@ -43,8 +45,11 @@ options:
     description:
       - Whether the options are to be in the file, or to be taken back.
       - V(undone) goes back to the file and the record as they were before the changes that wait to be taken up by the
-        daemon. It is for a daemon that does not start with what it had accepted when asked. Where no change waits,
-        nothing happens; where somebody changed the file since, it is an error.
+        daemon. It is for a daemon that does not start with what it had accepted when asked.
+      - The daemon takes up the file as a whole, so V(undone) goes back behind all changes that wait, of every
+        O(managed_by). RV(undone_keys) says whose options they were.
+      - Where no change waits, nothing happens. Where somebody changed the file since by other means than this module,
+        it is an error, and nothing is undone.
     type: str
     choices: [present, absent, undone]
     default: present
@@ -52,6 +57,7 @@ options:
     description:
       - On whose behalf the keys are set. Each name has its own keys; wanting one key with different values under two
         names is an error. A key that two names want stays until both have taken it back.
+      - It does not limit O(state=undone).
     type: str
     default: user
   lists:
@@ -182,6 +188,23 @@ owned_keys:
   type: list
   elements: str
   sample: [features.cdi, live-restore, runtimes.nvidia]
+taken_over_keys:
+  description:
+    - Options in which this call replaced, or took out for V(null), what somebody had written by other means than this
+      module. The former value is kept in the record, and comes back when O(managed_by) takes the option back.
+  returned: success
+  type: list
+  elements: str
+  sample: [log-driver]
+undone_keys:
+  description:
+    - Options that went back to what they were, by the name on whose behalf they had been set (O(managed_by)). Empty
+      where no change waited.
+  returned: when O(state=undone)
+  type: dict
+  sample:
+    container_engine: [bip]
+    my_playbook: [runtimes.nvidia]
 edited_keys:
   description:
     - Options that were ours, are no longer wanted, and that somebody changed in the meantime. They stay as they are and
@@ -348,7 +371,7 @@ def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_fil
         found = daemon_config.keeping(found, before, state, module.params["options"] or {}, shown_path)
     text, new = found if found else (before, state)
     config = {} if text is None else daemon_config.parse(text, shown_path)
-    changed = daemon_config.differing_keys({} if before is None else daemon_config.parse(before, shown_path), config)
+    changed = daemon_config.differing_names({} if before is None else daemon_config.parse(before, shown_path), config)
     restart = daemon_config.restart_required(changed, config)
     result = {
         "changed": found is not None,
@@ -356,6 +379,8 @@ def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_fil
         "restart_required_keys": restart,
         "reload_sufficient": not restart,
         "owned_keys": daemon_config.owned_keys(new.record, module.params["managed_by"]),
+        "taken_over_keys": [],
+        "undone_keys": daemon_config.undone_keys(state.record, new.record),
         "edited_keys": [],
         "satisfied_by_flags": [],
         "config": daemon_config.masked_tree(config),
@@ -421,6 +446,7 @@ def run(module: AnsibleModule) -> dict:
         "restart_required_keys": plan.restart_keys,
         "reload_sufficient": not plan.restart_keys,
         "owned_keys": daemon_config.owned_keys(plan.state.record, params["managed_by"]),
+        "taken_over_keys": daemon_config.taken_over_keys(state.record, plan.state.record),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
         "config": daemon_config.masked_tree(plan.config),

@@ -16,12 +16,21 @@ from ansible_collections.gpufleet.hosts.plugins.filter import (
     cuda_toolkit_plan,
     engine_apply_plan,
     engine_plan,
+    engine_rollback_report,
     gpu_host_health,
     persistence_off,
     persistenced_plan,
 )
 
-MODULES = [cuda_toolkit_plan, engine_apply_plan, engine_plan, gpu_host_health, persistence_off, persistenced_plan]
+MODULES = [
+    cuda_toolkit_plan,
+    engine_apply_plan,
+    engine_plan,
+    engine_rollback_report,
+    gpu_host_health,
+    persistence_off,
+    persistenced_plan,
+]
 every_filter = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
 
 

@@ -283,11 +283,55 @@ def test_a_change_that_the_daemon_does_not_start_with_is_undone_without_a_trace(
     undone = host(state="undone")
     assert undone["changed"]
     assert undone["diff"] == predicted["diff"]
-    assert undone["changed_keys"] == ["bip", "features"]
+    assert undone["changed_keys"] == ["bip", "features.cdi"]
     assert undone["owned_keys"] == ["features.cdi"]
     assert host.file.read_text() == good
     assert record.read_text() == known
     assert not host(state="undone")["changed"]
+
+
+def test_going_back_says_whose_options_went(host: Host) -> None:
+    host.systemctl = WAITS
+    host({"features": {"cdi": True}, "mtu": 1400}, managed_by="one")
+    host.systemctl = TOOK_IT_UP
+    host({"features": {"cdi": True}, "mtu": 1400}, managed_by="one")
+    host.systemctl = WAITS
+    host({"features": {"cdi": True}, "bip": "172.30.0.1/16", "runtimes": {"n": {"path": "n"}}}, managed_by="one")
+    host({"features": {"cdi": True, "x": True}}, managed_by="two")
+    for check in (True, False):
+        undone = host(state="undone", managed_by="three", check=check)
+        assert undone["undone_keys"] == {"one": ["bip", "mtu", "runtimes.n"], "two": ["features.cdi", "features.x"]}
+        assert undone["changed_keys"] == ["bip", "features.x", "mtu", "runtimes.n"]
+    assert json.loads(host.file.read_text()) == {"features": {"cdi": True}, "mtu": 1400}
+    assert host(state="undone")["undone_keys"] == {}
+
+
+def test_what_others_wrote_is_named_when_it_is_replaced_and_comes_back(host: Host) -> None:
+    theirs = {"log-driver": "local", "default-runtime": "runc", "labels": ["rack=a1"], "mtu": 1400}
+    host.write(json.dumps(theirs))
+    wanted = {"log-driver": "journald", "default-runtime": None, "labels": ["rack=b7", "x=y"], "mtu": 1400, "bip": None}
+    for check in (True, False):
+        assert host(wanted, check=check)["taken_over_keys"] == ["default-runtime", "labels", "log-driver"]
+    assert host(wanted)["taken_over_keys"] == []
+    host.write(host.file.read_text().replace("journald", "syslog"))
+    assert host(wanted)["taken_over_keys"] == ["log-driver"]
+    host(state="absent")
+    assert json.loads(host.file.read_text()) == {**theirs, "log-driver": "syslog"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"debug": None}, '"debug" is wanted as absent for two, and as true for one. Make the two agree, or take'),
+        ({"runtimes": None}, '"runtimes" is wanted as absent for two, which does not go with "runtimes.n" as {"path":'),
+    ],
+)
+def test_null_takes_nothing_from_another_name(host: Host, wanted: dict[str, t.Any], words: str) -> None:
+    host({"debug": True, "runtimes": {"n": {"path": "n"}}}, managed_by="one")
+    before = host.file.read_text()
+    for check in (True, False):
+        assert words in host(wanted, managed_by="two", check=check)["msg"]
+    assert host.file.read_text() == before
 
 
 def test_a_file_that_was_not_there_goes_again(host: Host) -> None:
