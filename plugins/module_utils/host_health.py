@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+_TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
 
@@ -73,14 +74,27 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
             continue
         there = True
         # containerd comes along with Docker and is started by it.
-        if unit and host["services"] and name != "containerd" and service.get("active_state") != "active":
-            found.append(f"{unit} is {service.get('active_state') or 'not there'}")
+        if unit and host["services"] and name in _TITLES and service.get("active_state") != "active":
+            found.append(_not_running(_TITLES[name], unit, service))
     if not there:
         found.append("there is no container engine")
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
         found.append(daemon_json["error"])
     return found
+
+
+def _not_running(title: str, unit: str, service: dict[str, t.Any]) -> str:
+    state = service.get("active_state")
+    if service.get("load_state") == "masked":
+        return (
+            f"{title} is installed and does not run, because {unit} is masked. If it is to run: systemctl unmask "
+            f"{unit}, then systemctl start {unit}"
+        )
+    if service.get("load_state") != "loaded":
+        return f"{title} is installed, but there is no {unit} to start it by. Install the package again"
+    why = f", once the cause is mended that journalctl --unit={unit} tells" if state == "failed" else ""
+    return f"{title} is installed and does not run ({unit} is {state}). Start it{why}: systemctl start {unit}"
 
 
 def _packages(host: dict[str, t.Any]) -> list[str]:

@@ -57,6 +57,15 @@ options:
     elements: str
     choices: [auto, docker, podman, none]
     default: [auto]
+  expected_engines:
+    description:
+      - Engines that check mode takes for there although they are not, because something before this task would have
+        installed or started them. What such a Docker has registered is read from its directory.
+      - Without effect outside check mode.
+    type: list
+    elements: str
+    choices: [docker, podman]
+    default: []
   docker_host:
     description: Address of Docker's API, C(unix:///path) or C(tcp://host:port) without TLS.
     type: str
@@ -271,6 +280,7 @@ def main() -> None:
                 "choices": ["auto", "docker", "podman", "none"],
                 "default": ["auto"],
             },
+            "expected_engines": {"type": "list", "elements": "str", "choices": ["docker", "podman"], "default": []},
             "docker_host": {"type": "str", "default": engine_volume.DOCKER_HOST},
             "sets": {
                 "type": "list",
@@ -312,7 +322,7 @@ class Run:
         self.loaded = driver_versions.loaded_module(root)[0]
         self._validate()
         # A check starts no engine, nor does a run that is not told to use it: see _informants.
-        self.docker, self.podman = (self._not_started(engine) if check else engine for engine in (docker, podman))
+        self.docker, self.podman = (self._foreseen(engine) if check else engine for engine in (docker, podman))
         self.engines = engine_volume.chosen(
             params["engine"], self.docker, self.podman, needed=params["state"] == "present"
         )
@@ -320,6 +330,13 @@ class Run:
         self.actions: list[str] = []
         self.before: dict = {}
         self.after: dict = {}
+
+    def _foreseen(self, engine):
+        """Return what a check knows of an engine that is not to be started, or that is expected and not there yet."""
+        engine = self._not_started(engine)
+        if engine.name not in self.params["expected_engines"] or not engine.absence():
+            return engine
+        return engine_at_rest.docker(self.root) if engine.name == "docker" else engine_at_rest.EngineAtRest(engine.name)
 
     def _not_started(self, engine):
         """Return what an engine has on disk, where a question would start it."""

@@ -62,7 +62,27 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
     ("path", "value", "words"),
     [
         ("driver/on_disk_next", None, "kernel 6.1.0-56-amd64, which the next boot takes, has no NVIDIA module"),
-        ("services/docker.service", {**RUNNING, "active_state": "failed"}, "docker.service is failed"),
+        (
+            "services/docker.service",
+            {**RUNNING, "active_state": "inactive"},
+            "Docker is installed and does not run (docker.service is inactive). Start it: systemctl start docker.serv",
+        ),
+        (
+            "services/docker.service",
+            {**RUNNING, "active_state": "failed"},
+            "Docker is installed and does not run (docker.service is failed). Start it, once the cause is mended that "
+            "journalctl --unit=docker.service tells: systemctl start docker.service",
+        ),
+        (
+            "services/docker.service",
+            {"load_state": "masked", "active_state": "inactive"},
+            "Docker is installed and does not run, because docker.service is masked. If it is to run: systemctl",
+        ),
+        (
+            "services/docker.service",
+            {"load_state": "not-found", "active_state": "inactive"},
+            "Docker is installed, but there is no docker.service",
+        ),
         ("engines/docker/package", "docker.io", None),
         ("docker_daemon_json/error", "/etc/docker/daemon.json: not JSON", "/etc/docker/daemon.json: not JSON"),
         ("package_state/interrupted", True, "the package manager was interrupted"),

@@ -99,6 +99,7 @@ class Host:
             "state": "present",
             "path": str(self.path),
             "engine": ["auto"],
+            "expected_engines": [],
             "sets": list(driver_files.SETS),
             "driver_root": str(self.root),
             "driver_version": None,
@@ -400,6 +401,29 @@ def test_a_check_sees_a_strangers_volume_of_a_docker_that_sleeps(host):
     with pytest.raises(EngineError, match=f"docker has a volume {NAME} that is not ours"):
         host.run(check=True)
     assert host.docker.requests == []
+
+
+def test_a_check_names_the_engines_that_a_real_run_would_find(host):
+    host.stop_docker()
+    host.has_podman = False
+    with pytest.raises(EngineError, match="no container engine is there"):
+        host.run(check=True)
+    told = host.run(check=True, expected_engines=["docker", "podman"])
+    assert told["volume"]["engines"] == ["docker", "podman"]
+    assert told["actions"][1:] == [f"register {NAME} with docker", f"register {NAME} with podman"]
+    assert host.run(check=True, engine=["none"], expected_engines=["docker"])["volume"]["engines"] == []
+    with pytest.raises(EngineError, match="no container engine is there"):
+        host.run(expected_engines=["docker"])
+    assert host.volumes() == ([], [], [])
+
+
+def test_a_check_knows_what_an_expected_docker_has_registered(host):
+    host.has_podman = False
+    host.run()
+    assert host.run(check=True, expected_engines=["docker"])["actions"] == []
+    host.stop_docker()
+    told = host.run(check=True, expected_engines=["docker"])
+    assert (told["actions"], told["changed"], told["volume"]["engines"]) == ([], False, ["docker"])
 
 
 def test_a_check_does_not_call_a_podman_that_was_never_called(host):
