@@ -72,46 +72,24 @@ fingerprint:
 """
 
 import os
-import re
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import openpgp
-
-_LARGEST = 1024 * 1024
+from ansible_collections.gpufleet.hosts.plugins.module_utils import openpgp, signing_keys
 
 
 def present(path: str) -> list[str]:
     """Return the fingerprints of the keys in a file; none where there is no such file or no key in it."""
     try:
         with open(path, "rb") as handle:
-            return openpgp.fingerprints(handle.read(_LARGEST))
+            return openpgp.fingerprints(handle.read(signing_keys.LARGEST))
     except (OSError, openpgp.KeyFileError):
         return []
 
 
-def fetch(module: AnsibleModule) -> bytes:
-    """Fetch the key file."""
-    url, proxy = module.params["url"], module.params["proxy"]
-    if proxy:
-        os.environ["http_proxy"] = os.environ["https_proxy"] = proxy
-    try:
-        return open_url(url, timeout=module.params["timeout"]).read(_LARGEST)
-    except Exception as error:  # urllib has many, and each is the same to the user
-        return module.fail_json(
-            msg=f"The repository's key could not be fetched from {url}: {error}. Check the address, or name a mirror."
-        )
-
-
-def problem(fingerprint: str, path: str) -> str | None:
-    """Tell what is wrong with what was asked for; nothing where it can be done."""
-    if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", fingerprint):
-        return (
-            f"fingerprint: {fingerprint!r} is not the fingerprint of a key in full, which has 40 or 64 hexadecimal "
-            "digits. 'gpg --show-keys' shows it."
-        )
+def problem(path: str) -> str | None:
+    """Tell what is wrong with the path; nothing where the key can be written there."""
     if not os.path.isabs(path):
         return f"path: {path!r} is not absolute. Name the file from the root on, as /usr/share/keyrings/x.gpg."
     if os.path.isdir(path):
@@ -150,23 +128,20 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = module.params["path"]
-    wanted = re.sub(r"\s", "", module.params["fingerprint"]).upper()
-    wrong = problem(wanted, path)
+    try:
+        wanted = signing_keys.normalised(module.params["fingerprint"])
+    except signing_keys.SigningKeyError as error:
+        module.fail_json(msg=str(error))
+    wrong = problem(path)
     if wrong:
         module.fail_json(msg=wrong)
     before = present(path)
     changed = before != [wanted]
     if changed and not module.check_mode:
-        data = fetch(module)
         try:
-            found = openpgp.fingerprints(data)
-        except openpgp.KeyFileError as error:
-            module.fail_json(msg=f"{module.params['url']} is no public key: {error}.")
-        if found != [wanted]:
-            module.fail_json(
-                msg=f"The key at {module.params['url']} has the fingerprint {', '.join(found)} and not {wanted}. It is "
-                "not trusted and was not written. Find out who changed it before you change the fingerprint."
-            )
+            data = signing_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
+        except signing_keys.SigningKeyError as error:
+            module.fail_json(msg=str(error))
         write(module, path, openpgp.armored(data) if module.params["armored"] else openpgp.binary(data))
     module.exit_json(
         changed=changed,

@@ -167,6 +167,55 @@ def test_offers_of_zypper():
     }
 
 
+def test_a_name_with_wildcards_stands_for_what_it_matches():
+    def apt(argv):
+        if argv[1:] == ["-c", "/v/apt.conf", "pkgnames"]:
+            return 0, "libcuda1\nnvidia-smi\nnvidia-smi-dbg\n", ""
+        assert argv == ["apt-cache", "-c", "/v/apt.conf", "madison", "nonesuch", "libcuda1", "nvidia-smi"]
+        return 100, MADISON, ""
+
+    offers = package_offers.read("apt", ["nonesuch", "lib*[0-9]", "nvidia-sm?"], apt, [["-c", "/v/apt.conf"]])
+    assert {name: versions[:1] for name, versions in offers.items()} == {
+        "nvidia-smi": ["535.309.01-0+deb12u1"],
+        "libcuda1": ["535.261.03-1"],
+        "nonesuch": [],
+    }
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+def test_what_several_views_have_is_one_answer(manager):
+    def ask(argv):
+        version = "580.95.05-1" if "--own" in argv else "570.172.08-1"
+        return 0, f"x\t{version}\n | x | package | {version} | x86_64 | r\n", ""
+
+    assert package_offers.read(manager, ["x"], ask, [[], ["--own"]]) == {"x": ["580.95.05-1", "570.172.08-1"]}
+
+
+STREAMS = """\
+Name          Stream       Profiles   Summary
+nvidia-driver 580-open [e] default    stand-in
+nvidia-driver latest [d]   default    stand-in
+other         1            default    another module
+
+Hint: [d]efault, [e]nabled, [x]disabled, [i]nstalled
+"""
+
+
+def test_streams_of_modules_in_all_views():
+    def dnf(argv):
+        if "--own" in argv:
+            return 0, STREAMS, ""
+        return 1, "", "Error: No matching Modules to list\n"
+
+    assert package_offers.streams(["nvidia-driver", "x"], dnf, [[], ["--own"]]) == {
+        "nvidia-driver": ["latest", "580-open"],
+        "x": [],
+    }
+    assert package_offers.streams([], nothing) == {}
+    with pytest.raises(package_offers.OffersError, match="no space left"):
+        package_offers.streams(["x"], lambda argv: (1, "", "no space left"))
+
+
 def test_nothing_asked_is_nothing_run():
     assert package_offers.read("apt", [], nothing) == {}
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 
 import pytest
 from ansible.module_utils import basic
@@ -102,6 +104,21 @@ def test_a_host_with_no_codename_is_asked_for_one(run, sources, monkeypatch):
     assert run(apt_components, components=["contrib"], codename="bookworm")["changed"]
 
 
+# --- a key that is fetched ---
+
+BODY = b"\x04" + b"k" * 60
+PACKETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
+FINGERPRINT = hashlib.sha1(b"\x99" + len(BODY).to_bytes(2, "big") + BODY).hexdigest().upper()
+
+
+@pytest.fixture
+def key(tmp_path):
+    """Serve a key from a file."""
+    path = tmp_path / "repository.pub"
+    path.write_bytes(openpgp.armored(PACKETS))
+    return path
+
+
 # --- package_hold and package_versions ---
 
 
@@ -157,6 +174,69 @@ def test_versions_are_listed(run, dpkg):
     assert not result["changed"]
 
 
+@pytest.fixture
+def looks(tmp_path, monkeypatch):
+    """Note what is run, and the files of the temporary directory that it finds."""
+    seen = {"place": tmp_path / "tmp", "argv": [], "files": [], "answer": (0, "", "")}
+    seen["place"].mkdir()
+    real = tempfile.TemporaryDirectory
+    monkeypatch.setattr(
+        package_versions.tempfile, "TemporaryDirectory", lambda prefix, dir: real(prefix=prefix, dir=seen["place"])
+    )
+    monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {})
+
+    def command(_module, argv, **_more):
+        seen["argv"].append(argv)
+        seen["files"] += [path.name for path in seen["place"].rglob("*") if path.is_file()]
+        if "madison" in argv:
+            return 0, "libcuda1 | 580.95.05-1 | file:/x  Packages\n", ""
+        return seen["answer"]
+
+    monkeypatch.setattr(basic.AnsibleModule, "run_command", command)
+    monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda module, name, **more: f"/usr/bin/{name}")
+    return seen
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_repository_that_the_host_has_not_got_is_looked_into_and_nothing_stays(run, key, looks, check):
+    repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
+    arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
+    result = run(package_versions, check=check, **arguments)
+    assert result == {"changed": False, "versions": {"libcuda1": ["580.95.05-1"]}, "streams": {}}
+    assert {"apt.conf", "key.gpg", "gpufleet-view.sources"} <= set(looks["files"])
+    assert list(looks["place"].iterdir()) == []
+
+
+def test_nothing_stays_of_a_look_that_failed(run, key, looks):
+    looks["answer"] = (100, "", "E: the repository is not signed")
+    repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
+    arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
+    assert "is not signed" in run(package_versions, **arguments)["msg"]
+    assert "key.gpg" in looks["files"]
+    assert list(looks["place"].iterdir()) == []
+
+
+def test_a_repository_with_another_key_is_not_looked_into(run, key, looks):
+    repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": "0" * 40}
+    result = run(package_versions, names=["x"], package_manager="dnf", fresh=True, repository=repository)
+    assert f"has the fingerprint {FINGERPRINT} and not {'0' * 40}" in result["msg"]
+    assert looks["argv"] == []
+    assert list(looks["place"].iterdir()) == []
+
+
+MISFITS = [
+    ({"without": ["/etc/apt/sources.list"]}, "without is set, but fresh is false. Set fresh to true"),
+    ({"components": ["contrib"]}, "components is set, but fresh is false"),
+    ({"modules": ["nvidia-driver"]}, "modules is set, but apt knows no modules. Leave modules out."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISFITS)
+def test_options_that_would_do_nothing_are_refused(run, looks, arguments, words):
+    assert words in run(package_versions, names=["x"], package_manager="apt", **arguments)["msg"]
+    assert looks["argv"] == []
+
+
 def test_a_missing_package_manager_is_named(run, monkeypatch):
     monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda module, name, **more: None)
     assert "dnf is not installed" in run(package_versions, names=["x"], package_manager="dnf")["msg"]
@@ -164,18 +244,6 @@ def test_a_missing_package_manager_is_named(run, monkeypatch):
 
 
 # --- signing_key ---
-
-BODY = b"\x04" + b"k" * 60
-PACKETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
-FINGERPRINT = hashlib.sha1(b"\x99" + len(BODY).to_bytes(2, "big") + BODY).hexdigest().upper()
-
-
-@pytest.fixture
-def key(tmp_path):
-    """Serve a key from a file."""
-    path = tmp_path / "repository.pub"
-    path.write_bytes(openpgp.armored(PACKETS))
-    return path
 
 
 @pytest.mark.parametrize("armored", [False, True])
@@ -242,3 +310,12 @@ def test_a_directory_that_cannot_be_made_is_named(run, key, tmp_path):
     assert result["failed"]
     for word in (f"could not be written to {path}: Not a directory", "Choose another path"):
         assert word in result["msg"]
+
+
+def test_a_proxy_is_used_for_the_key_alone(run, key, tmp_path, monkeypatch):
+    monkeypatch.delenv("http_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", "http://others.example:1")
+    arguments = {"url": key.as_uri(), "fingerprint": FINGERPRINT, "path": str(tmp_path / "x.gpg")}
+    assert run(signing_key, proxy="http://proxy.example:3128", **arguments)["changed"]
+    assert "http_proxy" not in os.environ
+    assert os.environ["https_proxy"] == "http://others.example:1"
