@@ -13,7 +13,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan,
 
 
 def nvidia_driver_plan(
-    host: dict, request: dict | None = None, platform: dict | None = None, available: dict | None = None
+    host: dict,
+    request: dict | None = None,
+    platform: dict | None = None,
+    available: dict | None = None,
+    streams: dict | None = None,
 ) -> dict[str, Any]:
     """Say which driver a host shall have, why, and what has to be done for it."""
     if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
@@ -22,7 +26,7 @@ def nvidia_driver_plan(
             "gpufleet_host that role gpufleet.hosts.observe sets."
         )
     try:
-        return driver_plan.plan(host, request or {}, platform or None, available)
+        return driver_plan.plan(host, request or {}, platform or None, available, streams)
     except driver_request.RequestError as error:
         raise AnsibleFilterError(str(error)) from None
 

@@ -67,6 +67,11 @@ def is_reached_otherwise(host: dict, repository: dict) -> bool:
     return unquote(found.group(1) if found else "") != (repository["proxy"] or "")
 
 
+def replaced_files(repository: dict) -> list[str]:
+    """Return the files of entries whose place ours takes."""
+    return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
+
+
 def is_used_by(host: dict, record: str) -> bool:
     """Tell whether the role that this record is of has its packages from the repository."""
     return bool(install_record.read(host, record)["key"])

@@ -66,19 +66,26 @@ def choose(case: Case, data: dict, is_installed: bool) -> str:
             return serving[0]
         raise Refused(_no_branch(data, case.window, case.result["source"], minimum))
     if not fits(asked, case.window):
-        raise Refused(_wrong_branch(asked, case.window))
-    if data.get("fixed") and asked not in data["branches"]:
+        raise Refused(f"{_words(case.wish)}, but {_served(asked, case.window)}. Ask for one of those.")
+    # Which versions it has is told once it has been asked.
+    if data.get("fixed") and asked not in data["branches"] and not case.wish["version"]:
         raise Refused(
-            f"branch {asked} was asked for, but source {case.result['source']} has {', '.join(data['branches'])} "
+            f"{_words(case.wish)}, but source {case.result['source']} has {', '.join(data['branches'])} "
             "only. Ask for that one or choose another nvidia_driver_source."
         )
     last = data.get("last_proprietary_branch")
     if case.result["flavor"] == "proprietary" and last and int(asked) > int(last):
         raise Refused(
-            f"branch {asked} has no proprietary kernel modules; {last} is the last that has. Ask for that one."
+            f"{_words(case.wish)}, but branch {asked} has no proprietary kernel modules; {last} is the last that has. "
+            "Ask for that one, or set nvidia_driver_flavor to auto."
         )
     case.result["reasons"].append(f"branch {asked}: asked for")
     return asked
+
+
+def _words(wish: dict) -> str:
+    name = "version" if wish["version"] else "branch"
+    return f"nvidia_driver_{name} is {wish[name]}"
 
 
 def _branch_of(version: str) -> str:
@@ -113,12 +120,10 @@ def older(host: dict, minimum: str) -> bool:
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))
 
 
-def _wrong_branch(branch: str, window: tuple) -> str:
+def _served(branch: str, window: tuple) -> str:
     if int(branch) < window[0]:
-        return f"branch {branch} was asked for, but {window[2]} needs {window[0]} or newer. Ask for one of those."
-    return (
-        f"branch {branch} was asked for, but {window[3]} is served by branches up to {window[1]}. Ask for one of those."
-    )
+        return f"{window[2]} needs branch {window[0]} or newer"
+    return f"{window[3]} is served by branches up to {window[1]}"
 
 
 def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> str:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import fnmatch
+from typing import NamedTuple
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
 
@@ -22,26 +25,35 @@ def satisfies(version: str, branch: str | None, request: dict) -> bool:
     return not (minimum and natural_key(version) < natural_key(upstream_version(str(minimum))))
 
 
-def choose(
-    available: dict, lockstep: list[str], branch: str | None, request: dict, installed: set[str] | None = None
-) -> str:
+class Question(NamedTuple):
+    """What is looked for, and where."""
+
+    request: dict
+    branch: str | None
+    # The repository in words.
+    place: str
+    # Patterns of the names that a package of the driver has in other branches, where names have the branch in them.
+    kin: list[str]
+
+
+def choose(available: dict, lockstep: list[str], question: Question, installed: set[str] | None = None) -> str:
     """Return the version to install: one that every package of the set has, the installed one before a newer one."""
     offered = {name: {upstream_version(version) for version in available.get(name, [])} for name in lockstep}
     absent = sorted(name for name, versions in offered.items() if not versions)
+    branch, request = question.branch, question.request
     if absent:
         raise NoVersion(
-            f"the package repositories of this host have no package {', '.join(absent)}. Check nvidia_driver_source "
-            "and nvidia_driver_branch, and that the host's package lists are those of its repositories."
+            f"{_asked(question)}, but {question.place} has no package {', '.join(absent)}. "
+            + _there(_others(available, question.kin))
         )
     common = set.intersection(*offered.values()) if offered else set()
     fitting = sorted((version for version in common if satisfies(version, branch, request)), key=natural_key)
     if not fitting:
-        asked = request.get("version") or request.get("minimum_version") or f"branch {branch}"
-        there = ", ".join(sorted(common, key=natural_key)) or "none that all packages of the driver have"
-        raise NoVersion(
-            f"no version of the driver matches {asked}. Versions that the repositories have: {there}. Ask for one of "
-            "those or change nvidia_driver_source."
-        )
+        partial = {
+            name for name in lockstep if not any(satisfies(version, branch, request) for version in offered[name])
+        }
+        lacking = f" of {', '.join(sorted(partial))}" if len(partial) < len(lockstep) else ""
+        raise NoVersion(f"{_asked(question)}, but {question.place} has no such version{lacking}. {_there(common)}")
     explicit = bool(request.get("version"))
     kept = [version for version in fitting if version in (installed or set())]
     if kept and not explicit:
@@ -50,10 +62,46 @@ def choose(
     if unmoved and not explicit:
         old = ", ".join(sorted(unmoved))
         raise NoVersion(
-            f"driver {old} is installed, but packages of it are missing and the repositories have "
+            f"driver {old} is installed, but packages of it are missing and {question.place} has "
             f"{', '.join(fitting)} only. A driver is not upgraded unasked: set nvidia_driver_version to {fitting[-1]}."
         )
     return fitting[-1]
+
+
+def _asked(question: Question) -> str:
+    """Say what was asked for by the variable that said it; a branch that nobody asked for was chosen."""
+    request = question.request
+    named = ("version",) if request.get("version") else ("branch", "minimum_version")
+    parts = [f"nvidia_driver_{name} is {request[name]}" for name in named if request.get(name)]
+    return " and ".join(parts) or f"branch {question.branch} was chosen"
+
+
+def _others(available: dict, kin: list[str]) -> set[str]:
+    names = [name for name in available if any(fnmatch.fnmatchcase(name, pattern) for pattern in kin)]
+    return {upstream_version(version) for name in names for version in available[name]}
+
+
+def _there(versions: set[str]) -> str:
+    if not versions:
+        return "Choose another nvidia_driver_source, or see that the repository (nvidia_driver_mirror) is complete."
+    there = ", ".join(sorted(versions, key=natural_key))
+    return f"Drivers that it has: {there}. Ask for one of those or choose another nvidia_driver_source."
+
+
+def check_stream(wanted: str, streams: dict, place: str) -> None:
+    """Refuse a stream of dnf's that the repository does not have, as a mirror without module metadata has none."""
+    module, _colon, stream = wanted.partition(":")
+    there = streams.get(module, [])
+    if stream not in there:
+        has = (
+            f"Streams that it has: {', '.join(there)}. Ask for a branch and flavor of those"
+            if there
+            else (f"It has no module {module} at all: have the mirror carry the repository's module metadata")
+        )
+        raise NoVersion(
+            f"the driver's packages are in the module stream {wanted}, but the repository {place} has no such stream. "
+            f"{has}, or choose another nvidia_driver_source."
+        )
 
 
 def exact(available: dict, name: str, version: str) -> str | None:

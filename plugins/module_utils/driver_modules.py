@@ -110,7 +110,8 @@ def build(case: Case, data: dict) -> str:
     ]
     if not builds:
         raise Refused(
-            f"source {source} has no {flavor} kernel modules of branch {branch} for {case.host['os']['arch']}."
+            f"source {source} has no {flavor} kernel modules of branch {branch} for {case.host['os']['arch']}. Choose "
+            "another nvidia_driver_source, nvidia_driver_flavor or nvidia_driver_branch."
         )
     kernel = kernel_rule(upcoming, data)
     asked = case.wish["module_build"]

@@ -38,6 +38,7 @@ def choose(case: Case, data: dict) -> None:
     case.result["packages"] += case.wish["extra_packages"]
     case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
     case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result["kin"] = _kin(data, context)
     case.result["replaces"] = _replaced(case.host, data, {rule["name"] for rule in chosen})
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
@@ -55,6 +56,23 @@ def choose(case: Case, data: dict) -> None:
     case.result["blacklists"] = data.get("blacklists", [])
     if case.result["module_build"] == "dkms":
         _headers(case, data, names)
+
+
+def _kin(data: dict, context: dict) -> list[str]:
+    """Return patterns of the names that the libraries have in all branches, where the names have the branch in them.
+
+    By these the branches are found that a repository has.
+    """
+    user_space = [rule for rule in data["packages"] if rule.get("lockstep", True) and not {"build", "when"} & set(rule)]
+    chosen = {_stem(rule["name"]) for rule in user_space if applies(rule, context) and not rule.get("optional")}
+    with_branch = [_stem(rule["name"]) for rule in user_space if "{branch}" in rule["name"]]
+    stem = next((stem for stem in with_branch if stem in chosen), None)
+    names = [rule["name"] for rule in user_space if _stem(rule["name"]) == stem]
+    return [name.replace("{branch}", "[0-9][0-9][0-9]") for name in names]
+
+
+def _stem(name: str) -> str:
+    return name.replace("-{branch}", "")
 
 
 def _replaced(host: dict, data: dict, chosen: set[str]) -> list[str]:

@@ -36,10 +36,13 @@ _DRIVER_VERSION = re.compile(r"\d{3}\.\d{2,3}(\.\d+)?")
 _RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 
 
-def plan(host: dict, request: dict, platform: dict | None, available: dict | None = None) -> dict:
+def plan(
+    host: dict, request: dict, platform: dict | None, available: dict | None = None, streams: dict | None = None
+) -> dict:
     """Return the resolution with a `todo` and, where `available` versions are given, the `version` that was chosen.
 
-    `available` maps a package's name to the versions that its repositories offer.
+    `available` maps a package's name to the versions that its repositories offer, `streams` the name of a module of
+    dnf's to its streams.
     """
     request = driver_request.typed(request)
     result = driver_resolver.resolve(host, request, platform)
@@ -53,7 +56,7 @@ def plan(host: dict, request: dict, platform: dict | None, available: dict | Non
         try:
             if result["action"] == "install":
                 _packages(host, request, result, todo, available)
-                _sources(host, result, todo)
+                _sources(host, result, todo, streams)
                 if result["source"] == "runfile":
                     _runfile(host, request, result, todo)
                 elif result["prebuilt"] and available is None and todo["query"]:
@@ -85,6 +88,7 @@ def _nothing() -> dict[str, Any]:
         "prerequisites": [],
         "stream": None,
         "query": [],
+        "look": None,
         "lock": [],
         "unlock": [],
         "release": [],
@@ -124,8 +128,30 @@ def _steps(todo: dict) -> dict[str, bool]:
 # --- where packages come from -------------------------------------------------------------------------------------
 
 
-def _sources(host: dict, result: dict, todo: dict) -> None:
+def _sources(host: dict, result: dict, todo: dict, streams: dict | None) -> None:
     """Plan what the package manager needs to know. A host that has all packages needs nothing of it."""
+    _entries(host, result, todo)
+    if todo["query"]:
+        todo["look"] = _look(todo)
+    if todo["stream"] and streams is not None:
+        driver_choice.check_stream(todo["stream"]["name"], streams, result["repository"]["url"])
+
+
+def _look(todo: dict) -> dict:
+    """Say how the repositories are looked into before any is added: as they will be then."""
+    repository = todo["repository"]
+    added = None
+    if repository:
+        added = {name: repository[name] for name in ("url", "key", "fingerprint", "proxy") if repository[name]}
+    return {
+        "repository": added,
+        "components": todo["components"],
+        "without": [*todo["remove_files"], *(cuda_repository.replaced_files(repository) if repository else [])],
+        "modules": [todo["stream"]["name"].partition(":")[0]] if todo["stream"] else [],
+    }
+
+
+def _entries(host: dict, result: dict, todo: dict) -> None:
     apt, repository = host["apt"], result["repository"]
     if todo["query"]:
         wanted = result.get("components", [])
@@ -171,7 +197,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         return
     meta = result.get("kernel_meta")
     asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]
-    todo["query"] = sorted(set(asked))
+    todo["query"] = sorted({*asked, *result["kin"]})
     if available is None:
         # Which version it will be is known once the repositories have been asked.
         todo["install"] = missing or moves
@@ -180,7 +206,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     wanted += [name for name in result["optional"] if available.get(name)]
     lockstep = [name for name in result["lockstep"] if name in wanted]
     required = [name for name in lockstep if name not in result["optional"]]
-    version = driver_choice.choose(available, required, result["branch"], request, set(have.values()))
+    version = driver_choice.choose(available, required, _question(request, result), set(have.values()))
     result["version"] = version
     full = {name: driver_choice.exact(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
@@ -199,6 +225,12 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         todo["may_go"] = sorted(own) if result["replaces"] else []
     _builds(request, result, todo, version)
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
+
+
+def _question(request: dict, result: dict) -> driver_choice.Question:
+    repository = result["repository"]
+    place = f"the repository {repository['url']}" if repository else "the archive of this host's package sources"
+    return driver_choice.Question(request, result["branch"], place, result["kin"])
 
 
 def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:

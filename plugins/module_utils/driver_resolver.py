@@ -71,6 +71,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "packages": [],
         "optional": [],
         "lockstep": [],
+        "kin": [],
         "prebuilt": [],
         "signed": False,
         "prerequisites": [],

@@ -11,6 +11,7 @@ export LC_ALL=C
     find /var/lib/gpufleet /var/lib/dkms /var/cache/gpufleet -type d -printf 'directory %p\n' 2>/dev/null
     find /etc /usr/src /usr/lib/modules -type l -printf 'link %p %l\n' 2>/dev/null
     find /usr/lib /usr/lib64 /lib64 \( -name '*nvidia*' -o -name 'libcuda*' \) -printf 'library %p\n' 2>/dev/null
+    find /var/tmp -maxdepth 1 -name 'gpufleet-*' -printf 'temporary %p\n'
     awk '/^nvidia/ {print "module", $1}' /proc/modules
     find /dev -name 'nvidia*'
     systemctl list-unit-files --no-legend --plain | awk '{print "unit", $1, $2}'

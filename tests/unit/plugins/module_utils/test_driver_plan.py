@@ -83,8 +83,11 @@ VERSIONS = [
     ({"version": "535.261.03"}, {}, "535.261.03", None),
     ({"version": OLD}, {}, "535.261.03", None),
     ({"minimum_version": "535.300"}, {}, "535.309.01", None),
-    ({"version": "535.183.01"}, {}, None, "no version of the driver matches 535.183.01. Versions that the repositories "
-     "have: 535.261.03, 535.309.01"),
+    ({"version": "535.183.01"}, {}, None, "nvidia_driver_version is 535.183.01, but the archive of this "
+     "host's package sources has no such version. Drivers that it has: 535.261.03, 535.309.01."),
+    ({"source": "distribution", "version": "580.95.05"}, {}, None, "nvidia_driver_version is 580.95.05, but the "
+     "archive of this host's package sources has no such version. Drivers that it has: 535.261.03, 535.309.01."),
+    ({"minimum_version": "535.400"}, {}, None, "nvidia_driver_minimum_version is 535.400, but"),
 ]  # fmt: skip
 
 
@@ -103,8 +106,86 @@ def test_version_asked(request_, more, version, error):
 def test_a_package_that_no_repository_has_is_named():
     available = {**offers("debian-12", {}, NEW), "nvidia-smi": []}
     (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)["errors"]
-    assert "no package nvidia-smi" in error
-    assert "nvidia_driver_source" in error
+    assert "branch 535 was chosen, but the archive of this host's package sources has no package nvidia-smi" in error
+    assert "Choose another nvidia_driver_source" in error
+
+
+def test_a_version_that_the_repository_has_in_part_says_of_what():
+    request = {"source": "nvidia", "version": "580.95.05"}
+    available = offers("el-9", request, "580.82.07-1", "580.95.05-1")
+    available["libnvidia-ml"] = ["580.82.07-1"]
+    (error,) = driver_plan.plan(host("el-9"), request, platform("el-9"), available)["errors"]
+    assert (
+        "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Drivers that it has: 580.82.07." in error
+    )
+
+
+# Where the names of packages have the branch in them, a branch that is not there is found out by those that are.
+BRANCHES = [
+    ("distribution", "nvidia-kernel-common-{}-server", "570", "nvidia-kernel-common-[0-9][0-9][0-9]-server"),
+    ("nvidia", "libnvidia-compute-{}", "570", "libnvidia-compute-[0-9][0-9][0-9]"),
+]
+
+
+@pytest.mark.parametrize(("source", "name", "other", "pattern"), BRANCHES)
+def test_a_branch_that_the_repository_does_not_have_is_answered_with_those_that_it_has(source, name, other, pattern):
+    request = {"source": source, "branch": "585", "module_build": "dkms"}
+    there, data = host("ubuntu-24.04", headers=(KERNELS["ubuntu-24.04"],)), platform("ubuntu-24.04")
+    todo = driver_plan.plan(there, request, data)["todo"]
+    assert pattern in todo["query"]
+    available = {**{asked: [] for asked in todo["query"]}, name.format(other): ["570.172.08-0ubuntu1"]}
+    available["libnvidia-compute"] = ["595.91.07-1ubuntu1"] if source == "nvidia" else []
+    (error,) = driver_plan.plan(there, request, data, available)["errors"]
+    assert "nvidia_driver_branch is 585, but" in error
+    versions = "570.172.08, 595.91.07" if source == "nvidia" else "570.172.08"
+    assert f"Drivers that it has: {versions}. Ask for one of those" in error
+
+
+# --- the look into the repositories, before any is added ---
+
+
+def test_a_repository_that_is_to_come_is_looked_into_in_place_of_what_it_replaces():
+    old = "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"
+    entry = {"file": old, "uris": ["https://old.example/"], "enabled": True, "signed_by": ""}
+    bare = host("debian-12", apt={"missing_components": ["contrib", "non-free"], "sources": [entry]})
+    request = {"source": "nvidia", "mirror": "file:///srv/cuda", "proxy": "http://proxy.example:3128"}
+    todo = driver_plan.plan(bare, request, platform("debian-12"))["todo"]
+    assert todo["look"]["repository"] == {
+        "url": "file:///srv/cuda/debian12/x86_64",
+        "key": "file:///srv/cuda/debian12/x86_64/3bf863cc.pub",
+        "fingerprint": "EB693B3035CD5710E231E123A4B469963BF863CC",
+        "proxy": "http://proxy.example:3128",
+    }
+    assert todo["look"]["components"] == todo["components"] == ["contrib"]
+    assert old in todo["look"]["without"]
+    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo["look"]["without"]
+    assert todo["look"]["modules"] == []
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_a_converged_host_is_not_looked_into(key):
+    todo = driver_plan.plan(converged(key), {}, platform(key))["todo"]
+    assert (todo["query"], todo["look"]) == ([], None)
+
+
+STREAMS = [
+    ({"nvidia-driver": ["570-open", "580-dkms", "580-open"]}, None),
+    ({"nvidia-driver": ["570-open", "580-dkms"]}, ["Streams that it has: 570-open, 580-dkms", "branch and flavor"]),
+    ({"nvidia-driver": []}, ["It has no module nvidia-driver at all", "module metadata"]),
+]
+
+
+@pytest.mark.parametrize(("streams", "words"), STREAMS)
+def test_a_module_stream_that_is_not_there_is_refused(streams, words):
+    data = platform("el-9")
+    bare = driver_plan.plan(host("el-9"), {}, data)["todo"]
+    assert bare["look"]["modules"] == ["nvidia-driver"]
+    result = driver_plan.plan(host("el-9"), {}, data, offers("el-9", {}, "580.95.05-1"), streams)
+    if words is None:
+        assert (result["errors"], result["version"]) == ([], "580.95.05")
+        return
+    for word in (*words, "module stream nvidia-driver:580-open", "rhel9/x86_64 has no such stream"):
+        assert word in result["errors"][0]
 
 
 # --- what is there is neither up- nor downgraded unasked ---
