@@ -35,15 +35,16 @@ class DaemonConfigError(Exception):
 
 # Option → type of its value, as dockerd reads it. `any` where dockerd itself takes more than one.
 _OPTIONS = {
-    "bool": """allow-direct-routing debug experimental icc init ip-forward ip-forward-no-drop
+    "bool": """allow-direct-routing cri-containerd debug experimental icc init ip-forward ip-forward-no-drop
         ip-masq ip6tables iptables ipv6 live-restore no-new-privileges raw-logs rootless selinux-enabled tls tlsverify
         userland-proxy""",
     "int": """cpu-rt-period cpu-rt-runtime max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu
         network-control-plane-mtu network-diagnostic-port oom-score-adjust shutdown-timeout
         swarm-raft-election-tick swarm-raft-heartbeat-tick""",
     "str": """api-cors-header bip bip6 bridge bridge-accept-fwmark cgroup-parent cluster-advertise cluster-store
-        containerd containerd-namespace containerd-plugin-namespace data-root default-cgroupns-mode default-gateway
-        default-gateway-v6 default-ipc-mode default-runtime deprecated-key-path exec-root firewall-backend fixed-cidr
+        containerd containerd-namespace containerd-plugin-namespace containerd-plugins-namespace data-root
+        default-cgroupns-mode default-gateway default-gateway-v6 default-ipc-mode
+        default-runtime deprecated-key-path exec-root firewall-backend fixed-cidr
         fixed-cidr-v6 graph group host-gateway-ip init-path ip log-driver log-format log-level metrics-addr
         min-api-version pidfile resolv-conf seccomp-profile storage-driver swarm-default-advertise-addr tlscacert
         tlscert tlskey userland-proxy-path userns-remap""",
@@ -124,6 +125,12 @@ _FLAG_KEYS = {
 }
 # Given both ways these add up; dockerd does not complain.
 _MAY_BE_GIVEN_TWICE = frozenset({"runtimes"})
+
+_PROXIES = ("http-proxy", "https-proxy", "no-proxy")
+# How alike a name must be to one of dockerd's, to be taken for a slip although no dockerd was asked; and once one was.
+_SURELY_MEANT, _PERHAPS_MEANT = 0.85, 0.6
+_REFERENCE = "https://docs.docker.com/reference/cli/dockerd/"
+_UNKNOWN = re.compile(r"the following directives don't match any configuration option: ([\w., -]+)")
 
 _SYSTEMD_DIRECTORIES = (
     "etc/systemd/system",
@@ -298,6 +305,24 @@ def masked_tree(value: t.Any, key: str = "") -> t.Any:
 # Values
 
 
+def unknown_options(options: dict[str, t.Any]) -> list[str]:
+    """Options that no dockerd is known to have. One that is there is asked instead: it may be newer than this list."""
+    return [_unknown(f"{key}: dockerd", key) for key in options if key not in KNOWN_OPTIONS]
+
+
+def _unknown(subject: str, key: str) -> str:
+    near = _meant(key, _PERHAPS_MEANT)
+    return f"{subject} has no such option. " + (f"Did you mean {near}?" if near else f"All that it has: {_REFERENCE}")
+
+
+def _meant(key: str, likeness: float) -> str | None:
+    """The option that was probably meant: one that a flag of this name sets, or one whose name is much alike."""
+    name = key.replace("_", "-").lower()
+    if len(name) > 1 and name in _FLAG_KEYS:
+        return _FLAG_KEYS[name]
+    return next(iter(difflib.get_close_matches(name, KNOWN_OPTIONS, 1, likeness)), None)
+
+
 def value_problems(options: dict[str, t.Any]) -> list[str]:
     """What dockerd would refuse of each option by itself. Unknown options are left to dockerd."""
     parts = [problem for key, value in options.items() for problem in _option_problems(key, value)]
@@ -324,8 +349,8 @@ def config_problems(config: dict[str, t.Any]) -> list[str]:
 def _option_problems(key: str, value: t.Any) -> list[str]:
     kind = KNOWN_OPTIONS.get(key)
     if kind is None:
-        near = difflib.get_close_matches(key.replace("_", "-").lower(), KNOWN_OPTIONS, 1, 0.85)
-        return [f"{key}: dockerd has no such option. Did you mean {near[0]}?"] if near else []
+        near = _meant(key, _SURELY_MEANT)
+        return [f"{key}: dockerd has no such option. Did you mean {near}?"] if near else []
     if value is None or kind == "any":
         return []
     types, wanted = _KINDS[kind]
@@ -345,6 +370,14 @@ def _part_problems(key: str, value: t.Any) -> list[str]:
             for name, item in value.items()
             if item is not None and not isinstance(item, bool)
         ]
+    elif key == "proxies":
+        for name, item in value.items():
+            if name not in _PROXIES:
+                near = difflib.get_close_matches(name.replace("_", "-").lower(), _PROXIES, 1, _PERHAPS_MEANT)
+                meant = f"Did you mean proxies.{near[0]}?" if near else f"It has {', '.join(_PROXIES)}."
+                found.append(f"proxies.{name}: dockerd has no such option. {meant}")
+            elif item is not None and not isinstance(item, str):
+                found.append(f"proxies.{name}: dockerd wants text here, not {json_merge.shown(item)}.")
     elif key in ("log-opts", "cluster-store-opts"):
         for name, item in value.items():
             if item is None:
@@ -950,11 +983,22 @@ def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
     else:
         return ""
     if not accepted:
+        unknown = _UNKNOWN.search(out + err)
+        if unknown:
+            raise DaemonConfigError(" ".join(_not_of(shown, key.strip()) for key in unknown.group(1).split(",")))
         words = " ".join(
             line for line in (err + "\n" + out).replace(f"with file {file}", "with it").split("\n") if line.strip()
         )
         raise DaemonConfigError(f"{shown} does not accept the file as it would be: {words or f'exit status {rc}'}")
     return shown
+
+
+def _not_of(shown: str, key: str) -> str:
+    """What to say of an option that this dockerd does not have. It names keys of some objects without the object."""
+    known = f"proxies.{key}" if key in _PROXIES else key
+    if known.partition(".")[0] in KNOWN_OPTIONS:
+        return f"{known}: {shown} has no such option; dockerd of another version has. Leave it out, or change dockerd."
+    return _unknown(f"{key}: {shown}", key)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

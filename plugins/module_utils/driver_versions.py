@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import boot_kernel
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import LIBRARY
 
 Run = Callable[[list], tuple]
@@ -83,9 +84,9 @@ def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> 
 
 def loaded_module(root: str = "/") -> tuple[str | None, str | None]:
     """Tell the loaded module's version and whether it is the "open" or the "proprietary" one."""
-    line = (_text(root, "proc/driver/nvidia/version") or "").partition("\n")[0]
+    line = (read_text(root, "proc/driver/nvidia/version") or "").partition("\n")[0]
     match = VERSION.search(line)
-    version = (_text(root, "sys/module/nvidia/version") or "").strip() or (match.group(1) if match else None)
+    version = (read_text(root, "sys/module/nvidia/version") or "").strip() or (match.group(1) if match else None)
     if "NVRM" in line:
         return version, "open" if "Open Kernel Module" in line else "proprietary"
     return version, None
@@ -124,7 +125,7 @@ def running_kernel(root: str = "/") -> str | None:
     """Tell the kernel's release: the system call's answer for this host, the tree's file for any other root."""
     if os.path.realpath(root) == "/":
         return os.uname().release
-    return (_text(root, "proc/sys/kernel/osrelease") or "").strip() or None
+    return (read_text(root, "proc/sys/kernel/osrelease") or "").strip() or None
 
 
 def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str | None:
@@ -148,7 +149,7 @@ def module_file(root: str, kernel: str | None) -> str | None:
         return None
     directory = os.path.join(root, "lib/modules", kernel)
     found: dict[str, str] = {}
-    for line in (_text(root, f"lib/modules/{kernel}/modules.dep") or "").splitlines():
+    for line in (read_text(root, f"lib/modules/{kernel}/modules.dep") or "").splitlines():
         if "nvidia" not in line:
             continue
         path = line.partition(":")[0]
@@ -207,7 +208,7 @@ def _redirects(root: str) -> Iterator[str]:
     for directory in ("etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"):
         for path in sorted(glob.glob(os.path.join(glob.escape(root), directory, "*.conf"))):
             relative = resolve(root, os.path.relpath(path, root))
-            for match in _REDIRECT.finditer(_text("/", relative) or ""):
+            for match in _REDIRECT.finditer(read_text("/", relative) or ""):
                 yield match.group(1)
 
 
@@ -228,11 +229,3 @@ def _elf_section(file, wanted: bytes) -> bytes:
             file.seek(offset)
             return file.read(size)
     return b""
-
-
-def _text(root: str, path: str) -> str | None:
-    try:
-        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

@@ -148,6 +148,11 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
     # What was seen is masked, so it is compared with masked options.
     shown = daemon_config.masked_tree(options)
     result["problems"] += [f"container_engine_docker_options.{text}" for text in daemon_config.value_problems(shown)]
+    if not result["is_there"] and not result["problems"]:
+        # The one that is to come cannot be asked yet, and is none newer than what is known.
+        result["problems"] += [
+            f"container_engine_docker_options.{text}" for text in daemon_config.unknown_options(options)
+        ]
     if host["docker_daemon_json"].get("error"):
         result["problems"].append(host["docker_daemon_json"]["error"])
     if result["problems"]:

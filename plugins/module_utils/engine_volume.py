@@ -12,10 +12,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unix_http import UnixConnection
 
 DOCKER_HOST = "unix:///var/run/docker.sock"
 TIMEOUT = 60
@@ -57,17 +58,6 @@ def _options(directory: str, more: str = "") -> dict[str, str]:
     return {"type": "none", "o": "bind,ro" + more, "device": directory}
 
 
-class _SocketConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT)
-        self.sock.connect(self._path)
-
-
 class Docker:
     """Docker Engine, by its API."""
 
@@ -78,7 +68,7 @@ class Docker:
         # The socket's path, None where Docker is asked over the network.
         self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
-            self._connect = lambda: _SocketConnection(parts.path)
+            self._connect = lambda: UnixConnection(parts.path, TIMEOUT)
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
             self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=TIMEOUT)
         else:

@@ -9,9 +9,8 @@ that is loaded meanwhile.
 
 from __future__ import annotations
 
-import os
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml_guard
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import BindingMissing
 
 # Those of nvml_fields, which is not loaded for their names, and the host's.
@@ -102,16 +101,8 @@ def gather(
 
 def _is_loaded(root: str) -> bool:
     """Tell whether the kernel has the driver. Otherwise NVML would have it loaded, and facts are to change nothing."""
-    return any(_text(root, path) for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"))
+    return any(read_text(root, path) for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"))
 
 
 def _is_wsl(root: str) -> bool:
-    return "microsoft" in (_text(root, "proc/sys/kernel/osrelease") or "").lower()
-
-
-def _text(root: str, path: str) -> str | None:
-    try:
-        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None
+    return "microsoft" in (read_text(root, "proc/sys/kernel/osrelease") or "").lower()

@@ -9,6 +9,7 @@ import os
 import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_versions, gpu_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml_values import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
@@ -52,8 +53,8 @@ def answer_without_module(library: str | None) -> dict:
 def persistence_daemon_runs(root: str = "/") -> bool:
     """Tell whether nvidia-persistenced runs: its pid file names a live process of that name."""
     for directory in ("run", "var/run"):
-        pid = (_text(root, f"{directory}/nvidia-persistenced/nvidia-persistenced.pid") or "").strip()
-        if pid.isdigit() and (_text(root, f"proc/{pid}/comm") or "").startswith("nvidia-persiste"):
+        pid = (read_text(root, f"{directory}/nvidia-persistenced/nvidia-persistenced.pid") or "").strip()
+        if pid.isdigit() and (read_text(root, f"proc/{pid}/comm") or "").startswith("nvidia-persiste"):
             return True
     return False
 
@@ -120,7 +121,7 @@ def _identify(gpus: list[dict], root: str) -> None:
 
 def _kernel_information(root: str, address: str) -> dict:
     """Read what the kernel module says of one GPU, in the keys of a GPU's facts."""
-    lines = (_text(root, f"proc/driver/nvidia/gpus/{address}/information") or "").splitlines()
+    lines = (read_text(root, f"proc/driver/nvidia/gpus/{address}/information") or "").splitlines()
     told = {key.strip(): value.strip() for key, _colon, value in (line.partition(":") for line in lines)}
     uuid, minor = told.get("GPU UUID", ""), told.get("Device Minor", "")
     return {
@@ -140,7 +141,9 @@ def _firmware_mode(root: str, gpus: list[dict]) -> str | None:
         except OSError:
             return None
         for address in addresses:
-            match = re.search(r"^GPU Firmware:\s*(\S+)", _text(directory, f"{address}/information") or "", re.MULTILINE)
+            match = re.search(
+                r"^GPU Firmware:\s*(\S+)", read_text(directory, f"{address}/information") or "", re.MULTILINE
+            )
             if match:
                 enabled.append(match.group(1) != "N/A")
     if not enabled:
@@ -155,11 +158,3 @@ def _secure_boot(root: str) -> bool | None:
     except OSError:
         return None
     return value[4:5] == b"\1" if len(value) == 5 else None
-
-
-def _text(root: str, path: str) -> str | None:
-    try:
-        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

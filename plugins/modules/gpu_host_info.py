@@ -236,33 +236,19 @@ import http.client
 import importlib.util
 import json
 import os
-import socket
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.unix_http import UnixConnection
 
 _SECONDS_FOR_AN_ENGINE = 5
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_SECONDS_FOR_AN_ENGINE)
-        self._path = path
-
-    def connect(self) -> None:
-        """Open the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 def ask(path: str, request: str) -> dict[str, Any] | None:
     """Return the JSON object that a daemon answers on its socket, or nothing where it does not answer one."""
-    connection = _UnixConnection(path)
+    connection = UnixConnection(path, _SECONDS_FOR_AN_ENGINE)
     try:
         connection.request("GET", request)
         answer = json.loads(connection.getresponse().read())

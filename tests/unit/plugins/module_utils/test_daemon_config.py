@@ -152,6 +152,14 @@ def test_what_waits_for_a_restart(
         ({"log-opts": {"max-file": "0"}}, "log-opts.max-file: '0' is not a number of files"),
         ({"live_restore": True}, "live_restore: dockerd has no such option. Did you mean live-restore?"),
         ({"live-restor": True}, "live-restor: dockerd has no such option. Did you mean live-restore?"),
+        ({"label": ["a=b"]}, "label: dockerd has no such option. Did you mean labels?"),
+        ({"http-proxy": "http://p"}, "http-proxy: dockerd has no such option. Did you mean proxies.http-proxy?"),
+        ({"proxies": {"http_proxy": "http://p"}}, "has no such option. Did you mean proxies.http-proxy?"),
+        (
+            {"proxies": {"ftp": "p"}},
+            "proxies.ftp: dockerd has no such option. It has http-proxy, https-proxy, no-proxy.",
+        ),
+        ({"proxies": {"no-proxy": ["p"]}}, 'proxies.no-proxy: dockerd wants text here, not ["p"]'),
         ({"default-runtime": "nvidia"}, "default-runtime: 'nvidia' is not among the runtimes"),
         ({"runtimes": {"runc": {"path": "x"}}}, "runtimes.runc: the name runc is taken"),
         ({"runtimes": {"nvidia": "x"}}, 'runtimes.nvidia: dockerd wants an object like {"path": "…"} here, not "x"'),
@@ -176,6 +184,7 @@ def test_a_wrong_value_is_named_before_dockerd_sees_it(options: dict[str, t.Any]
         {},
         {"live-restore": None, "features": {"cdi": None}, "runtimes": {"nvidia": None}},
         {"an-option-of-the-future": {"x": 1}},
+        {"proxies": {"http-proxy": "http://p", "no-proxy": None}},
         {"log-opts": {"max-size": "10m", "max-file": "3", "tag": "x"}, "default-shm-size": "1G"},
         {"default-runtime": "io.containerd.runsc.v1"},
         {"default-ulimits": {"nofile": {"Name": "nofile", "Hard": 1, "Soft": 1}}},
@@ -385,6 +394,23 @@ def test_dockerds_own_words_are_handed_on(version: str) -> None:
     nobody = runner({"--config-file /t/f": refused})
     with pytest.raises(DaemonConfigError, match=f"dockerd {version} does not accept .* with it: .* match: x"):
         daemon_config.validate(run, nobody, "/usr/sbin/dockerd", "/t/f")
+
+
+@pytest.mark.parametrize(
+    ("directives", "words"),
+    [
+        ("storage-drver", "storage-drver: dockerd 20.10.24 has no such option. Did you mean storage-driver?"),
+        ("frobnicate", "frobnicate: dockerd 20.10.24 has no such option. All that it has: https://docs.docker.com/"),
+        ("log-format", "log-format: dockerd 20.10.24 has no such option; dockerd of another version has."),
+        ("http-proxy", "proxies.http-proxy: dockerd 20.10.24 has no such option; dockerd of another version has."),
+        ("mtv, frobnicate", "mtv: dockerd 20.10.24 has no such option. Did you mean mtu? frobnicate: dockerd"),
+    ],
+)
+def test_an_option_that_this_dockerd_does_not_have_is_named(directives: str, words: str) -> None:
+    said = f"unable to configure it: the following directives don't match any configuration option: {directives}\n"
+    run = runner({"--version": (0, "Docker version 20.10.24", "")})
+    with pytest.raises(DaemonConfigError, match="^" + re.escape(words)):
+        daemon_config.validate(run, runner({"--config-file /t/f": (1, "", said)}), "dockerd", "/t/f")
 
 
 def test_a_daemon_that_really_starts_as_nobody_is_no_yes() -> None:

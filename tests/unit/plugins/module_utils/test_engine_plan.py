@@ -152,6 +152,12 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
             settings(docker_options={"log-opts": {"max-file": 3}}),
             "log-opts.max-file: dockerd wants text here, not 3",
         ),
+        (
+            host(),
+            settings(docker_options={"storage-drvr": "x"}),
+            "container_engine_docker_options.storage-drvr: dockerd has no such option. Did you mean storage-driver?",
+        ),
+        (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
         (host(uid=1000), settings(), "this needs root, and the host was seen as user 1000. Set become: true."),
         (with_daemon_json(host(), ""), settings(), "line 1 column 1: the file is empty"),
         (with_daemon_json(host(), '{\n"a": 1,\n}'), settings(), "/etc/docker/daemon.json, line 3 column 1"),
@@ -165,6 +171,11 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
 def test_what_speaks_against_it_is_said_before_any_change(seen: dict[str, t.Any], wanted: Settings, words: str) -> None:
     problems = " ".join(plan(seen, wanted)["problems"])
     assert words in problems
+
+
+def test_an_option_of_the_future_is_left_to_the_dockerd_that_is_there() -> None:
+    seen = host(packages=("docker.io", *SUPPORT))
+    assert plan(seen, settings(docker_options={"of-the-future": 1}))["problems"] == []
 
 
 def test_preinstalled_installs_nothing_at_all() -> None:
