@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import grub_menu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
     exists,
     listing,
@@ -22,6 +23,8 @@ _IMAGES = (
     "lib/modules/{0}/vmlinuz",
     "usr/lib/modules/{0}/vmlinuz",
 )
+_GRUB_MENUS = ("/boot/grub2/grub.cfg", "/boot/grub/grub.cfg")
+_LOADER_ENTRIES = "/boot/loader/entries"
 _GRUB_ENVIRONMENTS = ("/boot/grub2/grubenv", "/boot/grub/grubenv")
 
 
@@ -42,12 +45,14 @@ def next_boot(root: str, releases: list[str]) -> str | None:
     settings = _grub_settings(root)
     default = settings.get("GRUB_DEFAULT", "0")
     asked = [environment.get("next_entry", "")]
-    if exists(root, "/boot/loader/entries") or default == "saved":
+    if exists(root, _LOADER_ENTRIES) or default == "saved":
         asked.append(environment.get("saved_entry", ""))
     if default not in ("0", "saved"):
         asked.append(default)
-    for entry in asked:
-        release = _release_of(root, entry, releases)
+    menu = next((grub_menu.parse(text) for text in (read_text(root, path) for path in _GRUB_MENUS) if text), [])
+    # The first entry is what GRUB takes where nothing else is asked for, or cannot be found.
+    for entry in [*asked, "0"]:
+        release = _release_of(root, entry, releases) or _release_in_menu(menu, entry, releases)
         if release:
             return release
     return max(releases, key=natural_key)
@@ -64,11 +69,26 @@ def _grub_settings(root: str) -> dict[str, str]:
 def _release_of(root: str, entry: str, releases: list[str]) -> str | None:
     if not entry:
         return None
-    loader = _fields(read_text(root, f"/boot/loader/entries/{entry}.conf"))
+    if entry.isdigit() and exists(root, _LOADER_ENTRIES):
+        return _numbered_loader_entry(root, int(entry), releases)
+    loader = _fields(read_text(root, f"{_LOADER_ENTRIES}/{entry}.conf"))
     if loader.get("version") in releases:
         return loader["version"]
     named = [release for release in releases if re.search(rf"(?<![\w.]){re.escape(release)}(?![\w.])", entry)]
     return max(named, key=len) if named else None
+
+
+def _numbered_loader_entry(root: str, number: int, releases: list[str]) -> str | None:
+    """Count entries of the boot loader specification as GRUB shows them, the newest version first."""
+    files = [name for name in listing(root, _LOADER_ENTRIES) if name.endswith(".conf")]
+    versions = [_fields(read_text(root, f"{_LOADER_ENTRIES}/{name}")).get("version", "") for name in files]
+    shown = sorted(versions, key=natural_key, reverse=True)
+    return shown[number] if number < len(shown) and shown[number] in releases else None
+
+
+def _release_in_menu(menu: list[dict], entry: str, releases: list[str]) -> str | None:
+    kernel = grub_menu.kernel_of(menu, entry) if entry else None
+    return next((release for release in releases if kernel and kernel.endswith(f"-{release}")), None)
 
 
 def _fields(text: str | None) -> dict[str, str]:

@@ -13,13 +13,16 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    accelerators,
     apt_sources,
     daemon_config,
     driver_versions,
+    host_image,
     kernel_modules,
     os_release,
     packages_state,
     pci,
+    reboot_flag,
     reboot_reasons,
     services_state,
 )
@@ -39,6 +42,7 @@ UNITS = (
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
     "nvidia-imex.service",
+    "nvidia-dcgm.service",
     "nvidia-cdi-refresh.service",
     "nvidia-cdi-refresh.path",
     "docker.service",
@@ -80,17 +84,6 @@ FILES = (
 )
 _LARGEST_FILE = 256 * 1024
 
-_VENDORS = {
-    "0x10de": "nvidia",
-    "0x1002": "amd",
-    "0x1da3": "habana",
-    "0x1d0f": "aws",
-    "0x8086": "intel",
-}
-# AWS gives its accelerators the class of a "system peripheral", so that only the device id can tell them.
-_NEURON_DEVICES = ("0x7064", "0x7164", "0x7264", "0x7364")
-_DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
-_ACCELERATOR_CLASS = "0x1200"
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -116,25 +109,28 @@ def observe(
     state = packages_state.read(root, system["package_manager"], run, packages)
     services = services_state.read(sorted({*UNITS, *(units or [])}), run)
     kernels = kernel_modules.read(root, kernel, run)
+    releases = [entry["release"] for entry in kernels["kernels"]]
+    found = accelerators.pick(functions)
     host: dict = {
         "schema": SCHEMA,
         "os": system,
         "uid": os.geteuid(),
         "identity": _identity(root),
-        "accelerators": accelerators(functions),
+        "accelerators": found,
+        "accelerator_drivers": accelerators.drivers(root, found, releases),
         "nvidia": _nvidia(root, functions),
         "kernel": kernels,
         "dkms": kernel_modules.dkms(root),
         "secure_boot": secure_boot(root),
-        "foreign_drivers": _foreign_drivers(root, functions, [entry["release"] for entry in kernels["kernels"]]),
+        "foreign_drivers": _foreign_drivers(root, functions, releases),
         "packages": state["installed"],
         "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
         "services": services,
         "modules_loaded": _modules_loaded(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
-        "image": image(root),
-        "reboot_flag": _reboot_flag(root),
+        "image": host_image.read(root),
+        "reboot_flag": reboot_flag.read(root, state["installed_at"]),
     }
     host["driver"] = _driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
@@ -151,33 +147,6 @@ def observe(
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return host
-
-
-def accelerators(functions: list[dict]) -> list[dict]:
-    """Pick the functions that compute: GPUs and accelerators of every vendor, in bus order."""
-    found = []
-    for function in functions:
-        vendor = _VENDORS.get(function["vendor_id"])
-        kind = _accelerator_kind(vendor, function)
-        if kind:
-            found.append({**function, "vendor": "neuron" if vendor == "aws" else vendor, "kind": kind})
-    return found
-
-
-def _accelerator_kind(vendor: str | None, function: dict) -> str | None:
-    class_id = function["class_id"] or ""
-    if vendor == "nvidia":
-        return "gpu" if function["kind"] == "gpu" else None
-    if vendor == "aws":
-        return "accelerator" if function["device_id"] in _NEURON_DEVICES else None
-    if class_id.startswith(_ACCELERATOR_CLASS):
-        return "accelerator" if vendor else None
-    # A console's display adapter is no accelerator: of Intel's and AMD's only what has no display, or AMD's GPUs.
-    if vendor == "amd" and class_id.startswith(_DISPLAY_CLASSES):
-        return "gpu"
-    if vendor == "intel" and class_id.startswith("0x0380"):
-        return "gpu"
-    return None
 
 
 def secure_boot(root: str) -> dict:
@@ -198,36 +167,6 @@ def secure_boot(root: str) -> dict:
         "trusted_signers": trusted,
         "dkms_key": key,
     }
-
-
-def image(root: str) -> dict:
-    """Tell what kind of prepared image a host was made from, what shows it, and which cloud it runs in."""
-    vendor = " ".join(
-        (read_text(root, f"/sys/class/dmi/id/{name}") or "").strip()
-        for name in ("sys_vendor", "product_name", "chassis_asset_tag")
-    )
-    cloud = None
-    for name, mark in (
-        ("aws", "Amazon EC2"),
-        ("gcp", "Google Compute Engine"),
-        ("azure", "7783-7084-3265-9085-8269-3286-77"),
-    ):
-        if mark in vendor:
-            cloud = name
-    marks = (
-        ("dlami", ["/opt/dlami", "/etc/dlami/dlami_version", "/etc/systemd/system/dlami-cloudwatch-agent@.service"]),
-        ("dlami", ["/opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent-minimal.json"]),
-        ("azure_hpc", ["/opt/azurehpc/component_versions.txt"]),
-        ("dgx", ["/etc/dgx-release"]),
-        ("gcp_deeplearning", ["/opt/deeplearning/metadata/env_version"]),
-    )
-    for kind, paths in marks:
-        shown = [path for path in paths if exists(root, path)]
-        if shown:
-            return {"kind": kind, "evidence": shown, "cloud": cloud}
-    if "DGX" in vendor:
-        return {"kind": "dgx", "evidence": [f"DMI: {vendor.strip()}"], "cloud": cloud}
-    return {"kind": None, "evidence": [], "cloud": cloud}
 
 
 def holders(root: str) -> list[dict]:
@@ -340,15 +279,10 @@ def _foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> di
         result[name] = {
             "loaded": name in loaded or exists(root, f"/sys/module/{name}"),
             "bound": bound,
-            "available": _has_module(root, kernels, name),
+            "available": any(accelerators.has_module(root, kernel, name) for kernel in kernels),
             "blacklisted_by": _blacklisted_by(root, name),
         }
     return result
-
-
-def _has_module(root: str, kernels: list[str], name: str) -> bool:
-    file_name = re.compile(rf"/{name.replace('_', '[-_]')}\.ko")
-    return any(file_name.search(read_text(root, f"/lib/modules/{kernel}/modules.dep") or "") for kernel in kernels)
 
 
 def _blacklisted_by(root: str, name: str) -> list[str]:
@@ -528,10 +462,3 @@ def _identity(root: str) -> dict:
     fields = (read_text(root, "/proc/1/stat") or "").rpartition(")")[2].split()
     machine = (read_text(root, "/etc/machine-id") or "").strip()
     return {"machine_id": machine or None, "boot": f"{boot}/{fields[19] if len(fields) > 19 else ''}"}
-
-
-def _reboot_flag(root: str) -> dict:
-    paths = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
-    present = [path for path in paths if exists(root, path)]
-    packages = sorted(set((read_text(root, f"{present[0]}.pkgs") or "").split())) if present else []
-    return {"present": bool(present), "packages": packages}

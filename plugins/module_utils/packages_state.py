@@ -9,6 +9,7 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.reboot_flag import AT_BOOT_ONLY
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -19,7 +20,7 @@ INTERESTING = re.compile(
     r"^dnf5?$|^dnf-automatic$|versionlock|^mokutil$|^shim-|^python3-(pynvml|docker|requests|apt|dnf)|gdrcopy|^infiniband-diags$|"
     r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
 )
-_RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+_RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
 _FIELD = {
     name: re.compile(rf"^{name}: (.*)$", re.MULTILINE) for name in ("Package", "Status", "Version", "Architecture")
 }
@@ -27,7 +28,10 @@ _GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending"
 
 
 def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
-    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`."""
+    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`.
+
+    `installed_at`: of rpm's packages that only a boot puts to use, when they came, in seconds since 1970.
+    """
     wanted = set(extra or [])
     if manager == "apt":
         state = _dpkg(root, wanted)
@@ -35,6 +39,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
         state = _rpm(run, wanted)
     else:
         state = {"installed": {}, "unfinished": [], "interrupted": False}
+    state.setdefault("installed_at", {})
     patterns = _locks(root, manager)
     for name, package in state["installed"].items():
         package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
@@ -80,12 +85,15 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
 
 def _rpm(run: Run, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
+    installed_at: dict[str, int] = {}
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
-        name, version, arch = [*line.split("\t"), "", ""][:3]
+        name, version, arch, came = [*line.split("\t"), "", "", ""][:4]
+        if name in AT_BOOT_ONLY and came.isdigit():
+            installed_at[name] = max(int(came), installed_at.get(name, 0))
         if name in wanted or INTERESTING.search(name):
             installed[name] = {"version": version, "held": False, "arch": arch}
-    return {"installed": installed, "unfinished": [], "interrupted": False}
+    return {"installed": installed, "unfinished": [], "interrupted": False, "installed_at": installed_at}
 
 
 def _locks(root: str, manager: str | None) -> list[str]:

@@ -90,10 +90,18 @@ host:
     accelerators:
       description:
         - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(habana), C(neuron) or C(intel)).
+        - C(generation) is as V(Hopper), V(Trainium2) or V(Gaudi3), null where the id does not tell it.
         - Further fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
       type: list
       elements: dict
-      sample: [{vendor: nvidia, kind: gpu, address: "0000:3b:00.0", device_id: "0x20b0", kernel_driver: nvidia}]
+      sample:
+        - {vendor: nvidia, kind: gpu, generation: Ampere, address: "0000:3b:00.0", kernel_driver: nvidia}
+    accelerator_drivers:
+      description:
+        - By name, the kernel modules of the other vendors whose accelerators are there (C(neuron), C(habanalabs),
+          C(amdgpu)) - whether it is C(loaded), its C(version), and the C(kernels) of the host that have it.
+      type: dict
+      sample: {neuron: {loaded: true, version: 2.30.2.0, kernels: [6.1.0-49-amd64]}}
     nvidia:
       description:
         - NVIDIA's functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the GPUs'
@@ -215,7 +223,10 @@ host:
       type: dict
       sample: {kind: null, evidence: [], cloud: null}
     reboot_flag:
-      description: Whether the distribution asks for a reboot (C(present)), and the C(packages) for which it does.
+      description:
+        - Whether the distribution asks for a reboot (C(present)), and the C(packages) for which it does.
+        - Enterprise Linux and Amazon Linux leave no file that says so. There it is packages that only a boot puts to
+          use and that came after the last one.
       type: dict
       sample: {present: false, packages: []}
     reboot_reasons:

@@ -71,17 +71,55 @@ def test_accelerators_of_every_vendor_and_nothing_else(tree):
     tree.function("0000:08:00.0", "0x56c0", vendor="0x8086", class_id="0x038000")
     tree.function("0000:09:00.0", "0x4680", vendor="0x8086", class_id="0x030000")
     host = observe(tree)
-    assert [(item["address"], item["vendor"], item["kind"]) for item in host["accelerators"]] == [
-        ("0000:01:00.0", "nvidia", "gpu"),
-        ("0000:03:00.0", "amd", "gpu"),
-        ("0000:04:00.0", "habana", "accelerator"),
-        ("0000:05:00.0", "neuron", "accelerator"),
-        ("0000:08:00.0", "intel", "gpu"),
+    assert [(item["address"], item["vendor"], item["kind"], item["generation"]) for item in host["accelerators"]] == [
+        ("0000:01:00.0", "nvidia", "gpu", "Ampere"),
+        ("0000:03:00.0", "amd", "gpu", None),
+        ("0000:04:00.0", "habana", "accelerator", "Gaudi2"),
+        ("0000:05:00.0", "neuron", "accelerator", "Inferentia2"),
+        ("0000:08:00.0", "intel", "gpu", None),
     ]
     assert host["nvidia"]["gpus"] == ["0000:01:00.0"]
     assert host["nvidia"]["device_ids"] == ["0x20b0"]
     assert host["nvidia"]["nvswitches"] == ["0000:02:00.0"]
     assert len(host["nvidia"]["pci_devices"]) == 3
+
+
+OTHERS = [
+    ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
+    ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),
+    ("0x1d0f", "0x7164", "0x088000", "neuron", "Trainium"),
+    ("0x1d0f", "0x7264", "0x088000", "neuron", "Inferentia2"),
+    ("0x1d0f", "0x7364", "0x088000", "neuron", "Trainium2"),
+    ("0x1d0f", "0x7564", "0x088000", "neuron", "Trainium3"),
+    ("0x1d0f", "0x7565", "0x088000", "neuron", "Trainium3"),
+    ("0x1da3", "0x0001", "0x120000", "habana", "Goya"),
+    ("0x1da3", "0x1000", "0x120000", "habana", "Gaudi"),
+    ("0x1da3", "0x1030", "0x120000", "habana", "Gaudi2"),
+    ("0x1da3", "0x1063", "0x120000", "habana", "Gaudi3"),
+    ("0x1da3", "0x2000", "0x120000", "habana", None),
+    ("0x1002", "0x74a1", "0x120000", "amd", None),
+    ("0x1002", "0x740f", "0x038000", "amd", None),
+]
+
+
+@pytest.mark.parametrize("row", OTHERS)
+def test_accelerators_of_other_vendors_by_their_ids(tree, row):
+    vendor_id, device, class_id, vendor, generation = row
+    tree.function("0000:05:00.0", device, vendor=vendor_id, class_id=class_id)
+    (item,) = observe(tree)["accelerators"]
+    assert (item["vendor"], item["generation"]) == (vendor, generation)
+
+
+def test_modules_of_other_vendors_where_their_accelerators_are(tree):
+    tree.file("sys/module/neuron/version", "2.30.2.0\n")
+    tree.file(f"lib/modules/{K}/modules.dep", "updates/dkms/neuron.ko.xz:\nkernel/drivers/gpu/drm/amd/amdgpu.ko:\n")
+    tree.file("lib/modules/6.1.0-56-amd64/vmlinuz")
+    assert observe(tree)["accelerator_drivers"] == {}
+    tree.function("0000:05:00.0", "0x7264", vendor="0x1d0f", class_id="0x088000")
+    assert observe(tree)["accelerator_drivers"] == {"neuron": {"loaded": True, "version": "2.30.2.0", "kernels": [K]}}
+    tree.function("0000:06:00.0", "0x1020", vendor="0x1da3", class_id="0x120000")
+    habana = observe(tree)["accelerator_drivers"]["habanalabs"]
+    assert habana == {"loaded": False, "version": None, "kernels": []}
 
 
 def test_nvlink5_switches_show_as_infiniband_devices(tree):
@@ -280,6 +318,9 @@ def test_repositories_and_streams_of_dnf(tree):
 IMAGES = [
     ({}, (None, None)),
     ({"opt/dlami/nvme/x": ""}, ("dlami", None)),
+    ({"opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent-all.json": "{}"}, ("dlami", None)),
+    ({"opt/aws_neuronx_venv_pytorch_2_9/bin/python": ""}, ("dlami", None)),
+    ({"opt/aws_neuronx_tools/x": ""}, (None, None)),
     ({"opt/azurehpc/component_versions.txt": "{}"}, ("azure_hpc", None)),
     ({"etc/dgx-release": ""}, ("dgx", None)),
     ({"sys/class/dmi/id/product_name": "NVIDIA DGX H100\n"}, ("dgx", None)),
@@ -303,6 +344,36 @@ def test_the_distributions_wish_for_a_reboot(tree, path):
     tree.file(path)
     tree.file(f"{path}.pkgs", "linux-base\nlibc6\nlinux-base\n")
     assert observe(tree)["reboot_flag"] == {"present": True, "packages": ["libc6", "linux-base"]}
+
+
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n'
+BOOTED = 1_763_700_000 + 30
+
+
+@pytest.mark.parametrize(
+    ("name", "came", "packages"),
+    [
+        ("glibc", BOOTED - 1, []),
+        ("glibc", BOOTED + 1, ["glibc"]),
+        ("systemd", BOOTED + 1, ["systemd"]),
+        ("kernel-core", BOOTED + 1, []),
+        ("vim", BOOTED + 1, []),
+    ],
+)
+def test_where_no_file_says_so_packages_that_came_after_the_boot_do(tree, name, came, packages):
+    tree.file("etc/os-release", ROCKY)
+    tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
+    tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
+    run = Programs(rpm=f"bash\t5.1-9\tx86_64\t1\n{name}\t2.34-1\tx86_64\t{came}\n{name}\t2.34-1\ti686\t1\n")
+    host = observe(tree, run)
+    assert host["reboot_flag"] == {"present": bool(packages), "packages": packages}
+    assert any(packages[0] in text for text in host["reboot_required_reasons"]) if packages else True
+
+
+def test_a_clock_that_nobody_can_read_asks_for_no_reboot(tree):
+    tree.file("etc/os-release", ROCKY)
+    host = observe(tree, Programs(rpm="glibc\t2.34-1\tx86_64\t9999999999\nsystemd\t252-1\tx86_64\t(none)\n"))
+    assert host["reboot_flag"] == {"present": False, "packages": []}
 
 
 CONTAINER = "4f1c9ab3e2d0" + "0" * 52

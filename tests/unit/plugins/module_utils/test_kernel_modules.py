@@ -10,7 +10,55 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
 
+
+def grub_cfg(*releases: str) -> str:
+    """Write a menu as grub-mkconfig does: the first kernel, then all of them in a submenu, then the firmware."""
+    entries = [
+        f"\tmenuentry 'Debian, with Linux {release}' --class os $menuentry_id_option 'gnulinux-{number}-advanced' {{\n"
+        f"\t\techo 'Loading'\n\t\tlinux\t/boot/vmlinuz-{release} root=UUID=1 ro\n\t}}\n"
+        for number, release in enumerate(releases)
+    ]
+    return (
+        "if [ -s $prefix/grubenv ]; then\n  load_env\nfi\nfunction savedefault {\n  true\n}\n"
+        "menuentry 'Debian' --class os $menuentry_id_option 'gnulinux-simple-1' {\n"
+        f"\tlinux\t/vmlinuz-{releases[0]} root=UUID=1 ro\n}}\n"
+        "submenu 'Advanced options for Debian' $menuentry_id_option 'gnulinux-advanced-1' {\n"
+        f'{"".join(entries)}}}\nmenuentry "UEFI Firmware Settings" {{\n\tfwsetup\n}}\n'
+    )
+
+
+MENU = grub_cfg(NEW, MIDDLE, OLD)
 NEXT_BOOT = {
+    "the menu's first entry, which is not the newest": ({"boot/grub/grub.cfg": grub_cfg(MIDDLE, NEW)}, MIDDLE),
+    "an entry by number": ({"etc/default/grub": "GRUB_DEFAULT='1>2'\n", "boot/grub/grub.cfg": MENU}, OLD),
+    "a submenu by number": (
+        {"etc/default/grub": "GRUB_DEFAULT=1\n", "boot/grub/grub.cfg": grub_cfg(MIDDLE, OLD)},
+        MIDDLE,
+    ),
+    "an entry by ids that name no kernel": (
+        {
+            "etc/default/grub": "GRUB_DEFAULT=saved\n",
+            "boot/grub2/grub.cfg": MENU,
+            "boot/grub2/grubenv": "saved_entry=gnulinux-advanced-1>gnulinux-1-advanced\n",
+        },
+        MIDDLE,
+    ),
+    "a number that the menu does not have": (
+        {"etc/default/grub": "GRUB_DEFAULT='1>9'\n", "boot/grub/grub.cfg": MENU},
+        NEW,
+    ),
+    "a menu of a kernel that is gone": ({"boot/grub/grub.cfg": grub_cfg("5.10.0-1-amd64")}, NEW),
+    "an entry that boots no kernel": (
+        {"etc/default/grub": "GRUB_DEFAULT=2\n", "boot/grub/grub.cfg": grub_cfg(MIDDLE, NEW)},
+        MIDDLE,
+    ),
+    "boot loader entries by number": (
+        {
+            **{f"boot/loader/entries/a-{name}.conf": f"title x\nversion {name}\n" for name in (OLD, MIDDLE, NEW)},
+            "boot/grub2/grubenv": "saved_entry=2\n",
+        },
+        OLD,
+    ),
     "the newest by number, not by letter": ({}, NEW),
     "GRUB_DEFAULT=0": ({"etc/default/grub": "GRUB_DEFAULT=0\n"}, NEW),
     "a menu entry by name": ({"etc/default/grub": f'GRUB_DEFAULT="Advanced>Debian, with Linux {MIDDLE}"\n'}, MIDDLE),
