@@ -267,7 +267,11 @@ def read(path: str) -> str | None:
             "Correct it by hand; it has not been changed."
         ) from error
     except OSError as error:
-        raise daemon_config.DaemonConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+        raise daemon_config.DaemonConfigError(f"{path}: cannot be read: {error.strerror}.{way_out(error)}") from error
+
+
+def way_out(error: OSError) -> str:
+    return " Set become: true; this needs root." if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
 
 
 def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
@@ -405,6 +409,13 @@ def diff(path: str, before: str | None, after: str | None) -> dict:
 
 def run(module: AnsibleModule) -> dict:
     params = module.params
+    for name in ("path", "state_directory"):
+        if not os.path.isabs(params[name]):
+            raise daemon_config.DaemonConfigError(f"{name}={params[name]} is not an absolute path.")
+    if not params["managed_by"]:
+        raise daemon_config.DaemonConfigError(
+            "managed_by is empty. Name on whose behalf the keys are set, or leave it out."
+        )
     shown_path = params["path"]
     path = os.path.realpath(shown_path)
     unit = params["service"] if "." in params["service"] else params["service"] + ".service"
@@ -520,6 +531,9 @@ def main() -> None:
         result = run(module)
     except daemon_config.DaemonConfigError as error:
         module.fail_json(msg=daemon_config.masked(str(error)), invocation=invocation)
+    except OSError as error:
+        place = error.filename or module.params["path"]
+        module.fail_json(msg=f"{place}: {error.strerror or error}.{way_out(error)}", invocation=invocation)
     module.exit_json(invocation=invocation, **result)
 
 

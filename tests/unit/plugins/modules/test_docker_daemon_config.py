@@ -223,6 +223,37 @@ def test_no_dockerd_is_no_reason_to_fail(host: Host) -> None:
     assert host({"debug": True}, validate=False, dockerd="/nowhere/dockerd")["validated_by"] == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"path": "daemon.json"}, "path=daemon.json is not an absolute path."),
+        ({"state_directory": "state"}, "state_directory=state is not an absolute path."),
+        ({"managed_by": ""}, "managed_by is empty."),
+    ],
+)
+def test_a_wrong_argument_is_named(host: Host, arguments: dict[str, t.Any], words: str) -> None:
+    assert host({"debug": True}, **arguments)["msg"].startswith(words)
+    assert not host.file.exists()
+
+
+@pytest.mark.parametrize("user", [1000, 0])
+@pytest.mark.parametrize("refused_at", ["reading", "writing"])
+def test_who_may_not_is_told_so(host: Host, monkeypatch: pytest.MonkeyPatch, refused_at: str, user: int) -> None:
+    def refuse(path: str, *_more: t.Any, **_options: t.Any) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    if refused_at == "reading":
+        monkeypatch.setattr(docker_daemon_config, "open", refuse, raising=False)
+    else:
+        monkeypatch.setattr("os.makedirs", refuse)
+    refused = host({"debug": True}, validate=False)
+    assert refused["failed"]
+    assert str(host.state) in refused["msg"]
+    assert "Permission denied." in refused["msg"]
+    assert ("Set become: true" in refused["msg"]) is (user != 0)
+
+
 def test_options_are_needed_to_set_any(host: Host) -> None:
     assert "options" in host()["msg"]
 
