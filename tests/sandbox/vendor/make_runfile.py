@@ -5,8 +5,8 @@
 
     make_runfile.py --version 580.82.07 --out /srv/vendor
 
-Its options, what it installs where, its log and its uninstaller are the vendor's; kernel modules and libraries are those
-of make_repository.py, and drive nothing. Prints the file's checksum.
+Its options, what it installs where, its log and its uninstaller are the vendor's; kernel modules and libraries are
+those of make_repository.py, and drive nothing. Prints the file's checksum.
 """
 
 from __future__ import annotations
