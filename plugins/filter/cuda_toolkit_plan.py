@@ -6,46 +6,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cuda_toolkit_plan
-short_description: What is to be done so that a host has a CUDA toolkit
+short_description: What is to be done so that a host has the CUDA toolkits that are asked for
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
   - Resolves what role P(gpufleet.hosts.cuda_toolkit#role) does, from what role P(gpufleet.hosts.observe#role) saw of
     the host. A pure function.
-positional: _input
+positional: request, distributions, branches
 options:
   _input:
     description: The host as C(gpufleet_host) describes it.
     type: dict
     required: true
-  source:
-    description: Where the toolkit comes from.
-    type: str
-    choices: [distribution, preinstalled]
-    required: true
-  version:
-    description: The version that is wanted; empty for the only one there is.
-    type: str
-    default: ""
-  path:
-    description: Where a preinstalled toolkit lies.
-    type: str
-    default: /usr/local/cuda
-  environment:
-    description: Whether its programs are to be on PATH.
-    type: bool
-    default: true
-  platforms:
-    description: Packages and version of the toolkit by platform.
+  request:
+    description: What is asked for. The keys are the role's variables without C(cuda_toolkit_).
     type: dict
     required: true
+  distributions:
+    description: Packages and version of the toolkit that a distribution has, by platform.
+    type: dict
+    required: true
+  branches:
+    description: The driver branch that each version of CUDA is made for.
+    type: dict
+    required: true
+  platform:
+    description: What role P(gpufleet.hosts.nvidia_driver#role) knows of the platform, the repository included.
+    type: dict
+  offered:
+    description: Versions that the repositories offer, by package, as M(gpufleet.hosts.package_versions) returns them.
+    type: dict
 """
 
 EXAMPLES = r"""
 - name: Say what the role would do
   ansible.builtin.debug:
-    msg: "{{ gpufleet_host | gpufleet.hosts.cuda_toolkit_plan(source='preinstalled', platforms={}) }}"
+    msg: "{{ (gpufleet_host | gpufleet.hosts.cuda_toolkit_plan({'source': 'preinstalled'}, {}, {})).summary }}"
 """
 
 RETURN = r"""
@@ -57,38 +54,74 @@ _value:
       description: What speaks against doing anything, in words.
       type: list
       elements: str
+    warnings:
+      description: What is limited, in words.
+      type: list
+      elements: str
+    reasons:
+      description: Why it is what it is, in words.
+      type: list
+      elements: str
+    acts:
+      description: Whether anything is to be done.
+      type: bool
+    summary:
+      description: What is to be done, in words.
+      type: list
+      elements: str
+    toolkits:
+      description: Each toolkit with C(version), C(directory), C(nvcc), and how it is tried.
+      type: list
+      elements: dict
     packages:
       description: Packages to install.
       type: list
       elements: str
-    nvcc:
-      description: The compiler.
-      type: str
+    query:
+      description: Packages whose versions the repository is to be asked for first.
+      type: list
+      elements: str
+    look:
+      description: The repository that is to be looked into first, and the files of entries that are taken for absent.
+      type: dict
+    repository:
+      description: The repository to add, or null.
+      type: dict
+    files:
+      description: Files of the repository to write or remove.
+      type: list
+      elements: dict
     profile:
       description: State and content of the file for PATH, or null where it is right.
       type: dict
-    reason:
-      description: Why, in words.
-      type: str
+    unseen:
+      description: Files that have to be looked at before the plan holds.
+      type: list
+      elements: str
 """
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan, cuda_toolkit_request
 
 
 def plan(
     host: dict[str, t.Any],
-    source: str,
-    platforms: dict[str, t.Any],
+    request: dict[str, t.Any],
+    distributions: dict[str, t.Any],
+    branches: dict[str, int],
     *,
-    version: str = "",
-    path: str = "/usr/local/cuda",
-    environment: bool = True,
+    platform: dict[str, t.Any] | None = None,
+    offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
-    return cuda_toolkit_plan.plan(
-        host, source=source, version=version, path=path, environment=environment, platforms=platforms
-    )
+    try:
+        return cuda_toolkit_plan.plan(
+            host, request, distributions, branches, platform=platform or None, offered=offered
+        )
+    except cuda_toolkit_request.RequestError as error:
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

@@ -72,18 +72,37 @@ def replaced_files(repository: dict) -> list[str]:
     return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
 
 
+def is_ours_elsewhere(host: dict, repository: dict) -> bool:
+    """Tell whether our own entry is there and leads to another address."""
+    there = _content(host, _ENTRY_FILES[repository["type"]]) is not None
+    return there and not any(item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository))
+
+
 def is_used_by(host: dict, record: str) -> bool:
     """Tell whether the role that this record is of has its packages from the repository."""
     return bool(install_record.read(host, record)["key"])
 
 
-def apt_proxy(repository: dict | None, role: str) -> str | None:
+def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
+    """Name the files and packages by which older ways added the same repository. What is kept lies in none of them."""
+    kept = {entry["file"] for entry in entries_of(host, repository)}
+    listed = {entry["file"] for entry in (host["apt"]["sources"] if host["apt"] is not None else host["repositories"])}
+    files = [path for path in repository["legacy_files"] if path in listed and path not in kept]
+    return files, [] if kept else [name for name in repository["legacy_packages"] if name in host["packages"]]
+
+
+def apt_proxy(repository: dict | None) -> str | None:
     """Return the text that has apt reach the repository through a proxy; nothing where it needs none."""
     if repository is None or not repository["proxy"]:
         return None
     name = urlsplit(repository["url"]).hostname
     lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
-    return f"// {_note(role)}\n{''.join(lines)}"
+    return f"// Written by Ansible collection gpufleet.hosts.\n{''.join(lines)}"
+
+
+def has_apt_proxy(host: dict) -> bool:
+    """Tell whether apt is told how to reach the repository."""
+    return _content(host, APT_PROXY_FILE) is not None
 
 
 def keyring(repository: dict) -> str:
@@ -91,7 +110,7 @@ def keyring(repository: dict) -> str:
     return _KEYRINGS[repository["type"]]
 
 
-def entry(repository: dict, role: str) -> dict[str, str]:
+def entry(repository: dict) -> dict[str, str]:
     """Return path and content of the file that names the repository to the package manager."""
     kind, url, proxy = repository["type"], repository["url"], repository["proxy"]
     if kind == "apt":
@@ -104,11 +123,7 @@ def entry(repository: dict, role: str) -> dict[str, str]:
         else:
             lines += [f"baseurl={url}", *([f"proxy={proxy}"] if proxy else [])]
         text = "\n".join([*lines, "gpgcheck=1", f"gpgkey=file://{keyring(repository)}", ""])
-    return {"path": _ENTRY_FILES[kind], "content": f"# {_note(role)}\n{text}"}
-
-
-def _note(role: str) -> str:
-    return f"Written by Ansible role gpufleet.hosts.{role}."
+    return {"path": _ENTRY_FILES[kind], "content": f"# Written by Ansible collection gpufleet.hosts.\n{text}"}
 
 
 def _content(host: dict, path: str) -> str | None:

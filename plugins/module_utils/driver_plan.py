@@ -168,11 +168,7 @@ def _entries(host: dict, result: dict, todo: dict) -> None:
     if not todo["query"]:
         return
     # An entry that is kept may lie in one of these files itself.
-    listed = {entry["file"] for entry in (apt["sources"] if apt is not None else host["repositories"])}
-    legacy = [path for path in repository["legacy_files"] if path not in {entry["file"] for entry in kept}]
-    todo["remove_files"] = [path for path in legacy if path in listed]
-    if not kept:
-        todo["remove_packages"] = [name for name in repository["legacy_packages"] if name in host["packages"]]
+    todo["remove_files"], todo["remove_packages"] = cuda_repository.superseded(host, repository)
 
 
 # --- packages -----------------------------------------------------------------------------------------------------
@@ -442,7 +438,7 @@ def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
 
 def _proxy_file(host: dict, repository: dict | None) -> dict[str, str | None]:
     """Return the file that has apt reach the repository. Without a wish it is left to a toolkit that needs it."""
-    text = cuda_repository.apt_proxy(repository, "nvidia_driver")
+    text = cuda_repository.apt_proxy(repository)
     others = text is None and cuda_repository.is_used_by(host, install_record.TOOLKIT)
     return {} if others else {PROXY_FILE: text}
 

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a signed package repository with stand-ins for NVIDIA's driver packages, on the host that will use it.
+"""Make a signed package repository with stand-ins for NVIDIA's driver and toolkits, on the host that will use it.
 
-    make_repository.py --layout debian12 --version 580.82.07 --version 580.95.05 --out /srv/vendor/cuda
+    make_repository.py --layout debian12 --version 580.82.07 --version 580.95.05 --toolkit 12.6 --out /srv/vendor/cuda
 
 The layout of the directory, the names of the packages and how they depend on each other are the vendor's; what is in
 them is not: kernel modules of a few lines that only carry the version, and libraries that the simulator replaces by its
-own. So the role that uses NVIDIA's repository runs here as it does there, and a build takes seconds.
+own. So the role that uses NVIDIA's repository runs here as it does there, and a build takes seconds. The compiler of a
+toolkit is a script that has the host's g++ compile a program for CUDA as one for the CPU.
 
 Needs what a package of the format is made with: dpkg-deb and apt-ftparchive, or rpmbuild and createrepo_c; gcc and gpg.
 Prints the fingerprint of the key.
@@ -212,6 +213,55 @@ def suse(version: str) -> list[Package]:
     return [*packages, compute, utilities, *fabric_packages(version, full)]
 
 
+NVCC = r"""#!/bin/sh
+# Stand-in for the vendor's compiler: the host's g++ compiles kernels as functions of the CPU's.
+#   nvcc [OPTION...] -o FILE SOURCE
+set -eu
+out=a.out source=
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --version) echo 'Cuda compilation tools, release @VERSION@ (stand-in)'; exit ;;
+        -o) out=$2; shift ;;
+        -*) ;;
+        *) source=$1 ;;
+    esac
+    shift
+done
+{
+    cat <<'HEADER'
+#include <cstdlib>
+#include <cstring>
+#define __global__ static
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+template <class T> static cudaError_t cudaMalloc(T **to, size_t size) { *to = (T *)malloc(size); return cudaSuccess; }
+static cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind) {
+    memcpy(to, from, size);
+    return cudaSuccess;
+}
+static cudaError_t cudaGetLastError() { return cudaSuccess; }
+static const char *cudaGetErrorString(cudaError_t) { return "stand-in"; }
+HEADER
+    sed 's/<<<[^>]*>>>//' "$source"
+} | g++ -x c++ -o "$out" -
+"""
+
+
+def toolkit(version: str, needs: tuple[str, ...], compiler: tuple[str, ...]) -> list[Package]:
+    """Return a toolkit: a package that only depends on others, the compiler, and what puts a link to it."""
+    name, directory, full = version.replace(".", "-"), f"/usr/local/cuda-{version}", f"{version}.1-1"
+    meta = Package(f"cuda-toolkit-{name}", full, (f"cuda-nvcc-{name}", f"cuda-toolkit-{name}-config-common", *needs))
+    nvcc = Package(f"cuda-nvcc-{name}", full, compiler)
+    nvcc.files[f"{directory}/bin/nvcc"] = NVCC.replace("@VERSION@", version)
+    config = Package(f"cuda-toolkit-{name}-config-common", full)
+    config.files[f"{directory}/version.json"] = f'{{"cuda": {{"version": "{version}.1"}}}}\n'
+    number = version.replace(".", "")
+    link = f"update-alternatives --quiet --install /usr/local/cuda cuda {directory} {number}\n"
+    config.after_install = link
+    config.before_removal = f"update-alternatives --quiet --remove cuda {directory}\n"
+    return [meta, nvcc, config]
+
+
 def elsewhere(_version: str) -> list[Package]:
     """Return what the vendor's packages need from other repositories: the base system's shell, and EPEL's DKMS."""
     shell = Package("bash", "5.2-1")
@@ -226,6 +276,8 @@ def write_tree(package: Package, root: Path) -> None:
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content, encoding="utf-8")
+        if "/bin/" in path:
+            target.chmod(0o755)
     for path, soname in package.libraries.items():
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -383,7 +435,9 @@ def main() -> None:
     """Build what is missing, sign, and print the fingerprint."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
-    parser.add_argument("--version", action="append", required=True)
+    parser.add_argument("--version", action="append", default=[], help="of the driver")
+    parser.add_argument("--toolkit", action="append", default=[], help="version of a toolkit")
+    parser.add_argument("--greedy-toolkit", action="append", default=[], help="one that wants the driver, too")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
     options = parser.parse_args()
@@ -395,6 +449,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for version in options.version:
             for package in packages_of(version):
+                (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
+        compiler = ("g++",) if kind == "deb" else ()  # the sandbox's is its distribution's, which rpm knows nothing of
+        for version in [*options.toolkit, *options.greedy_toolkit]:
+            needs = ("nvidia-driver-cuda",) if version in options.greedy_toolkit else ()
+            for package in toolkit(version, needs, compiler):
                 (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
     (out / key_name).write_text(
         run("gpg", "--homedir", str(options.gnupg), "--batch", "--armor", "--export", fingerprint), encoding="utf-8"

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to take back of CUDA toolkits, and what a package manager must not do on the way, for role cuda_toolkit."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_toolkit_removal,
+    cuda_toolkit_transaction,
+    install_record,
+)
+
+
+def record(host: dict[str, t.Any], before: list[str], after: list[str] | None = None, key: str | None = None) -> str:
+    """Return the text that remembers what came to a host, so that it can be taken back."""
+    if after is None:
+        return install_record.begin(host, install_record.TOOLKIT, before, key=key)
+    return install_record.finish(host, install_record.TOOLKIT, before, after, key=key)
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, t.Any]:
+        """Return the filters by their names."""
+        return {
+            "cuda_toolkit_intrusions": cuda_toolkit_transaction.intrusions,
+            "cuda_toolkit_record": record,
+            "cuda_toolkit_removal": cuda_toolkit_removal.plan,
+            "cuda_toolkit_strangers": cuda_toolkit_transaction.strangers,
+            "cuda_toolkit_unneeded": cuda_toolkit_transaction.unneeded,
+        }

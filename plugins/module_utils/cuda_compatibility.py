@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which CUDA toolkits a driver runs the programs of."""
+
+from __future__ import annotations
+
+# From CUDA 11 on, what any toolkit of a major version built runs on every driver from the first of that version on.
+_FIRST_OF_MAJOR = {11: 450, 12: 525, 13: 580}
+
+
+def serves(driver: str, toolkit: str, branches: dict[str, int]) -> str:
+    """Tell how a driver serves a toolkit: fully, within its major version ("minor"), or not at all ("no").
+
+    `branches` tells the driver branch that a toolkit is made for. One that is not in it counts as the newest known
+    before it, so that nothing is refused that may well run.
+    """
+    branch, version = int(driver.partition(".")[0]), _key(toolkit)
+    first = _FIRST_OF_MAJOR.get(version[0])
+    if first is not None and branch < first:
+        return "no"
+    own = [name for name in branches if _key(name)[0] == version[0] and _key(name) <= version]
+    made_for = int(branches[max(own, key=_key)]) if own else 0
+    return "fully" if branch >= made_for else "minor"
+
+
+def first_branch(toolkit: str) -> int | None:
+    """Return the oldest driver branch that runs what a toolkit built."""
+    return _FIRST_OF_MAJOR.get(_key(toolkit)[0])
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

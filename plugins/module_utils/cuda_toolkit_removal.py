@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to be done so that nothing of the CUDA toolkits that came is left, and nothing else is touched.
+
+What came is written down as it comes (`install_record`); only that is taken back.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, cuda_toolkit_plan, install_record
+
+_NVIDIA = re.compile(r"cuda-toolkit-\d+-\d+")
+
+
+def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return what to take back: toolkits, what came with them if nothing needs it, files, the repository's key."""
+    known = install_record.read(host, install_record.TOOLKIT)
+    there = host.get("package_names") or list(host["packages"])
+    came = set(known["packages"])
+    if known["pending"]:
+        # A run that was cut off. What else came since may be the user's: the package manager knows what is needed.
+        others = install_record.read(host, install_record.DRIVER)["packages"]
+        came |= set(there) - set(known["pending"]) - set(others)
+    system = distributions.get(host["os"]["key"] or "", {"packages": []})["packages"]
+    roots = [name for name in there if name in came and (_NVIDIA.fullmatch(name) or name in system[:1])]
+    keys = {name for name in came if install_record.is_key_of(name, known["key"])}
+    rest = [name for name in there if name in came and name not in roots and not name.startswith("gpg-pubkey-")]
+    files = [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT]
+    shared = cuda_repository.is_used_by(host, install_record.DRIVER)
+    if known["key"] and not shared:
+        files += cuda_repository.FILES
+    result: dict[str, t.Any] = {
+        "packages": roots,
+        # Asked for by name beside the toolkit, so that the package manager would not call them unneeded.
+        "release": [name for name in rest if name in system],
+        "leftovers": rest,
+        "files": [path for path in files if (host["files"].get(path) or {}).get("exists")],
+        "rpm_keys": [] if shared else sorted(keys & set(there)),
+        "reasons": ["NVIDIA's repository stays: the driver is had from it"] if known["key"] and shared else [],
+        "problems": [],
+    }
+    result["acts"] = bool(result["packages"] or result["leftovers"] or result["files"])
+    if result["acts"] and host["uid"] != 0:
+        result["problems"].append(f"this needs root, and the host was seen as user {host['uid']}. Set become: true.")
+    return result

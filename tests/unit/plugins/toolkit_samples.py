@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests and records for the tables of the toolkit's plan."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+
+VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
+DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
+BRANCHES = VARS["__cuda_toolkit_branches"]
+URL = "https://developer.download.nvidia.com/compute/cuda/repos"
+KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
+
+
+def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None, **request: t.Any) -> dict[str, t.Any]:
+    """Plan for a host with the data that the roles have."""
+    key = seen["os"]["key"]
+    known = (
+        platform(key) if key in ("debian-12", "debian-13", "ubuntu-24.04", "el-9", "amazon-2023", "sles-15") else None
+    )
+    return cuda_toolkit_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
+
+
+def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:
+    """Plan for toolkits of NVIDIA's repository."""
+    return resolve(seen, source="nvidia", versions=list(versions), **more)
+
+
+def bare(key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
+    """Describe a host that has no toolkit, all of it looked at."""
+    there = host(key, **changes)
+    for version in ("11.8", "12.6", "13.0"):
+        there["files"].setdefault(f"/usr/local/cuda-{version}/bin/nvcc", {"exists": False, "content": None})
+    return there
+
+
+def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
+    """Put a file on a host."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    seen["files"][path] = {"exists": True, "content": text}
+    return seen
+
+
+def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
+    """Describe a host on which all that the plan asks for has been done."""
+    wanted = nvidia(bare(key), *versions, **request)
+    there = bare(key, packages={cuda_toolkit_plan.package_of(version): f"{version}.1-1" for version in versions})
+    for file in [*wanted["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
+        add(there, file["path"], file["content"])
+    name(there, wanted["repository"])
+    return there
+
+
+def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:
+    """Have the package manager know a repository."""
+    kind = repository["type"]
+    folder = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}[kind]
+    path = file or f"{folder}/gpufleet-nvidia-cuda.{'sources' if kind == 'apt' else 'repo'}"
+    if kind == "apt":
+        entry = {"uris": [repository["url"]], "enabled": True, "file": path, "signed_by": "/k.gpg" if signed else None}
+        seen["apt"]["sources"].append(entry)
+    else:
+        seen["repositories"].append({"id": "x", "file": path, "url": repository["url"], "enabled": True})

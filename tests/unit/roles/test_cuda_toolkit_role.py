@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which order role cuda_toolkit does things, and how it tries a toolkit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
+VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+PRESENT = "present.yml"
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    return yaml.safe_load((ROLE / "tasks" / name).read_text(encoding="utf-8"))
+
+
+def place(tasks: list[dict[str, Any]], words: str) -> int:
+    return next(index for index, task in enumerate(tasks) if words in yaml.safe_dump(task))
+
+
+def test_versions_are_looked_up_before_anything_is_changed() -> None:
+    tasks = load(PRESENT)
+    order = [
+        place(tasks, f"{name}.yml") for name in ("plan", "choose", "repository", "packages", "environment", "verify")
+    ]
+    assert order == sorted(order)
+    (reads,) = [task for task in load("choose.yml") if "gpufleet.hosts.package_versions" in task]
+    assert reads["gpufleet.hosts.package_versions"]["fresh"] is True
+
+
+def test_the_key_is_had_before_anything_is_removed_or_written() -> None:
+    tasks = load("repository.yml")
+    assert place(tasks, "hosts.signing_key") == 0
+    assert place(tasks, "record.yml") < place(tasks, "state: absent") < place(tasks, "ansible.builtin.copy")
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+def test_what_would_come_is_asked_before_it_comes(manager: str) -> None:
+    tasks = load(f"packages-{manager}.yml")
+    names = [task["name"].partition(" | ")[2] for task in tasks]
+    wanted = ["Ask what would come", "Stop where that is more than a toolkit", "Install the toolkits"]
+    assert [name for name in names if name in wanted] == wanted
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+def test_what_goes_is_named_one_by_one(manager: str) -> None:
+    text = (ROLE / f"tasks/remove-{manager}.yml").read_text(encoding="utf-8")
+    assert "autoremove: true" not in text
+    assert "--clean-deps" not in text
+    assert text.count("__cuda_toolkit_removal.leftovers") == 1
+
+
+def trial(home: Path, nvcc: str, run: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the role's trial with a compiler of a few lines; it finds its options and its input in `seen`."""
+    home.mkdir()
+    compiler = home.parent / "nvcc"
+    compiler.write_text(f'#!/bin/sh\necho "$*" >{home.parent}/seen\ncat add.cu >>{home.parent}/seen\n{nvcc}\n')
+    compiler.chmod(0o755)
+    argv = ["/bin/sh", "-euc", VARS["__cuda_toolkit_trial"], "trial", str(compiler), run, *options]
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    program = VARS["__cuda_toolkit_program"]
+    return subprocess.run(argv, input=program, capture_output=True, text=True, check=False, env=environment)
+
+
+WORKS = "printf '#!/bin/sh\\necho 1 + 41 = 42\\n' >add; chmod +x add"
+FAILS = "printf '#!/bin/sh\\necho no device; exit 1\\n' >add; chmod +x add"
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "run", "rc", "out"),
+    [
+        (WORKS, "yes", 0, "1 + 41 = 42\n"),
+        (WORKS, "no", 0, ""),
+        (FAILS, "yes", 1, "no device\n"),
+        (FAILS, "no", 0, ""),
+        ("exit 2", "yes", 2, ""),
+        ("exit 2", "no", 2, ""),
+    ],
+)
+def test_a_trial_compiles_runs_and_leaves_nothing(tmp_path: Path, nvcc: str, run: str, rc: int, out: str) -> None:
+    done = trial(tmp_path / "home", nvcc, run, "-arch=native")
+    assert (done.returncode, done.stdout) == (rc, out)
+    assert (tmp_path / "seen").read_text() == f"-arch=native -o add add.cu\n{VARS['__cuda_toolkit_program']}"
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_every_driver_branch_of_the_table_rises_with_cuda() -> None:
+    branches = VARS["__cuda_toolkit_branches"]
+    keys = [tuple(int(part) for part in version.split(".")) for version in branches]
+    assert keys == sorted(keys)
+    assert list(branches.values()) == sorted(branches.values())
