@@ -44,6 +44,8 @@ def choose(case: Case, data: dict) -> None:
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
         rule.get("unsigned") for rule in chosen
     )
+    # The subnet manager reaches the switches through it, and nothing loads it by itself.
+    case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
     case.result["services"] = [rule["service"] for rule in chosen if rule.get("service")]
     case.result["prerequisites"] = data.get("prerequisites", [])
     case.result["stream"] = _stream(data, context, names)

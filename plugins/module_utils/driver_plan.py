@@ -67,9 +67,7 @@ def plan(
             _files(host, request, result, todo)
             todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])
             if request.get("activate", True):
-                todo["modules"] = driver_activation.modules(
-                    host, bool(todo["install"] or todo["build"] or todo["runfile"])
-                )
+                todo["modules"] = _modules(host, result, todo)
         except NoVersion as error:
             result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)
@@ -334,10 +332,16 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
     modern = int(version.partition(".")[0]) >= 560
     kind = f"--kernel-module-type={result['flavor']}"
     older = "-m=kernel-open" if result["flavor"] == "open" else "-m=kernel"
+    # Where it cannot be had from the repositories that are known, its absence must not stop the installer.
+    has_dkms = "dkms" in (*result["packages"], *host["packages"]) or host["os"]["package_manager"] is None
+    if not has_dkms:
+        result["reasons"].append(
+            "no DKMS here: the installer builds the modules for the running kernel alone; run it again for another"
+        )
     todo["runfile"] = {
         "url": url,
         "checksum": request["runfile_checksum"],
-        "options": ["--silent", "--dkms", "--no-nouveau-check", kind if modern else older],
+        "options": ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", kind if modern else older],
     }
 
 
@@ -406,7 +410,7 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
         if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
             wanted.update(_apt_files(request, result))
             wanted.update(_proxy_file(host, result["repository"]))
-        wanted[MODULES_LOAD_FILE] = _modules_load(request)
+        wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
     wanted[MODPROBE_FILE] = _modprobe(host, request, coming)
@@ -459,8 +463,16 @@ def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
     return [[*command, kernel] for kernel in kernels] if command else []
 
 
-def _modules_load(request: dict) -> str:
-    modules = ["nvidia_uvm", *(["nvidia_peermem"] if request.get("peermem") else [])]
+def _modules(host: dict, result: dict, todo: dict) -> dict:
+    modules = driver_activation.modules(host, bool(todo["install"] or todo["build"] or todo["runfile"]))
+    others = [name for name in result["modules"] if name not in host["modules_loaded"]]
+    if others and (modules["load"] or host["driver"]["loaded"]):
+        modules["load"] = [*others, *modules["load"]]
+    return modules
+
+
+def _modules_load(request: dict, result: dict) -> str:
+    modules = ["nvidia_uvm", *result["modules"], *(["nvidia_peermem"] if request.get("peermem") else [])]
     return f"# {_NOTE}\n" + "".join(f"{name}\n" for name in modules)
 
 

@@ -80,6 +80,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "repository": None,
         "stream": None,
         "services": [],
+        "modules": [],
         "build_limit": None,
         "replaces": [],
         "reasons": [],

@@ -298,9 +298,9 @@ def _blacklisted_by(root: str, name: str) -> list[str]:
 
 def _modules_loaded(root: str) -> list[str]:
     names = (line.split(" ", 1)[0] for line in (read_text(root, "/proc/modules") or "").splitlines())
-    return sorted(
-        name for name in names if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name)
-    )
+    found = {name for name in names if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name)}
+    # It may be part of the kernel itself.
+    return sorted(found | {"ib_umad"} if exists(root, "/sys/class/infiniband_mad") else found)
 
 
 def _file(root: str, path: str) -> dict:

@@ -639,3 +639,42 @@ def test_an_adopted_driver_keeps_its_packages_and_gets_its_modules_loaded():
     assert result["todo"]["install"] == result["todo"]["hold"] == []
     assert result["todo"]["modules"]["load"] == ["nvidia", "nvidia_uvm"]
     assert driver_plan.plan(there, {"activate": False}, platform("el-9"))["todo"]["modules"]["load"] == []
+
+
+SWITCH = {"nvlink5_switches": ["mlx5_0"]}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "modules", "load"),
+    [
+        (None, [], ["ib_umad", "nvidia", "nvidia_uvm"]),
+        (None, ["ib_umad"], ["nvidia", "nvidia_uvm"]),
+        ("580.95.05", ["nvidia", "nvidia_uvm"], ["ib_umad"]),
+        ("580.95.05", ["ib_umad", "nvidia", "nvidia_uvm"], []),
+    ],
+)
+def test_a_switch_of_nvlink_5_is_reached_through_ib_umad(loaded, modules, load):
+    driver = {"loaded": loaded, "library": loaded, "on_disk": "580.95.05"}
+    packages = {"nvidia-driver-cuda": "3:580.95.05-1"}
+    there = host("el-9", (H100,), packages=packages, driver=driver, modules_loaded=modules, nvidia=SWITCH)
+    todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
+    assert todo["modules"]["load"] == load
+    assert "\nnvidia_uvm\nib_umad\n" in next(
+        file["content"] for file in todo["files"] if file["path"] == driver_plan.MODULES_LOAD_FILE
+    )
+    todo = driver_plan.plan(there, {"fabric_manager": "disabled"}, platform("el-9"))["todo"]
+    assert "ib_umad" not in todo["modules"]["load"]
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "has_dkms"),
+    [("el-9", {}, True), ("sles-15", {}, False), ("sles-15", {"dkms": "3.0-1"}, True), ("gentoo-2", {}, True)],
+)
+def test_the_installer_registers_with_dkms_where_there_is_one(key, packages, has_dkms):
+    kernel = KERNELS.get(key, "6.12.1")
+    there = host(key, packages=packages, kernel=kernel, headers=(kernel,))
+    request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}
+    result = driver_plan.plan(there, request, None if key == "gentoo-2" else platform(key))
+    assert result["errors"] == []
+    assert ("--dkms" in result["todo"]["runfile"]["options"]) is has_dkms
+    assert any("no DKMS here" in reason for reason in result["reasons"]) is not has_dkms

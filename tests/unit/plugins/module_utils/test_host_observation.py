@@ -128,6 +128,14 @@ def test_nvlink5_switches_show_as_infiniband_devices(tree):
     assert observe(tree)["nvidia"]["nvlink5_switches"] == ["mlx5_0"]
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_ib_umad_counts_as_loaded_where_it_is_part_of_the_kernel(tree, there):
+    tree.file("proc/modules", "ib_core 1 0 - Live 0x0\n")
+    if there:
+        tree.file("sys/class/infiniband_mad/abi_version", "5\n")
+    assert observe(tree)["modules_loaded"] == ["ib_core", *(["ib_umad"] if there else [])]
+
+
 def test_versions_loaded_in_user_space_and_on_disk(tree):
     tree.function("0000:01:00.0", driver="nvidia")
     tree.loaded("535.261.03", PROPRIETARY)
