@@ -34,6 +34,8 @@ class Question(NamedTuple):
     place: str
     # Patterns of the names that a package of the driver has in other branches, where names have the branch in them.
     kin: list[str]
+    # Packages that the driver has in all branches, by one name.
+    core: list[str]
 
 
 def choose(available: dict, lockstep: list[str], question: Question, installed: set[str] | None = None) -> str:
@@ -44,7 +46,7 @@ def choose(available: dict, lockstep: list[str], question: Question, installed: 
     if absent:
         raise NoVersion(
             f"{_asked(question)}, but {question.place} has no package {', '.join(absent)}. "
-            + _there(_others(available, question.kin))
+            + _there(_drivers(available, question))
         )
     common = set.intersection(*offered.values()) if offered else set()
     fitting = sorted((version for version in common if satisfies(version, branch, request)), key=natural_key)
@@ -53,7 +55,10 @@ def choose(available: dict, lockstep: list[str], question: Question, installed: 
             name for name in lockstep if not any(satisfies(version, branch, request) for version in offered[name])
         }
         lacking = f" of {', '.join(sorted(partial))}" if len(partial) < len(lockstep) else ""
-        raise NoVersion(f"{_asked(question)}, but {question.place} has no such version{lacking}. {_there(common)}")
+        raise NoVersion(
+            f"{_asked(question)}, but {question.place} has no such version{lacking}. "
+            + _there(_drivers(available, question) or common)
+        )
     explicit = bool(request.get("version"))
     kept = [version for version in fitting if version in (installed or set())]
     if kept and not explicit:
@@ -76,9 +81,18 @@ def _asked(question: Question) -> str:
     return " and ".join(parts) or f"branch {question.branch} was chosen"
 
 
-def _others(available: dict, kin: list[str]) -> set[str]:
-    names = [name for name in available if any(fnmatch.fnmatchcase(name, pattern) for pattern in kin)]
-    return {upstream_version(version) for name in names for version in available[name]}
+def _drivers(available: dict, question: Question) -> set[str]:
+    """Return the versions that are there, of other branches too: what comes beside a driver differs by its branch.
+
+    What was asked for is there in part at most, or there would be nothing to say.
+    """
+    kin = [name for name in available if any(fnmatch.fnmatchcase(name, pattern) for pattern in question.kin)]
+    if kin:
+        there = {upstream_version(version) for name in kin for version in available[name]}
+    else:
+        offered = [{upstream_version(version) for version in available.get(name, [])} for name in question.core]
+        there = set.intersection(*offered) if offered else set()
+    return {version for version in there if not satisfies(version, question.branch, question.request)}
 
 
 def _there(versions: set[str]) -> str:

@@ -39,6 +39,14 @@ def choose(case: Case, data: dict) -> None:
     case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
     case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
     case.result["kin"] = _kin(data, context)
+    case.result["core"] = [
+        rule["name"]
+        for rule in data["packages"]
+        if rule.get("lockstep", True)
+        and not {"optional", "when", "from", "until", "component"} & set(rule)
+        and "{" not in rule["name"]
+        and applies(rule, context)
+    ]
     case.result["replaces"] = _replaced(case.host, data, {rule["name"] for rule in chosen})
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(

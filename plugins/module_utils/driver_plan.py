@@ -224,7 +224,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
 def _question(request: dict, result: dict) -> driver_choice.Question:
     repository = result["repository"]
     place = f"the repository {repository['url']}" if repository else "the archive of this host's package sources"
-    return driver_choice.Question(request, result["branch"], place, result["kin"])
+    return driver_choice.Question(request, result["branch"], place, result["kin"], result["core"])
 
 
 def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:

@@ -72,6 +72,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "optional": [],
         "lockstep": [],
         "kin": [],
+        "core": [],
         "prebuilt": [],
         "signed": False,
         "prerequisites": [],

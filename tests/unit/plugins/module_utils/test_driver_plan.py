@@ -120,6 +120,16 @@ def test_a_version_that_the_repository_has_in_part_says_of_what():
     )
 
 
+def test_versions_whose_companions_have_other_names_are_told_as_well():
+    request = {"version": "580.11.11"}
+    there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]})
+    query = driver_plan.plan(there, request, platform("el-9"))["todo"]["query"]
+    available = {name: ["580.95.05-1", "570.172.08-1"] for name in query}
+    available.update({name: ["580.95.05-1"] for name in ("nvidia-fabricmanager", "libnvidia-nscq")})
+    (error,) = driver_plan.plan(there, request, platform("el-9"), available)["errors"]
+    assert "Drivers that it has: 570.172.08, 580.95.05. Ask for one of those" in error
+
+
 # Where the names of packages have the branch in them, a branch that is not there is found out by those that are.
 BRANCHES = [
     ("distribution", "nvidia-kernel-common-{}-server", "570", "nvidia-kernel-common-[0-9][0-9][0-9]-server"),
