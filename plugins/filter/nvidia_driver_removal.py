@@ -12,6 +12,9 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_removal
 
+# name-[epoch:]version-release.arch; the name is what is found.
+_NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
+
 
 def _checked(name: str, host: dict) -> dict:
     if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
@@ -52,8 +55,10 @@ def nvidia_driver_strangers(
 ) -> list[str]:
     """Name the packages that a simulation would remove, or change in spite of a hold, and that are not the driver's."""
     removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
-    removed += re.findall(r"^Removed: (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE)
-    removed += re.findall(r" is needed by \(installed\) (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE)
+    # dnf's module says so of the old version of a package that it moves, too.
+    moved = re.findall(rf"^Installed: {_NEVRA}$", text, re.MULTILINE)
+    removed += [name for name in re.findall(rf"^Removed: {_NEVRA}$", text, re.MULTILINE) if name not in moved]
+    removed += re.findall(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE)
     changed = re.findall(r"^Inst ([^\s:]+)\S* \[", text, re.MULTILINE)
     held = [name for name, package in (packages or {}).items() if package["held"]]
     found = [name for name in removed if name not in may_go]

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import re
-
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, driver_rivals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
 
 # What some hosts need beside the driver, by the word that marks its packages in a platform's data.
 _COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
@@ -47,7 +45,8 @@ def choose(case: Case, data: dict) -> None:
         and "{" not in rule["name"]
         and applies(rule, context)
     ]
-    case.result["replaces"] = _replaced(case.host, data, {rule["name"] for rule in chosen})
+    case.result["rivals"] = driver_rivals.may_go(case.host, data, {rule["name"] for rule in chosen}, context)
+    case.result["replaces"] = driver_rivals.must_go(case.host, data, context)
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
         rule.get("unsigned") for rule in chosen
@@ -83,17 +82,6 @@ def _kin(data: dict, context: dict) -> list[str]:
 
 def _stem(name: str) -> str:
     return name.replace("-{branch}", "")
-
-
-def _replaced(host: dict, data: dict, chosen: set[str]) -> list[str]:
-    """Name the installed packages whose place the chosen ones take: modules of the other flavor, another branch."""
-    rivals = [
-        re.compile(pattern(rule["name"]))
-        for rule in data["packages"]
-        if rule.get("module") or "{branch}" in rule["name"]
-    ]
-    others = (name for name in host["packages"] if name not in chosen)
-    return sorted(name for name in others if any(rival.fullmatch(name) for rival in rivals))
 
 
 def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:

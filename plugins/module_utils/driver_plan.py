@@ -91,6 +91,8 @@ def _nothing() -> dict[str, Any]:
         "unlock": [],
         "release": [],
         "may_go": [],
+        "remove": [],
+        "put_back": [],
         "install": [],
         "runfile": None,
         "build": [],
@@ -192,6 +194,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     meta = result.get("kernel_meta")
     asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]
     todo["query"] = sorted({*asked, *result["kin"]})
+    todo["remove"] = result["replaces"]
+    todo["put_back"] = [f"{name}-{installed[name]['version']}" for name in result["replaces"]]
     if available is None:
         # Which version it will be is known once the repositories have been asked.
         todo["install"] = missing or moves
@@ -212,11 +216,11 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         f"{name}-{installed[name]['version'].rpartition(':')[2]}" for name in changing if name in installed
     ]
     todo["install"] += _meta_headers(host, result, available, joint)
-    if any(name in installed for name in changing) or result["replaces"]:
+    if any(name in installed for name in changing) or result["rivals"]:
         # The driver as it is now gives way to the one that is wanted; nobody else's packages and holds do.
         own = [name for name in installed if _is_of_the_driver(host, result, name)]
         todo["release"] = sorted(name for name in own if installed[name]["held"])
-        todo["may_go"] = sorted(own) if result["replaces"] else []
+        todo["may_go"] = sorted(own) if result["rivals"] else []
     _builds(request, result, todo, version)
     result["downgrade"] = any(natural_key(version) < natural_key(old) for old in have.values())
 
@@ -231,7 +235,7 @@ def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:
     pattern = result.get("patterns", {}).get("hold")
     version = upstream_version(host["packages"][name]["version"])
     companion = bool(pattern and re.search(pattern, name)) and _DRIVER_VERSION.fullmatch(version) is not None
-    return companion or name in result["lockstep"] or name in result["replaces"]
+    return companion or name in result["lockstep"] or name in result["rivals"]
 
 
 def _builds(request: dict, result: dict, todo: dict, version: str) -> None:
@@ -504,6 +508,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
         ("enable the components {} in the archive's source entries", todo["components"]),
         ("install {}", todo["prerequisites"]),
         ("enable the module stream {}", [todo["stream"]["name"]] if todo["stream"] else []),
+        ("remove {}, whose place the driver's packages take", todo["remove"]),
         (f"install the driver{version}: {{}}", todo["install"]),
         ("run the installer {}", [todo["runfile"]["url"]] if todo["runfile"] else []),
         ("build the kernel modules for {}", todo["build"]),

@@ -83,6 +83,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "services": [],
         "modules": [],
         "build_limit": None,
+        "rivals": [],
         "replaces": [],
         "reasons": [],
         "errors": [],

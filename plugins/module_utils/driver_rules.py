@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 
+# What these can be in a package's name; the "open" that some names end with is none of it.
+_FILLED = {"branch": r"\d+", "release": r"\d.+"}
+
 
 def kernels(host: dict) -> list[str]:
     """Return the releases that the driver has to be there for: the running one and the one that boots next."""
@@ -27,7 +30,8 @@ def kernel_rule(release: str, data: dict) -> dict:
 
 def pattern(name: str) -> str:
     """Turn a rule's name into a pattern that matches it with any branch, kernel or architecture filled in."""
-    return ".+".join(re.escape(part) for part in re.split(r"\{\w+\}", name))
+    parts = re.split(r"\{(\w+)\}", name)
+    return "".join(_FILLED.get(part, ".+") if index % 2 else re.escape(part) for index, part in enumerate(parts))
 
 
 def applies(rule: dict, context: dict) -> bool:

@@ -105,12 +105,14 @@ def service_package(name: str, full: str, unit: str) -> Package:
     return package
 
 
-def fabric_packages(version: str, full: str) -> list[Package]:
-    """Return the fabric manager and its library; their names lose the branch with 580."""
+def fabric_packages(version: str, full: str, kind: str = "deb") -> list[Package]:
+    """Return the fabric manager and its library; their names change with 580."""
     branch = version.partition(".")[0]
-    mark = f"-{branch}" if int(branch) < 580 else ""
-    manager = service_package(f"nvidia-fabricmanager{mark}", full, "nvidia-fabricmanager.service")
-    return [manager, Package(f"libnvidia-nscq{mark}", full)]
+    older = {"deb": f"nvidia-fabricmanager-{branch}", "rpm": "nvidia-fabric-manager"}[kind]
+    names = (older, f"libnvidia-nscq-{branch}") if int(branch) < 580 else ("nvidia-fabricmanager", "libnvidia-nscq")
+    library = Package(names[1], full)
+    library_files(library, ("libnvidia-nscq",), version, "/usr/lib")
+    return [service_package(names[0], full, "nvidia-fabricmanager.service"), library]
 
 
 def debian(version: str) -> list[Package]:
@@ -174,10 +176,7 @@ def enterprise_linux(version: str) -> list[Package]:
     same = (f"nvidia-driver-cuda-libs = {full}", f"libnvidia-ml = {full}")
     packages += [libraries, management, configuration, Package("nvidia-driver-cuda", full, same)]
     packages += [Package(name, full) for name in ("nvidia-kmod-common", "nvidia-modprobe", "nvidia-persistenced")]
-    branch = version.partition(".")[0]
-    name, mark = ("nvidia-fabricmanager", "") if int(branch) >= 580 else ("nvidia-fabric-manager", f"-{branch}")
-    packages += [service_package(name, full, "nvidia-fabricmanager.service"), Package(f"libnvidia-nscq{mark}", full)]
-    return packages
+    return [*packages, *fabric_packages(version, full, "rpm")]
 
 
 def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ...]) -> Package:
@@ -210,7 +209,7 @@ def suse(version: str) -> list[Package]:
     compute = Package("nvidia-compute-G06", full)
     library_files(compute, LIBRARIES, version, "/usr/lib64")
     utilities = Package("nvidia-compute-utils-G06", full, (f"nvidia-compute-G06 = {full}",))
-    return [*packages, compute, utilities, *fabric_packages(version, full)]
+    return [*packages, compute, utilities, *fabric_packages(version, full, "rpm")]
 
 
 NVCC = r"""#!/bin/sh

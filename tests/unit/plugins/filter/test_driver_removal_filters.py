@@ -23,12 +23,18 @@ Purg zfs-dkms [2.1]
 Conf libcuda1 (535.309.01-0+deb12u1 Debian:12 [amd64])
 """
 REMOVED = "Installed: kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\nRemoved: kmod-nvidia-latest-dkms-3:580.95.05-1.x86_64"
+MOVED = (
+    "Installed: dkms-3.2.0-1.el9.noarch\nInstalled: nvidia-driver-cuda-3:570.172.08-1.x86_64\n"
+    "Removed: dkms-3.1.0-1.el9.noarch\nRemoved: nvidia-driver-cuda-3:580.95.05-1.x86_64\n"
+    "Removed: nvidia-fabricmanager-3:580.95.05-1.x86_64"
+)
 STRANGERS = [
     (SIMULATED, ["nvidia-kernel-dkms"], ["libcuda1", "docker.io"], ["libcuda1"], ["docker.io", "zfs-dkms"]),
     (SIMULATED, ["nvidia-kernel-dkms", "zfs-dkms"], ["libcuda1"], ["libcuda1"], []),
     (SIMULATED, [], ["vim"], [], ["nvidia-kernel-dkms", "vim", "zfs-dkms"]),
     (REMOVED, ["kmod-nvidia-latest-dkms"], [], [], []),
     (REMOVED, [], [], [], ["kmod-nvidia-latest-dkms"]),
+    (MOVED, ["nvidia-fabricmanager"], [], [], []),
     (
         "error: Failed dependencies:\n\tlibcuda.so.1()(64bit) is needed by (installed) cuda-demo-0:1.0-1.x86_64\n"
         "\tnvidia-kmod-common = 3:580.95.05 is needed by (installed) kmod-nvidia-open-dkms-3:580.95.05-1.x86_64\n",

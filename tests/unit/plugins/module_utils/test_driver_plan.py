@@ -376,6 +376,42 @@ def test_the_lock_of_the_version_before_is_let_go():
 # --- what gives way ---
 
 
+NAMES = {
+    "el-9": (["libnvidia-nscq-570", "nvidia-fabric-manager"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
+    "debian-12": (["libnvidia-nscq-570", "nvidia-fabricmanager-570"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
+    "sles-15": (["libnvidia-nscq-570", "nvidia-fabric-manager"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
+}
+
+
+@pytest.mark.parametrize("key", sorted(NAMES))
+@pytest.mark.parametrize(("old", "new"), [("570.172.08", "580.95.05"), ("580.95.05", "570.172.08")])
+def test_a_branch_takes_the_place_of_another_whole(key, old, new):
+    wanted = {"source": "nvidia", "branch": new[:3]}
+    switches = {"nvswitches": ["0000:83:00.0"]}
+    bare = host(key, (H100,), nvidia=switches, headers=(KERNELS[key],))
+    names = driver_resolver.resolve(bare, {**wanted, "branch": old[:3]}, platform(key))["packages"]
+    there = host(key, (H100,), nvidia=switches, headers=(KERNELS[key],), packages=dict.fromkeys(names, f"{old}-1"),
+                 held=names, driver={"library": old})  # fmt: skip
+    going, coming = NAMES[key] if old < new else reversed(NAMES[key])
+    asked = driver_plan.plan(there, wanted, platform(key))
+    assert f"remove {', '.join(going)}, whose place the driver's packages take" in asked["summary"]
+    available = {name: [f"{new}-1"] for name in asked["todo"]["query"]}
+    result = driver_plan.plan(there, wanted, platform(key), available)
+    assert result["errors"] == []
+    assert result["todo"]["remove"] == going
+    assert result["todo"]["put_back"] == [f"{name}-{old}-1" for name in going]
+    assert set(going) <= set(result["todo"]["release"])
+    assert set(going) <= set(result["todo"]["may_go"])
+    assert all(any(entry.startswith(name) for entry in result["todo"]["install"]) for name in coming)
+
+
+def test_nothing_is_removed_where_nothing_is_installed():
+    assert driver_plan.plan(host("el-9"), {}, platform("el-9"))["todo"]["remove"] == []
+    there = converged(version=OLD)
+    there["packages"]["nvidia-open-kernel-dkms"] = {"version": OLD, "held": False, "arch": "amd64"}
+    assert driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12"))["todo"]["remove"] == []
+
+
 @pytest.mark.parametrize(
     ("request_", "more", "release", "may_go"),
     [
