@@ -158,8 +158,10 @@ def _entries(host: dict, result: dict, todo: dict) -> None:
         todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
         todo["prerequisites"] = [name for name in result["prerequisites"] if name not in host["packages"]]
         module, _colon, stream = (result["stream"] or "").partition(":")
-        if stream and host["module_streams"].get(module) != stream:
-            todo["stream"] = {"name": result["stream"], "reset": module if module in host["module_streams"] else None}
+        there = host["module_streams"].get(module)
+        if stream and there != stream:
+            before = f"{module}:{there}" if there else None
+            todo["stream"] = {"module": module, "name": result["stream"], "before": before}
     if repository is None:
         return
     kept = cuda_repository.entries_of(host, repository)

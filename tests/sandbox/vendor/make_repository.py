@@ -70,7 +70,7 @@ def kernel_package(name: str, version: str, full: str, flavor: str, conflicts: t
     for index, module in enumerate(MODULES):
         package.files[f"{source}/{module}.c"] = module_source(module, version, LICENCES[flavor])
         conf.append(f'BUILT_MODULE_NAME[{index}]="{module}"\nDEST_MODULE_LOCATION[{index}]="/updates/dkms"')
-    conf.append('MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build modules"')
+    conf.append('MAKE[0]="make -j$(nproc) -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build modules"')
     package.files[f"{source}/dkms.conf"] = "\n".join(conf) + "\n"
     package.files[f"{source}/Makefile"] = "".join(f"obj-m += {module}.o\n" for module in MODULES)
     package.after_install = (
@@ -386,12 +386,26 @@ def sign_apt(out: Path, home: Path) -> None:
         str(out / "Release"))  # fmt: skip
 
 
-def sign_rpm(out: Path, home: Path) -> None:
-    """Sign the packages and write the metadata of the repository."""
+def sign_rpms(out: Path, home: Path) -> None:
+    """Sign the packages in a directory."""
     defined = {"__gpg": "/usr/bin/gpg", "_gpg_path": str(home), "_gpg_name": "gpufleet sandbox"}
     macros = [word for name, value in defined.items() for word in ("--define", f"{name} {value}")]
     run("rpmsign", *macros, "--addsign", *(str(path) for path in sorted(out.glob("*.rpm"))))
-    run("createrepo_c", "--quiet", str(out))
+
+
+def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
+    """Return the directory with packages that several layouts share, signed where their format wants that, built once."""
+    directory = home.parent / "built" / name
+    if not directory.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch) / "out"
+            out.mkdir()
+            for package in packages:
+                (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
+            if kind == "rpm":
+                sign_rpms(out, home)
+            shutil.copytree(out, directory)
+    return directory
 
 
 def modules_of(out: Path, versions: list[str]) -> None:
@@ -445,22 +459,21 @@ def main() -> None:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     fingerprint = key(options.gnupg)
-    with tempfile.TemporaryDirectory() as scratch:
-        for version in options.version:
-            for package in packages_of(version):
-                (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
-        compiler = ("g++",) if kind == "deb" else ()  # the sandbox's is its distribution's, which rpm knows nothing of
-        for version in [*options.toolkit, *options.greedy_toolkit]:
-            needs = ("nvidia-driver-cuda",) if version in options.greedy_toolkit else ()
-            for package in toolkit(version, needs, compiler):
-                (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
+    wanted = {f"{packages_of.__name__}-{version}": packages_of(version) for version in options.version}
+    compiler = ("g++",) if kind == "deb" else ()  # the sandbox's is its distribution's, which rpm knows nothing of
+    for version in options.toolkit:
+        wanted[f"toolkit-{version}-{kind}"] = toolkit(version, (), compiler)
+    for version in options.greedy_toolkit:
+        wanted[f"greedy-toolkit-{version}-{kind}"] = toolkit(version, ("nvidia-driver-cuda",), compiler)
+    for name, packages in wanted.items():
+        shutil.copytree(built(name, packages, kind, options.gnupg), out, dirs_exist_ok=True)
     (out / key_name).write_text(
         run("gpg", "--homedir", str(options.gnupg), "--batch", "--armor", "--export", fingerprint), encoding="utf-8"
     )
     if kind == "deb":
         sign_apt(out, options.gnupg)
     else:
-        sign_rpm(out, options.gnupg)
+        run("createrepo_c", "--quiet", str(out))
         if options.layout in ("rhel9", "amzn2023"):
             modules_of(out, options.version)
         metadata = str(out / "repodata/repomd.xml")

@@ -326,8 +326,11 @@ def test_an_entry_of_the_same_repository_is_kept_if_a_key_of_its_own_signs_it(si
 @pytest.mark.parametrize(
     ("streams", "expected"),
     [
-        ({}, {"name": "nvidia-driver:580-open", "reset": None}),
-        ({"nvidia-driver": "570-open"}, {"name": "nvidia-driver:580-open", "reset": "nvidia-driver"}),
+        ({}, {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": None}),
+        (
+            {"nvidia-driver": "570-open"},
+            {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": "nvidia-driver:570-open"},
+        ),
         ({"nvidia-driver": "580-open"}, None),
     ],
 )
@@ -359,7 +362,8 @@ def el_host(**changes) -> dict:
 
 def test_another_flavor_of_an_installed_driver_takes_its_stream():
     plan = driver_plan.plan(el_host(), {"flavor": "proprietary"}, platform("el-9"))
-    assert plan["todo"]["stream"] == {"name": "nvidia-driver:580-dkms", "reset": "nvidia-driver"}
+    assert plan["todo"]["stream"]["name"] == "nvidia-driver:580-dkms"
+    assert plan["todo"]["stream"]["before"] == "nvidia-driver:580-open"
     assert plan["todo"]["install"] == ["kmod-nvidia-latest-dkms"]
 
 
