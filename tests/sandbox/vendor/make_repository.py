@@ -394,7 +394,7 @@ def sign_rpms(out: Path, home: Path) -> None:
 
 
 def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
-    """Return the directory with packages that several layouts share, signed where their format wants that, built once."""
+    """Return the directory with packages that several layouts may share, built and signed once."""
     directory = home.parent / "built" / name
     if not directory.exists():
         with tempfile.TemporaryDirectory() as scratch:

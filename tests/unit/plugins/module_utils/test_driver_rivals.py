@@ -10,7 +10,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
 FULL = {"source": "nvidia", "imex": True}
-RELEASES = {"570": "570.172.08-1", "580": "580.95.05-1", "590": "590.44.01-1"}
+RELEASES = {"550": "550.163.01-1", "570": "570.172.08-1", "580": "580.95.05-1", "590": "590.44.01-1"}
 # What is installed, what is asked for then, what has to go for it: names that change with the branch, and no others.
 MOVES = [
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabric-manager", "nvidia-imex-570"])
@@ -21,6 +21,10 @@ MOVES = [
       for key in ("debian-12", "debian-13")),
     *((key, {"branch": "580"}, {"branch": "570"}, ["libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"])
       for key in ("debian-12", "debian-13")),
+    ("debian-12", {"branch": "570"}, {"branch": "550"},
+     ["libnvidia-nscq-570", "nvidia-driver-cuda", "nvidia-fabricmanager-570", "nvidia-imex-570"]),
+    ("debian-12", {"branch": "550"}, {"branch": "570"},
+     ["libnvidia-nscq-550", "nvidia-fabricmanager-550", "nvidia-imex-550", "nvidia-smi"]),
     ("ubuntu-24.04", {"branch": "580"}, {"branch": "570"},
      ["libnvidia-cfg1-580", "libnvidia-compute-580", "libnvidia-nscq", "nvidia-compute-utils-580",
       "nvidia-dkms-580-open", "nvidia-fabricmanager", "nvidia-imex", "nvidia-utils-580"]),
