@@ -79,8 +79,9 @@ def _dnf(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]
 
 
 def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
-    argv = ["zypper", *options, "--non-interactive", "--quiet", "search", "--details", "--match-exact", *names]
-    rc, out, err = run(argv)
+    # Wildcards are none to it then. Without, it finds more than was asked for, which `read` leaves out.
+    exact = [] if any(_is_pattern(name) for name in names) else ["--match-exact"]
+    rc, out, err = run(["zypper", *options, "--non-interactive", "--quiet", "search", "--details", *exact, *names])
     # 104: nothing of that name. 6: no repository.
     if rc not in (0, 6, 104):
         raise OffersError(f"zypper search answered {rc}: {err.strip() or out.strip()}")

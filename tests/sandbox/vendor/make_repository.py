@@ -348,6 +348,14 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         *([f"%preun\n{package.before_removal}"] if package.before_removal else []),
         *([f"%postun\n{package.after_removal}"] if package.after_removal else []),
         "%files",
+        *sorted(
+            {
+                f"%dir {place}"
+                for path in package.files
+                for place in Path(path).parents
+                if len(place.parts) > 3 and str(place).startswith("/usr/local/")
+            }
+        ),
         *sorted([*package.files, *package.libraries, *package.links, *package.modules]),
         f"/usr/share/doc/{package.name}/README.stand-in",
     ]

@@ -182,6 +182,22 @@ def test_a_name_with_wildcards_stands_for_what_it_matches():
     }
 
 
+def test_zypper_takes_wildcards_for_what_they_are_if_names_need_not_match_exactly():
+    asked = []
+
+    def zypper(argv):
+        asked.append("--match-exact" in argv)
+        names = ("cuda-toolkit-12-6", "cuda-toolkit-12-6-config-common", "cuda-toolkit-13-0")
+        return 0, "".join(f" | {name} | package | 1-1 | x86_64 | cuda\n" for name in names), ""
+
+    assert sorted(package_offers.read("zypper", ["cuda-toolkit-*-[0-9]"], zypper)) == [
+        "cuda-toolkit-12-6",
+        "cuda-toolkit-13-0",
+    ]
+    assert package_offers.read("zypper", ["cuda-toolkit-12-6"], zypper) == {"cuda-toolkit-12-6": ["1-1"]}
+    assert asked == [False, True]
+
+
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
 def test_what_several_views_have_is_one_answer(manager):
     def ask(argv):
