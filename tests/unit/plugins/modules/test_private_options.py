@@ -11,14 +11,16 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container, nvidia_cdi_spec
+from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container, nvidia_cdi_spec, nvidia_gpu_facts
 
 
 class Seen(Exception):
     """The module has said which options it takes."""
 
 
-@pytest.mark.parametrize("module", [gpu_container, nvidia_cdi_spec], ids=["gpu_container", "nvidia_cdi_spec"])
+@pytest.mark.parametrize(
+    "module", [gpu_container, nvidia_cdi_spec, nvidia_gpu_facts], ids=lambda module: module.__name__
+)
 def test_every_option_is_documented_but_the_private_ones(monkeypatch, module):
     taken = {}
 
