@@ -442,6 +442,16 @@ def test_only_the_drivers_own_holds_are_let_go_and_packages_replaced(request_, m
     assert not strangers & {*todo["release"], *todo["may_go"]}
 
 
+@pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
+def test_debians_modules_of_the_other_flavor_go_with_what_names_them_to_modprobe(key, flavor):
+    there = converged(key)
+    request = {"flavor": flavor}
+    todo = driver_plan.plan(there, request, platform(key), offers(key, request, VERSION[key]))["todo"]
+    mine, others = ("open-", "") if flavor == "open" else ("", "open-")
+    assert todo["remove"] == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
+    assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo["install"]
+
+
 def test_packages_of_another_branch_give_way():
     old = dict.fromkeys(["nvidia-utils-550-server", "nvidia-dkms-550-server-open"], "550.163.01-0ubuntu0.24.04.1")
     there = host("ubuntu-24.04", packages=old, held=tuple(old), driver={"library": "550.163.01"})
