@@ -266,6 +266,24 @@ options:
       - Without C(docker_host) the environment variable E(DOCKER_HOST) counts, for everything that is asked of Docker.
     type: dict
     default: {}
+  _phase:
+    description: Set by this module's action plugin, which puts the parts together. Not for playbooks.
+    type: str
+  _before:
+    description: Set by this module's action plugin to take back what the engine left half-made. Not for playbooks.
+    type: str
+  _keep:
+    description: Set by this module's action plugin to take back what the engine left half-made. Not for playbooks.
+    type: bool
+  _pulled:
+    description: Set by this module's action plugin once it has pulled the image. Not for playbooks.
+    type: bool
+  _token:
+    description: Set by this module's action plugin to give a reservation up. Not for playbooks.
+    type: str
+  _nvml_binding_path:
+    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    type: path
 requirements:
   - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host (the Python package
     requests), or Podman 4 or later with containers.podman 1.16 or later
@@ -549,7 +567,7 @@ def argument_spec() -> dict:
         "recreate": {"type": "bool", "default": False},
         "restart": {"type": "bool", "default": False},
         "engine_options": {"type": "dict", "default": {}},
-        # Not in the documentation, where they would come first; see tests/sanity.
+        # Between it and its action plugin.
         "_phase": {"type": "str"},
         "_before": {"type": "str"},
         "_keep": {"type": "bool"},

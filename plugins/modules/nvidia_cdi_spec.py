@@ -103,6 +103,9 @@ options:
     description: Seconds to wait for a driver that does not answer, more than 0 and at most 3600.
     type: float
     default: 10
+  _nvml_binding_path:
+    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    type: path
 notes:
   - Needs pynvml (Python package nvidia-ml-py) on the host or on the controller.
 author:

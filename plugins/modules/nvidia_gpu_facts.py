@@ -62,6 +62,9 @@ options:
       - Without it the loader finds them, and where it knows none, the usual places of driver containers and cloud
         images are looked at, such as C(/usr/local/nvidia) and C(/run/nvidia/driver).
     type: path
+  _nvml_binding_path:
+    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    type: path
 notes:
   - All that a product, a driver or a pynvml does not support is V(null).
   - Values are those of NVML's calls. Where C(nvidia-smi -q -x) prints the same, it prints the same value.

@@ -26,7 +26,8 @@ def unknown(module: str, names: Iterable[str]) -> list[str]:
 
 def suggestion(module: str, name: str) -> str:
     """Ask for the name that may have been meant, and say where all of them are."""
-    close = difflib.get_close_matches(name, options(module), n=3, cutoff=0.7)
+    public = [option for option in options(module) if not option.startswith("_")]
+    close = difflib.get_close_matches(name, public, n=3, cutoff=0.7)
     meant = f" Did you mean {' or '.join(close)}?" if close else ""
     return f"{meant} All of its options: ansible-doc {module}"
 
