@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Callable
+
+_ZYPPER_LOCKS = "etc/zypp/locks"
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -43,7 +46,7 @@ def _without_epoch(lock: str) -> str:
     return re.sub(r"-\d+:", "-", lock)
 
 
-def change(manager: str, names: list[str], held: bool, run: Run) -> None:
+def change(manager: str, names: list[str], held: bool, run: Run, root: str = "/") -> None:
     """Hold the names, or release them, in one call."""
     commands = {
         ("apt", True): ["apt-mark", "hold", *names],
@@ -57,3 +60,14 @@ def change(manager: str, names: list[str], held: bool, run: Run) -> None:
     rc, out, err = run(argv)
     if rc != 0:
         raise LocksError(f"{' '.join(argv[:3])} answered {rc}: {err.strip() or out.strip()}")
+    if manager == "zypper" and not held:
+        _remove_if_empty(os.path.join(root, _ZYPPER_LOCKS))
+
+
+def _remove_if_empty(path: str) -> None:
+    """Remove the file that zypper leaves behind when the last lock goes. To zypper it is the same without."""
+    try:
+        if os.path.getsize(path) == 0:
+            os.unlink(path)
+    except FileNotFoundError:
+        return

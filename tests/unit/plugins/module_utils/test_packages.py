@@ -268,6 +268,22 @@ def test_dpkgs_holds_are_made_and_released_in_one_call():
     assert dpkg.held == set()
 
 
+@pytest.mark.parametrize("left, there", [("", False), ("type: package\n", True)])
+def test_zypper_s_file_of_locks_goes_with_the_last_one(tmp_path, left, there):
+    locks = tmp_path / "etc/zypp/locks"
+    locks.parent.mkdir(parents=True)
+
+    def zypper(argv):
+        locks.write_text(left if "removelock" in argv else "type: package\nsolvable_name: x\n")
+        return 0, "", ""
+
+    package_locks.change("zypper", ["x"], True, zypper, str(tmp_path))
+    assert locks.exists()
+    package_locks.change("zypper", ["x"], False, zypper, str(tmp_path))
+    assert locks.exists() == there
+    package_locks.change("zypper", ["x"], False, lambda argv: (0, "", ""), str(tmp_path / "elsewhere"))
+
+
 def test_locks_of_dnf_are_told_by_name_and_by_name_with_version():
     out = "nvidia-driver-cuda-3:580.95.05-1.el9.*\nkmod-nvidia-open-dkms-3:580.95.05-1.el9.*\n"
     names = [
