@@ -61,6 +61,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "source": source,
         "packages": [],
         "leftovers": [],
+        # Asked for by name, so that the package manager would not call them unneeded.
+        "release": [],
         "unhold": [],
         "unload": [],
         "services": [],
@@ -76,18 +78,24 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     }
     if source == "runfile":
         result["runfile"] = bool(host["files"].get(driver_plan.RECORD_FILE, {}).get("exists"))
-    members = _members(host, platform, source)
-    if known["packages"]:
-        members = [name for name in members if name in known["packages"]]
+    data = ((platform or {}).get("sources") or {}).get(source or "", {})
+    there = host.get("package_names") or list(host["packages"])
+    came = _came(host, known, there)
+    candidates = _members(host, data)
+    members = [name for name in candidates if name in came]
     result["packages"] = members
-    there = set(host.get("package_names") or host["packages"])
-    came = [name for name in known["packages"] if not name.startswith("gpg-pubkey-")]
-    result["leftovers"] = [name for name in came if name in there and name not in members]
+    rest = [name for name in there if name in came and name not in members and not name.startswith("gpg-pubkey-")]
+    result["leftovers"] = sorted(rest)
+    asked = {rule["name"] for rule in data.get("packages", [])}
+    result["release"] = [name for name in result["leftovers"] if name in known["packages"] or name in asked]
     result["initramfs"] = driver_plan.initramfs(host, result["files"])
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
-    data = ((platform or {}).get("sources") or {}).get(source or "", {})
     result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))
-    if source in ("preinstalled", "runfile") and not result["runfile"] and not members:
+    others = [name for name in candidates if name not in came]
+    if others:
+        was = "was" if len(others) == 1 else "were"
+        result["reasons"].append(f"{', '.join(others)} {was} not installed by this role; left alone")
+    elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
         result["reasons"].append("the driver that is here was not installed by this role; it is left alone")
     if cuda_repository.is_used_by(host, install_record.TOOLKIT):
         result["files"] = [path for path in result["files"] if path not in cuda_repository.FILES]
@@ -118,8 +126,16 @@ def _files(platform: dict | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _members(host: dict, platform: dict | None, source: str | None) -> list[str]:
-    data = ((platform or {}).get("sources") or {}).get(source or "")
+def _came(host: dict, known: dict, there: list[str]) -> set[str]:
+    """Name what came by this role; after a run that was cut off, all that came since it began."""
+    came = set(known["packages"])
+    if known["pending"]:
+        came |= set(there) - set(known["pending"]) - set(install_record.read(host, install_record.TOOLKIT)["packages"])
+    return came
+
+
+def _members(host: dict, data: dict) -> list[str]:
+    """Name the installed packages that belong to the driver, whoever installed them."""
     if not data:
         return []
     own = [rule["name"] for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module")]

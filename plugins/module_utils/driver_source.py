@@ -52,8 +52,8 @@ def choose(case: Case, installed: str | None) -> str:
     if asked == "runfile" and installed not in (None, "runfile"):
         raise Refused(
             f"nvidia_driver_source is runfile, but driver packages are installed (from: {installed}). NVIDIA's "
-            "installer and packages overwrite each other's files: remove the packages first with nvidia_driver_state "
-            "absent, or keep to the packages."
+            "installer and packages overwrite each other's files. Remove the packages first (nvidia_driver_state "
+            "absent takes back what this role installed, the package manager the rest), or keep to the packages."
         )
     if asked in ("distribution", "nvidia") and installed == "runfile":
         raise Refused(
@@ -65,8 +65,8 @@ def choose(case: Case, installed: str | None) -> str:
         if asked in ("distribution", "nvidia") and installed in ("distribution", "nvidia") and installed != asked:
             raise Refused(
                 f"nvidia_driver_source is {asked}, but the driver packages on this host came from the source "
-                f"{installed}; the two sets overwrite each other's files. Remove them first with nvidia_driver_state "
-                f"absent and nvidia_driver_source {installed}, or keep that source."
+                f"{installed}; the two sets overwrite each other's files. Remove them first (nvidia_driver_state "
+                "absent takes back what this role installed, the package manager the rest), or keep that source."
             )
         return asked
     if installed in ("distribution", "nvidia"):

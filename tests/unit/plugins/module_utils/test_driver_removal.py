@@ -61,6 +61,28 @@ def test_the_initramfs_forgets_our_modprobe_file(package):
 def test_a_package_that_was_there_before_the_role_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
+    assert plan["reasons"] == ["libcuda1, nvidia-alternative were not installed by this role; left alone"]
+
+
+@pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
+def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
+    plan = driver_removal.plan(installed(recorded), platform("debian-12"))
+    kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
+    assert [plan[name] for name in kept] == [[]] * len(kept)
+    assert plan["reasons"] == [
+        "libcuda1, nvidia-alternative, nvidia-kernel-dkms were not installed by this role; left alone"
+    ]
+
+
+def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
+    there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"]})
+    there["package_names"] = ["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"]
+    there["files"][install_record.TOOLKIT] = TOOLKIT
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert plan["packages"] == ["nvidia-alternative", "nvidia-kernel-dkms"]
+    # What the user installed since goes only if the package manager calls it unneeded as it is.
+    assert plan["leftovers"] == ["dkms", "gcc-12", "make", "tmux"]
+    assert plan["release"] == ["dkms", "make"]
 
 
 def test_a_driver_of_other_origin_is_left_alone():
@@ -134,11 +156,14 @@ def test_streams_and_repositories_of_dnf_go_too():
     there = host(
         "el-9", packages=packages, driver={"library": "580.95.05"}, module_streams={"nvidia-driver": "580-open"}
     )
-    there["files"] = {"/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""}}
+    there["files"] = {
+        "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
+        driver_plan.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": list(packages)})},
+    }
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == "nvidia-driver"
-    assert plan["files"] == ["/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+    assert plan["files"] == [driver_plan.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -173,7 +198,9 @@ def test_what_was_enabled_is_disabled(state, expected):
     packages = dict.fromkeys(["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"], "580.95.05-1")
     units = ("nvidia-fabricmanager.service", "docker.service")
     services = {unit: {"unit_file_state": state} for unit in units}
+    record = {"exists": True, "content": json.dumps({"packages": list(packages)})}
     there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
+    there["files"] = {driver_plan.RECORD_FILE: record}
     assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
     assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
 
