@@ -14,8 +14,10 @@ import json
 import os
 import shlex
 
-from ansible import constants as C
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.utils.display import Display
+from ansible.vars.clean import remove_internal_keys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
@@ -28,6 +30,19 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
     no_binding_anywhere,
 )
 
+display = Display()
+
+# All that the module returns.
+_RESULT = ("changed", "failed", "msg", "ansible_facts", "nvml_binding", "nvml_binding_version", "nvml_binding_missing")
+_FACTS = (
+    "nvidia_gpu_state",
+    "nvidia_gpu_state_reason",
+    "nvidia_driver",
+    "nvidia_gpus",
+    "nvidia_pci_devices",
+    "nvidia_nvswitches",
+    "nvidia_topology",
+)
 # Paths are the host's, and are looked at there.
 _SPEC = {name: {**option, "type": option["type"].replace("path", "str")} for name, option in OPTIONS.items()}
 
@@ -65,16 +80,44 @@ class ActionModule(NvmlAction):
             {name: {"pynvml": binding}} if binding else {},
         )
         command = f"{self._compute_environment_string()} {shlex.join([python, '-c', host_program.READER])}"
-        done = self._low_level_execute_command(command.strip(), in_data=program)
-        for line in done["stdout"].splitlines():
-            if line.startswith(MARK):
-                return json.loads(line[len(MARK) :])
-        return None
+        try:
+            done = self._low_level_execute_command(command.strip(), in_data=program)
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:
+            display.vvv(f"{self._task.action}: {error}; the module is run instead")
+            return None
+        return told(done["stdout"])
+
+
+def told(output: str) -> dict | None:
+    """Find the result in what the host printed; None where there is none.
+
+    The answer is a host's, and a result of an action may tell the controller much: only what the module returns counts.
+    """
+    for line in output.splitlines():
+        if not line.startswith(MARK):
+            continue
+        try:
+            answer = json.loads(line[len(MARK) :])
+        except ValueError:
+            return None
+        if not isinstance(answer, dict):
+            return None
+        result = {name: value for name, value in answer.items() if name in _RESULT}
+        facts = result.get("ansible_facts")
+        if facts is not None:
+            if not isinstance(facts, dict):
+                return None
+            result["ansible_facts"] = {name: value for name, value in facts.items() if name in _FACTS}
+        remove_internal_keys(result)
+        return result
+    return None
 
 
 def _options(arguments: dict) -> dict | None:
     """Give the values of the options; None where they are wrong, which the module says in Ansible's own words."""
     checked = ArgumentSpecValidator(_SPEC).validate(arguments)
-    if checked.error_messages or C.DEFAULT_KEEP_REMOTE_FILES:
+    if checked.error_messages:
         return None
     return {name: value for name, value in checked.validated_parameters.items() if not name.startswith("_")}

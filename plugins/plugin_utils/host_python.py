@@ -24,7 +24,7 @@ def reads_input(action: ActionBase, task_vars: dict) -> str | None:
         or C.DEFAULT_KEEP_REMOTE_FILES
         or not getattr(connection, "has_pipelining", False)
         or connection._shell.SHELL_FAMILY != "sh"
-        or (become is not None and become.name == "su")
+        or (become is not None and not _passes_input(become))
     ):
         return None
     configured = C.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
@@ -32,3 +32,10 @@ def reads_input(action: ActionBase, task_vars: dict) -> str | None:
     if python.startswith("auto"):
         python = (task_vars.get("ansible_facts") or {}).get("discovered_interpreter_python")
     return python or None
+
+
+def _passes_input(become) -> bool:
+    """Tell whether a way to become another user lets a program's input through; it says so where it does not."""
+    if getattr(become, "require_tty", False):
+        return False
+    return getattr(become, "pipelining", become.name != "su")

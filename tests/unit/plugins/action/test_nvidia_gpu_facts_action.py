@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.action.nvidia_gpu_facts import told
 from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 COLLECTIONS = gpu_facts.__file__.split("/ansible_collections/", maxsplit=1)[0]
@@ -137,3 +139,39 @@ def test_a_driver_that_hangs_costs_the_timeout(ad_hoc):
     facts = result["ansible_facts"]
     assert facts["nvidia_gpu_state"] == "error"
     assert "did not answer within 1 seconds (nvmlDeviceGetUUID of GPU 0)" in facts["nvidia_gpu_state_reason"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "a banner",
+        f"{MARK}",
+        f"{MARK}[1]",
+        f'{MARK}"text"',
+        f'{MARK}{{"changed": false, "ansible_facts": {{"nvidia_gpu_sta',  # cut off
+        f'{MARK}{{"ansible_facts": "text"}}',
+    ],
+)
+def test_what_is_no_result_is_none(output):
+    assert told(output) is None
+
+
+def test_a_host_tells_the_controller_facts_and_nothing_else():
+    """An action's result may add hosts, run what lookups find, and more; a host's answer may not."""
+    answer = {
+        "changed": False,
+        "add_host": {"host_name": "evil", "groups": ["gpu_hosts"], "host_vars": {"ansible_connection": "local"}},
+        "add_group": "evil",
+        "_ansible_delegated_vars": {},
+        "ansible_facts": {"nvidia_gpu_state": "ready", "ansible_connection": "local", "gpufleet_host": {}},
+    }
+    assert told(f"a banner\n{MARK}{json.dumps(answer)}\nbye\n") == {
+        "changed": False,
+        "ansible_facts": {"nvidia_gpu_state": "ready"},
+    }
+
+
+def test_all_that_the_module_returns_comes_through(ad_hoc):
+    facts = ad_hoc("gather_subset=all")["ansible_facts"]
+    assert set(facts) >= {"nvidia_gpu_state", "nvidia_driver", "nvidia_gpus", "nvidia_topology", "nvidia_nvswitches"}

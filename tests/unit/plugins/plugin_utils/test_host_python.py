@@ -47,6 +47,8 @@ def test_the_python_that_ansible_would_take(variables, python):
         {"delegate_to": "other"},
         {"has_pipelining": False},
         {"become": SimpleNamespace(name="su")},
+        {"become": SimpleNamespace(name="community.general.doas", pipelining=False)},
+        {"become": SimpleNamespace(name="community.general.run0", require_tty=True)},
         {"_shell": SimpleNamespace(SHELL_FAMILY="powershell")},
     ],
 )
