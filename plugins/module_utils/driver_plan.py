@@ -206,7 +206,11 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     wanted += [name for name in result["optional"] if available.get(name)]
     lockstep = [name for name in result["lockstep"] if name in wanted]
     required = [name for name in lockstep if name not in result["optional"]]
-    version = driver_choice.choose(available, required, _question(request, result), set(have.values()))
+    if required:
+        version = driver_choice.choose(available, required, _question(request, result), set(have.values()))
+    else:
+        # NVIDIA's installer brings the version that was named; packages only help it to build.
+        version = upstream_version(str(result["version"]))
     result["version"] = version
     full = {name: driver_choice.exact(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]

@@ -627,6 +627,16 @@ def test_the_installer_is_run_with_the_flavor_and_its_checksum():
     assert todo["runfile"]["url"] == "https://mirror.example/x.run"
 
 
+@pytest.mark.parametrize(("headers", "install"), [((), [f"linux-headers-{K12}", "dkms"]), ((K12,), ["dkms"])])
+def test_what_the_installer_builds_with_comes_from_the_repositories(headers, install):
+    there = host("debian-12", headers=headers)
+    asked = driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["query"]
+    plan = driver_plan.plan(there, RUNFILE, platform("debian-12"), {name: ["3.0.10-8"] for name in asked})
+    assert (plan["errors"], plan["version"]) == ([], "580.95.05")
+    assert plan["todo"]["install"] == install
+    assert plan["todo"]["runfile"]["url"].endswith("-580.95.05.run")
+
+
 def test_the_installer_is_not_run_again():
     there = host("debian-12", headers=(K12,), driver={"library": "580.95.05", "runfile": True}, packages={"dkms": "3"})
     assert driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["runfile"] is None
