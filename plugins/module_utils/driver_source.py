@@ -49,6 +49,9 @@ def choose(case: Case, installed: str | None) -> str:
             "nvidia_driver_source is preinstalled, but no driver is on this host (no libnvidia-ml.so.1, no kernel "
             "module, no package). Choose another source or install the driver first."
         )
+    of_ours = asked in ("distribution", "nvidia", "runfile")
+    if of_ours and installed == "preinstalled" and _is_of_unknown_origin(case.host, case.platform):
+        raise Refused(_unknown_origin(case, asked))
     if asked == "runfile" and installed not in (None, "runfile"):
         raise Refused(
             f"nvidia_driver_source is runfile, but driver packages are installed (from: {installed}). NVIDIA's "
@@ -96,6 +99,33 @@ def choose(case: Case, installed: str | None) -> str:
     # None does: the first one's own refusal says most.
     del case.result["reasons"][:]
     return order[0]
+
+
+def _is_of_unknown_origin(host: dict, platform: dict | None) -> bool:
+    """Tell whether neither this role, nor a package, nor NVIDIA's installer brought the driver that is there."""
+    known = install_record.read(host, install_record.DRIVER)
+    if known["packages"] or known["pending"]:
+        return False
+    holds = [data["patterns"]["hold"] for data in ((platform or {}).get("sources") or {}).values()]
+    versions = {host["driver"][name] for name in ("loaded", "library", "on_disk")}
+    # The versions of prebuilt modules' packages are the kernel's.
+    return not any(
+        any(re.search(hold, name) for hold in holds)
+        and (name.startswith("linux-") or upstream_version(package["version"]) in versions)
+        for name, package in host["packages"].items()
+    )
+
+
+def _unknown_origin(case: Case, asked: str) -> str:
+    driver = case.host["driver"]
+    found = (("loaded", "a loaded kernel module"), ("library", "libraries"), ("on_disk", "a kernel module on disk"))
+    there = ", ".join(f"{what} ({driver[name]})" for name, what in found if driver[name])
+    return (
+        f"nvidia_driver_source is {asked}, but a driver is on this host already: {there}. It came neither from "
+        "packages nor by an installer that can be undone (there is no nvidia-uninstall), and another driver would "
+        "overwrite it in part. Set nvidia_driver_source to preinstalled or auto to adopt it, or remove it by its own "
+        "means first."
+    )
 
 
 def _lacks(case: Case, data: dict) -> str | None:

@@ -489,7 +489,7 @@ def test_modules_that_are_known_not_to_build_are_refused_before_a_package_is_tou
 
 def test_a_module_that_is_built_already_is_no_matter_of_doubt():
     kernel = "6.12.107+deb13-amd64"
-    there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"})
+    there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"}, packages={"libcuda1": "550.163.01-2"})
     wanted = {"source": "distribution", "flavor": "open"}
     available = offers("debian-13", wanted, "550.163.01-2", kernel=kernel)
     assert driver_plan.plan(there, wanted, platform("debian-13"), available)["errors"] == []
@@ -699,6 +699,7 @@ def test_a_killed_installation_is_finished():
 def test_the_fabric_manager_is_enabled_and_runs_where_the_driver_does(state, loaded, todo):
     there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
     there["services"] = {"nvidia-fabricmanager.service": state}
+    there["files"] = {driver_plan.RECORD_FILE: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}}
     assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9"))["todo"]["services"] == todo
 
 

@@ -12,7 +12,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, install_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -290,6 +290,35 @@ def test_a_driver_that_is_not_there_or_not_what_was_asked_for(there, request_, w
     error = refusal(host("el-9", **there), request_, platform("el-9"))
     for word in words:
         assert word in error
+
+
+@pytest.mark.parametrize("source", ["distribution", "nvidia", "runfile"])
+@pytest.mark.parametrize(
+    ("driver", "what"),
+    [
+        (KEPT, "a loaded kernel module (570.86.15), libraries (570.86.15)"),
+        ({"library": "570.86.15"}, ": libraries (570.86.15)"),
+        ({"on_disk": "570.86.15"}, ": a kernel module on disk (570.86.15)"),
+    ],
+)
+def test_nothing_is_installed_over_a_driver_of_unknown_origin(driver, what, source):
+    request = {"source": source, "version": "580.95.05", "runfile_checksum": SUM}
+    error = refusal(host("debian-12", driver=driver), request, platform("debian-12"))
+    for word in (f"nvidia_driver_source is {source}", what, "preinstalled or auto", "by its own means"):
+        assert word in error
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packages": {"nvidia-utils-570": "570.86.15-0ubuntu0.24.04.1"}},
+        {"packages": {"linux-modules-nvidia-570-6.8.0-88-generic": "6.8.0-88.89"}},
+        {"files": {install_record.DRIVER: {"exists": True, "content": '{"pending": ["vim"]}'}}},
+    ],
+)
+def test_a_driver_from_packages_or_from_a_run_that_was_cut_off_may_be_finished(changes):
+    there = host("ubuntu-24.04", driver=KEPT, **changes)
+    assert driver_plan.plan(there, {"source": "distribution"}, platform("ubuntu-24.04"))["errors"] == []
 
 
 @pytest.mark.parametrize("secure_boot", [{"enabled": True}, {"signatures_enforced": True}])
