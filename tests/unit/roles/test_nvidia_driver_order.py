@@ -27,3 +27,14 @@ def test_the_key_is_had_once():
     assert [path.name for path in sorted(TASKS.glob("*.yml")) if "hosts.signing_key:" in path.read_text()] == [
         "packages.yml"
     ]
+
+
+def test_before_the_driver_may_come_only_files_of_apts_are_written():
+    tasks = load("packages-apt.yml")
+    place = next(
+        number for number, task in enumerate(tasks) if task.get("ansible.builtin.include_tasks") == "files.yml"
+    )
+    assert "selectattr('path', 'match', '/etc/apt/')" in tasks[place]["vars"]["__nvidia_driver_files"]
+    names = [task["name"] for task in tasks]
+    # apt takes dependencies at the pinned version alone.
+    assert place < names.index("Packages | Ask what would give way to it")

@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_undo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_plan import BLACKLIST_FILE, MODPROBE_FILE, PIN_FILE
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
+
+OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
+
+
+def there(files: dict, version: str | None = None, unfinished: tuple[str, ...] = ()) -> dict:
+    texts = {path: {"exists": text is not None, "content": text} for path, text in files.items()}
+    packages = {"libcuda1": version, "nvidia-smi": OLD} if version else {}
+    return host("debian-12", packages=packages, files=texts, package_state={"unfinished": list(unfinished)})
+
+
+def put(path: str, text: str | None) -> dict:
+    return {"path": path, "state": "absent" if text is None else "present", "content": text or ""}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        # A bare host that was refused.
+        (there({}), there({PIN_FILE: "new", BLACKLIST_FILE: "new"}), [put(PIN_FILE, None), put(BLACKLIST_FILE, None)]),
+        (there({PIN_FILE: None}), there({PIN_FILE: "new"}), [put(PIN_FILE, None)]),
+        # An upgrade that was refused.
+        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD), [put(PIN_FILE, "old")]),
+        # nvidia_driver_hold: false had taken it away.
+        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: None}, OLD), [put(PIN_FILE, "old")]),
+        # A part of it came, or is on its way.
+        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, NEW), []),
+        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD, ("nvidia-kernel-dkms",)), []),
+        # Other files of ours pin nothing.
+        (there({MODPROBE_FILE: "old"}), there({MODPROBE_FILE: "new"}), []),
+        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "old"}, OLD), []),
+    ],
+)
+def test_the_former_pin_comes_back_where_the_driver_did_not_come(before, now, expected):
+    assert driver_undo.files(before, now, "535.309.01") == expected
