@@ -20,7 +20,7 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     """Return what to take back: toolkits, what came with them if nothing needs it, files, the repository's key."""
     known = install_record.read(host, install_record.TOOLKIT)
     there = host.get("package_names") or list(host["packages"])
-    came = set(known["packages"])
+    came = {*known["packages"], *known["uncertain"]}
     if known["pending"]:
         # A run that was cut off. What else came since may be the user's: the package manager knows what is needed.
         others = install_record.read(host, install_record.DRIVER)["packages"]

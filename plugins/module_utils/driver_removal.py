@@ -128,7 +128,7 @@ def _files(platform: dict | None) -> list[str]:
 
 def _came(host: dict, known: dict, there: list[str]) -> set[str]:
     """Name what came by this role; after a run that was cut off, all that came since it began."""
-    came = set(known["packages"])
+    came = {*known["packages"], *known["uncertain"]}
     if known["pending"]:
         came |= set(there) - set(known["pending"]) - set(install_record.read(host, install_record.TOOLKIT)["packages"])
     return came

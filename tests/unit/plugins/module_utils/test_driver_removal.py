@@ -138,17 +138,12 @@ def test_a_run_that_was_cut_off_loses_nothing():
     cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
     again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
     last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
-    assert last == {"packages": ["dkms", "libcuda1"], "files": {}}
+    assert last == {"packages": ["libcuda1"], "uncertain": ["dkms"], "files": {}}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
 def test_a_damaged_record_counts_as_none(content):
-    assert driver_removal.read_record(with_record(content)) == {
-        "packages": [],
-        "files": {},
-        "pending": [],
-        "key": None,
-    }
+    assert not any(driver_removal.read_record(with_record(content)).values())
 
 
 def test_streams_and_repositories_of_dnf_go_too():
@@ -260,3 +255,29 @@ def test_a_key_that_the_toolkit_brought_goes_with_the_last_that_needs_it():
     there = host("el-9")
     there["files"] = {install_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}}
     assert json.loads(driver_removal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
+
+
+def recorded(content: str | None) -> dict:
+    return {"files": {install_record.DRIVER: {"exists": content is not None, "content": content}}}
+
+
+def test_what_the_user_installs_after_a_run_that_was_cut_off_is_not_said_to_have_come_with_the_driver():
+    begun = install_record.begin(recorded(None), install_record.DRIVER, ["bash"])
+    later = ["bash", "libcuda1", "postgresql"]
+    content = install_record.finish(recorded(begun), install_record.DRIVER, later, [*later, "nvidia-smi"])
+    assert json.loads(content) == {"files": {}, "packages": ["nvidia-smi"], "uncertain": ["libcuda1", "postgresql"]}
+    again = install_record.finish(recorded(content), install_record.DRIVER, later, [*later, "nvidia-smi"])
+    assert again == content
+
+
+def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
+    before = ["bash"]
+    begun = install_record.begin(recorded(None), install_record.DRIVER, before, key=KEY)
+    assert install_record.read(recorded(begun), install_record.DRIVER)["key"] == KEY
+    failed = install_record.finish(recorded(begun), install_record.DRIVER, before, before, key=KEY)
+    assert install_record.read(recorded(failed), install_record.DRIVER)["key"] is None
+    done = install_record.finish(recorded(begun), install_record.DRIVER, before, [*before, "libcuda1"], key=KEY)
+    assert install_record.read(recorded(done), install_record.DRIVER)["key"] == KEY
+    moved = install_record.begin(recorded(done), install_record.DRIVER, [*before, "libcuda1"], key=KEY)
+    moved = install_record.finish(recorded(moved), install_record.DRIVER, before, before, key=KEY)
+    assert install_record.read(recorded(moved), install_record.DRIVER)["key"] == KEY
