@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    addresses,
     cuda_compatibility,
     cuda_repository,
     cuda_toolkit_request,
@@ -224,7 +225,8 @@ def _repository(
         result["query"] = [_TOOLKITS]
         if not kept and of_the_driver and cuda_repository.is_ours_elsewhere(host, repository):
             result["problems"].append(
-                f"role nvidia_driver has NVIDIA's repository from another address than {repository['url']}. Set "
+                "role nvidia_driver has NVIDIA's repository from another address than "
+                f"{addresses.masked(repository['url'])}. Set "
                 "cuda_toolkit_mirror and cuda_toolkit_key_fingerprint as nvidia_driver_mirror and "
                 "nvidia_driver_key_fingerprint are."
             )
@@ -340,7 +342,7 @@ def _summary(result: dict[str, t.Any]) -> list[str]:
     changes = [*result["files"], *([result["profile"]] if result["profile"] else [])]
     parts = (
         ("remove {}", result["remove_files"] + result["remove_packages"]),
-        ("add the repository {}", [result["repository"]["url"]] if result["repository"] else []),
+        ("add the repository {}", [addresses.masked(result["repository"]["url"])] if result["repository"] else []),
         ("install {}", result["packages"]),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.module_utils.common.validation import check_type_bool, check_type_list
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, driver_request
 
 
 class RequestError(Exception):
@@ -69,6 +69,7 @@ def typed(request: dict) -> dict[str, Any]:
     for name in ("mirror", "proxy", "key_fingerprint"):
         form, sample = driver_request.TEXTS[name]
         if wish[name] and not re.fullmatch(form, wish[name]):
-            shown = re.sub(r"[^\s/@]+@", "...@", wish[name])
-            raise RequestError(f"cuda_toolkit_{name} is {shown!r}, which is not of the form {sample}.")
+            raise RequestError(
+                f"cuda_toolkit_{name} is {addresses.refused(wish[name])!r}, which is not of the form {sample}."
+            )
     return wish

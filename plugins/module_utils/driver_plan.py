@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    addresses,
     cuda_repository,
     driver_activation,
     driver_choice,
@@ -134,7 +135,7 @@ def _sources(host: dict, result: dict, todo: dict, streams: dict | None) -> None
     if todo["query"]:
         todo["look"] = _look(todo)
     if todo["stream"] and streams is not None:
-        driver_choice.check_stream(todo["stream"]["name"], streams, result["repository"]["url"])
+        driver_choice.check_stream(todo["stream"]["name"], streams, addresses.masked(result["repository"]["url"]))
 
 
 def _look(todo: dict) -> dict:
@@ -233,7 +234,11 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
 
 def _question(request: dict, result: dict) -> driver_choice.Question:
     repository = result["repository"]
-    place = f"the repository {repository['url']}" if repository else "the archive of this host's package sources"
+    place = (
+        f"the repository {addresses.masked(repository['url'])}"
+        if repository
+        else "the archive of this host's package sources"
+    )
     return driver_choice.Question(request, result["branch"], place, result["kin"], result["core"])
 
 
@@ -350,6 +355,7 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
         )
     todo["runfile"] = {
         "url": url,
+        "place": addresses.masked(url),
         "checksum": request["runfile_checksum"],
         "options": ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", kind if modern else older],
     }
@@ -510,13 +516,13 @@ def _summary(result: dict, todo: dict) -> list[str]:
     parts = (
         ("finish the package installation that was interrupted", todo["repair"]),
         ("remove {}", todo["remove_files"] + todo["remove_packages"]),
-        ("add the repository {}", [todo["repository"]["url"]] if todo["repository"] else []),
+        ("add the repository {}", [addresses.masked(todo["repository"]["url"])] if todo["repository"] else []),
         ("enable the components {} in the archive's source entries", todo["components"]),
         ("install {}", todo["prerequisites"]),
         ("enable the module stream {}", [todo["stream"]["name"]] if todo["stream"] else []),
         ("remove {}, whose place the driver's packages take", todo["remove"]),
         (f"install the driver{version}: {{}}", todo["install"]),
-        ("run the installer {}", [todo["runfile"]["url"]] if todo["runfile"] else []),
+        ("run the installer {}", [todo["runfile"]["place"]] if todo["runfile"] else []),
         ("build the kernel modules for {}", todo["build"]),
         ("hold {}", todo["hold"]),
         ("release the hold of {}", todo["unhold"]),

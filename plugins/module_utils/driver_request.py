@@ -14,6 +14,8 @@ from typing import Any
 
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_int, check_type_list
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
+
 
 class RequestError(Exception):
     """A value is not of the form that its variable wants."""
@@ -144,4 +146,4 @@ def _check_options(module: Any, options: Any) -> None:
 def _shown(value: Any) -> str:
     """Return a value as a message may show it: on one line, and without a password in an address."""
     text = value if isinstance(value, str) and value.isprintable() else repr(value)
-    return re.sub(r"[^\s/@]+@", "...@", text)
+    return addresses.refused(text)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -43,7 +44,7 @@ def streams(modules: list[str], run: Run, views: Iterable[list[str]] = ((),)) ->
         rc, out, err = run(["dnf", "--quiet", *options, "module", "list", *modules])
         # It answers 1 where there is no such module.
         if rc not in (0, 1) or (rc == 1 and "No matching" not in out + err):
-            raise OffersError(f"dnf module list answered {rc}: {err.strip() or out.strip()}")
+            raise OffersError(f"dnf module list answered {rc}: {addresses.masked(err.strip() or out.strip())}")
         for words in (line.split() for line in out.splitlines()):
             if len(words) > 1 and words[0] in found:
                 found[words[0]].add(words[1])
@@ -65,7 +66,7 @@ def _apt(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]
     rc, out, err = run(["apt-cache", *options, "madison", *asked])
     # It answers 100 for a name that it does not know, and says what it knows of the others nevertheless.
     if rc not in (0, 100):
-        raise OffersError(f"apt-cache madison answered {rc}: {err.strip() or out.strip()}")
+        raise OffersError(f"apt-cache madison answered {rc}: {addresses.masked(err.strip() or out.strip())}")
     rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
     return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]
 
@@ -74,7 +75,7 @@ def _dnf(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]
     query = ["--available", "--showduplicates", "--queryformat", "%{name}\t%{version}-%{release}\n", *names]
     rc, out, err = run(["dnf", "--quiet", *options, "--setopt=*.module_hotfixes=true", "repoquery", *query])
     if rc != 0:
-        raise OffersError(f"dnf repoquery answered {rc}: {err.strip() or out.strip()}")
+        raise OffersError(f"dnf repoquery answered {rc}: {addresses.masked(err.strip() or out.strip())}")
     return [(name, version) for name, tab, version in (line.partition("\t") for line in out.splitlines()) if tab]
 
 
@@ -84,7 +85,7 @@ def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, s
     rc, out, err = run(["zypper", *options, "--non-interactive", "--quiet", "search", "--details", *exact, *names])
     # 104: nothing of that name. 6: no repository.
     if rc not in (0, 6, 104):
-        raise OffersError(f"zypper search answered {rc}: {err.strip() or out.strip()}")
+        raise OffersError(f"zypper search answered {rc}: {addresses.masked(err.strip() or out.strip())}")
     rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
     return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package"]
 

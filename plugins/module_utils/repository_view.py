@@ -16,7 +16,7 @@ import shutil
 from typing import Callable, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, apt_sources, openpgp
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -159,7 +159,7 @@ _VIEWS = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}
 def _answered(run: Run, argv: list[str], fine: tuple[int, ...] = (0,)) -> None:
     rc, out, err = run(argv)
     if rc not in fine:
-        said = " ".join((err.strip() or out.strip()).split())
+        said = addresses.masked(" ".join((err.strip() or out.strip()).split()))
         raise ViewError(
             f"The package repositories could not be looked into: {argv[0]} answered {rc}: {said} Check the addresses, "
             "the proxy and the network, or name a mirror."

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, openpgp
 
 LARGEST = 1024 * 1024
 _PROXIES = ("http_proxy", "https_proxy")
@@ -35,22 +35,23 @@ def normalised(fingerprint: str) -> str:
 
 def fetch(url: str, fingerprint: str, proxy: str | None = None, timeout: int = 30) -> bytes:
     """Return the file at an address if the key with that fingerprint, and no other, is in it."""
-    wanted = normalised(fingerprint)
+    wanted, shown = normalised(fingerprint), addresses.masked(url)
     try:
         with _through(proxy):
             data = open_url(url, timeout=timeout).read(LARGEST)
     except Exception as error:  # urllib has many, and each is the same to the user
         raise SigningKeyError(
-            f"The repository's key could not be fetched from {url}: {error}. Check the address, or name a mirror."
+            f"The repository's key could not be fetched from {shown}: {addresses.masked(str(error))}. "
+            "Check the address, or name a mirror."
         ) from error
     try:
         found = openpgp.fingerprints(data)
     except openpgp.KeyFileError as error:
-        raise SigningKeyError(f"{url} is no public key: {error}.") from error
+        raise SigningKeyError(f"{shown} is no public key: {error}.") from error
     if found != [wanted]:
         raise SigningKeyError(
-            f"The key at {url} has the fingerprint {', '.join(found)} and not {wanted}. It is not trusted and was not "
-            "written. Find out who changed it before you change the fingerprint."
+            f"The key at {shown} has the fingerprint {', '.join(found)} and not {wanted}. It is not trusted and was "
+            "not written. Find out who changed it before you change the fingerprint."
         )
     return data
 

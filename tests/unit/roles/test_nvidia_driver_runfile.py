@@ -28,7 +28,7 @@ def test_nothing_is_fetched_into_a_directory_that_is_only_predicted():
 def test_an_installer_that_cannot_be_had_names_what_was_asked_for():
     (rescue,) = fetching()["rescue"]
     message = rescue["ansible.builtin.fail"]["msg"]
-    for word in ("nvidia_driver_runfile_url", "nvidia_driver_runfile_checksum", "runfile.url", "failed_result.msg"):
+    for word in ("nvidia_driver_runfile_url", "nvidia_driver_runfile_checksum", "runfile.place", "failed_result.msg"):
         assert word in message
 
 

@@ -614,8 +614,10 @@ RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha
 
 def test_the_installer_is_run_with_the_flavor_and_its_checksum():
     todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
+    url = "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run"
     assert todo["runfile"] == {
-        "url": "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run",
+        "url": url,
+        "place": url,
         "checksum": "sha256:" + "0" * 64,
         "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
     }
