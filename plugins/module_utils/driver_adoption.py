@@ -66,3 +66,21 @@ def adopt(case: Case) -> None:
             f"nvidia_driver_flavor is {asked}, but the kernel modules that are there are the {case.result['flavor']} "
             "ones, and they were not put there by this role. Set it to auto, or replace the driver by its own means."
         )
+    _say_what_it_does_not_get(case)
+
+
+def _say_what_it_does_not_get(case: Case) -> None:
+    wish = case.wish
+    components = [name for name in wish["components"] if name != "compute"]
+    asked = {
+        "fabric_manager": "enabled" if wish["fabric_manager"] == "enabled" else "",
+        "imex": "on" if wish["imex"] else "",
+        "components": ", ".join(components),
+        "extra_packages": ", ".join(wish["extra_packages"]),
+    }
+    for name, value in asked.items():
+        if value:
+            case.result["reasons"].append(
+                f"nvidia_driver_{name} ({value}) is not carried out: the driver was there already and is adopted, and "
+                "no package is added to it. Install that by the driver's own means, or drop the wish"
+            )

@@ -427,6 +427,9 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
             wanted.update(_apt_files(request, result))
             wanted.update(_proxy_file(host, result["repository"]))
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
+    elif request.get("peermem") or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
+        # What an adopted driver loads at boot is its own matter, unless it was asked for here.
+        wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
     wanted[MODPROBE_FILE] = _modprobe(host, request, coming)

@@ -714,6 +714,42 @@ def test_an_adopted_driver_keeps_its_packages_and_gets_its_modules_loaded():
     assert driver_plan.plan(there, {"activate": False}, platform("el-9"))["todo"]["modules"]["load"] == []
 
 
+IGNORED = [
+    ({"fabric_manager": "enabled"}, "nvidia_driver_fabric_manager (enabled)"),
+    ({"imex": True}, "nvidia_driver_imex (on)"),
+    ({"components": ["compute", "video", "opencl"]}, "nvidia_driver_components (video, opencl)"),
+    ({"extra_packages": ["nvtop"]}, "nvidia_driver_extra_packages (nvtop)"),
+    ({"fabric_manager": "auto", "imex": False, "components": ["compute"], "extra_packages": []}, None),
+]
+
+
+@pytest.mark.parametrize(("wish", "words"), IGNORED)
+def test_what_an_adopted_driver_does_not_get_is_said(wish, words):
+    there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"})
+    said = [reason for reason in driver_plan.plan(there, wish, platform("el-9"))["reasons"] if "carried out" in reason]
+    assert len(said) == (1 if words else 0)
+    assert all(reason.startswith(f"{words} is not carried out") for reason in said)
+
+
+@pytest.mark.parametrize(
+    ("there", "peermem", "written"),
+    [
+        (None, False, None),
+        (None, True, ["nvidia_uvm", "nvidia_peermem"]),
+        ("# Something\nnvidia_peermem\n", False, ["nvidia_uvm"]),
+    ],
+)
+def test_an_adopted_driver_loads_peermem_at_boot_if_that_is_asked_for(there, peermem, written):
+    files = {driver_plan.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
+    adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
+    todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]
+    texts = [file["content"] for file in todo["files"] if file["path"] == driver_plan.MODULES_LOAD_FILE]
+    assert [text.splitlines()[1:] for text in texts] == ([written] if written else [])
+    if texts:
+        adopted["files"] = {driver_plan.MODULES_LOAD_FILE: {"exists": True, "content": texts[0]}}
+        assert driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]["files"] == []
+
+
 SWITCH = {"nvlink5_switches": ["mlx5_0"]}
 
 
