@@ -93,6 +93,7 @@ def _nothing() -> dict[str, Any]:
         "release": [],
         "may_go": [],
         "remove": [],
+        "purge": [],
         "put_back": [],
         "install": [],
         "runfile": None,
@@ -198,6 +199,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]
     todo["query"] = sorted({*asked, *result["kin"]})
     todo["remove"] = result["replaces"]
+    # Their files in /etc go on naming them to modprobe; what users set for anything else that goes is theirs.
+    todo["purge"] = result["replaced_modules"] if host["os"]["package_manager"] == "apt" else []
     todo["put_back"] = [f"{name}-{installed[name]['version']}" for name in result["replaces"]]
     if available is None:
         # Which version it will be is known once the repositories have been asked.

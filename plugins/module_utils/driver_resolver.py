@@ -85,6 +85,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "build_limit": None,
         "rivals": [],
         "replaces": [],
+        "replaced_modules": [],
         "reasons": [],
         "errors": [],
     }

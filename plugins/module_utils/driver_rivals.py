@@ -22,15 +22,21 @@ def must_go(host: dict, data: dict, context: dict) -> list[str]:
     named = ({**rule, "name": rule["name"].replace("{branch}", same["branch"])} for rule in data["packages"])
     staying = _any_of(rule for rule in named if applies(rule, same))
     own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True))
-    modules = _any_of(_modules(data))
+    rivals = _any_of(_modules(data))
 
     def is_of_another_driver(name: str, version: str) -> bool:
-        if modules.fullmatch(name):
+        if rivals.fullmatch(name):
             return True
         return bool(own.fullmatch(name)) and upstream_version(version).partition(".")[0] != same["branch"]
 
     there = [name for name in host["packages"] if not staying.fullmatch(name)]
     return sorted(name for name in there if is_of_another_driver(name, host["packages"][name]["version"]))
+
+
+def modules(names: Iterable[str], data: dict) -> list[str]:
+    """Pick the packages that have kernel modules, or name them to modprobe."""
+    expression = _any_of(_modules(data))
+    return [name for name in names if expression.fullmatch(name)]
 
 
 def may_go(host: dict, data: dict, chosen: set[str], context: dict) -> list[str]:

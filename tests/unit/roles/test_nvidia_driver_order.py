@@ -38,3 +38,11 @@ def test_before_the_driver_may_come_only_files_of_apts_are_written():
     names = [task["name"] for task in tasks]
     # apt takes dependencies at the pinned version alone.
     assert place < names.index("Packages | Ask what would give way to it")
+
+
+def test_what_gives_way_with_apt_keeps_its_configuration_but_for_modules():
+    tasks = {task["name"]: task for task in load("packages-apt.yml")}
+    replace = tasks["Packages | Install the driver in the place of another"]["ansible.builtin.command"]["argv"]
+    assert "--purge" not in replace
+    purging = [name for name, task in tasks.items() if task.get("ansible.builtin.apt", {}).get("purge")]
+    assert [tasks[name]["ansible.builtin.apt"]["name"] for name in purging] == ["{{ __nvidia_driver_plan.todo.purge }}"]

@@ -450,6 +450,19 @@ def test_debians_modules_of_the_other_flavor_go_with_what_names_them_to_modprobe
     mine, others = ("open-", "") if flavor == "open" else ("", "open-")
     assert todo["remove"] == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
     assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo["install"]
+    assert todo["purge"] == todo["remove"]
+
+
+def test_what_users_set_for_a_companion_outlives_its_renaming():
+    old = dict.fromkeys(["nvidia-driver-cuda", "nvidia-imex-570", "nvidia-kernel-dkms"], "570.172.08-1")
+    more = {"packages": old, "driver": {"library": "570.172.08"}, "headers": (K12,)}
+    request = {"source": "nvidia", "branch": "580", "flavor": "open", "imex": True}
+    available = offers("debian-12", request, "580.95.05-1", **more)
+    result = driver_plan.plan(host("debian-12", **more), request, platform("debian-12"), available)
+    assert result["errors"] == []
+    todo = result["todo"]
+    assert todo["remove"] == ["nvidia-imex-570", "nvidia-kernel-dkms"]
+    assert todo["purge"] == ["nvidia-kernel-dkms"]
 
 
 def test_packages_of_another_branch_give_way():
