@@ -46,3 +46,12 @@ def test_what_gives_way_with_apt_keeps_its_configuration_but_for_modules():
     assert "--purge" not in replace
     purging = [name for name, task in tasks.items() if task.get("ansible.builtin.apt", {}).get("purge")]
     assert [tasks[name]["ansible.builtin.apt"]["name"] for name in purging] == ["{{ __nvidia_driver_plan.todo.purge }}"]
+
+
+def test_apt_takes_nothing_away_that_was_not_simulated():
+    tasks = {task["name"]: task for task in load("packages-apt.yml")}
+    simulated = tasks["Packages | Ask what would give way to it"]["when"]
+    assert simulated == "(__nvidia_driver_plan.todo.install + __nvidia_driver_plan.todo.remove) | length > 0"
+    assert tasks["Packages | Install the driver in the place of another"]["when"] == (
+        "__nvidia_driver_plan.todo.remove | length > 0"
+    )
