@@ -9,8 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare, nvidia
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
 VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
@@ -47,6 +51,35 @@ def test_what_would_come_is_asked_before_it_comes(manager: str) -> None:
     names = [task["name"].partition(" | ")[2] for task in tasks]
     wanted = ["Ask what would come", "Stop where that is more than a toolkit", "Install the toolkits"]
     assert [name for name in names if name in wanted] == wanted
+
+
+NEEDED = "error: Failed dependencies:\n\tx is needed by (installed) y-1-1.noarch\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "register", "needed"),
+    [
+        ("cuda_toolkit/tasks/packages-apt.yml", "__cuda_toolkit_simulated", True),
+        ("cuda_toolkit/tasks/packages-zypper.yml", "__cuda_toolkit_simulated", True),
+        ("cuda_toolkit/tasks/remove.yml", "__cuda_toolkit_simulated", False),
+        ("nvidia_driver/tasks/packages-dnf.yml", "__nvidia_driver_needed", False),
+    ],
+)
+def test_a_question_that_failed_is_no_answer(path: str, register: str, needed: bool) -> None:
+    tasks = yaml.safe_load((ROLE.parent / path).read_text(encoding="utf-8"))
+    (task,) = (task for task in tasks if task.get("register") == register and "ansible.builtin.command" in task)
+    fails = jinja2.Environment().compile_expression(str(task.get("failed_when", f"{register}.rc != 0")))
+    answers = [(0, ""), (1, NEEDED), (1, "can't create transaction lock on /var/lib/rpm/.rpm.lock")]
+    judged = [fails(**{register: {"rc": rc, "stdout": "", "stderr": text}}) for rc, text in answers]
+    assert judged == [False, needed, True]
+
+
+@pytest.mark.parametrize("role", ["cuda_toolkit", "nvidia_driver"])
+def test_zypper_fetches_lists_by_itself(role: str) -> None:
+    # The look before refreshes what is there, and our entry what it brings.
+    text = (ROLE.parent / role / "tasks/packages-zypper.yml").read_text(encoding="utf-8")
+    assert "refresh" not in text
+    assert "autorefresh=1" in cuda_repository.entry(nvidia(bare("sles-15"), "12.6")["repository"])["content"]
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
