@@ -17,7 +17,7 @@ from ansible.utils.plugin_docs import get_docstring
 def unknown(module: str, names: Iterable[str]) -> list[str]:
     """List those of `names` that the module has no option of. None are, where its documentation cannot be read."""
     # Reading the documentation as a whole takes a while: most names stand there as they are.
-    rest = [name for name in names if not re.search(rf"^  {re.escape(name)}:", _source(module), re.MULTILINE)]
+    rest = [name for name in names if not re.search(rf"^  {re.escape(name)}:", _written(module), re.MULTILINE)]
     if not rest:
         return []
     known = options(module)
@@ -52,12 +52,24 @@ def options(module: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _source(module: str) -> str:
+def _written(module: str) -> str:
+    """Return what the module's own documentation has below `options:`, where that can be told without reading it."""
     found = module_loader.find_plugin_with_context(module)
     if not found.resolved:
         return ""
     try:
         with open(found.plugin_resolved_path, encoding="utf-8") as file:
-            return file.read()
+            return options_text(file.read())
     except (OSError, ValueError):
         return ""
+
+
+def options_text(source: str) -> str:
+    """Return the lines between `options:` and the next key of a module's documentation; none where that has none."""
+    documentation = re.search(r"^DOCUMENTATION = r?(\"\"\"|''')(.*?)\1", source, re.MULTILINE | re.DOTALL)
+    below = (
+        re.search(r"^options:[ \t]*\n(.*?)(?=^\w|\Z)", documentation.group(2), re.MULTILINE | re.DOTALL)
+        if documentation
+        else None
+    )
+    return below.group(1) if below else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 
 DOCKER, PODMAN = container_options.MODULES["docker"], container_options.MODULES["podman"]
 GPU_CONTAINER = "gpufleet.hosts.gpu_container"
@@ -80,3 +81,34 @@ def test_options_that_a_module_does_not_have_are_found(answer, number):
 @pytest.mark.parametrize("number", range(len(SUGGESTED)))
 def test_what_was_meant_is_asked_for(answer, number):
     assert answer["suggested"][number] == SUGGESTED[number][2]
+
+
+SOURCE = """
+DOCUMENTATION = r'''
+attributes:
+  check_mode:
+    support: full
+options:
+  name:
+    description: A name.
+    suboptions:
+      inner:
+        description: Not an option of the module.
+  other:
+    type: str
+notes:
+  after: x
+'''
+RETURN = r'''
+  sample: x
+'''
+DEFAULTS = {
+  given: 1
+}
+"""
+
+
+def test_what_stands_elsewhere_in_a_module_is_no_option():
+    text = module_options.options_text(SOURCE)
+    assert [line for line in text.splitlines() if line[2] != " "] == ["  name:", "  other:"]
+    assert module_options.options_text(SOURCE.replace("options:", "choices:")) == ""
