@@ -93,9 +93,10 @@ def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
 
 def apt_proxy(repository: dict | None) -> str | None:
     """Return the text that has apt reach the repository through a proxy; nothing where it needs none."""
-    if repository is None or not repository["proxy"]:
+    name = urlsplit(repository["url"]).hostname if repository else None
+    # A mirror on the host itself is reached through nothing.
+    if repository is None or not repository["proxy"] or not name:
         return None
-    name = urlsplit(repository["url"]).hostname
     lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
     return f"// Written by Ansible collection gpufleet.hosts.\n{''.join(lines)}"
 

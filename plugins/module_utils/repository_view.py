@@ -94,8 +94,9 @@ def apt_files(directory: str, sources: dict[str, str], repository: Repository | 
         files[f"{base}/sources.list.d/{_ID}.sources"] = (
             f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {directory}/key.gpg\n"
         )
-        if repository.proxy:
-            host = urlsplit(repository.url).hostname
+        host = urlsplit(repository.url).hostname
+        # A mirror on the host itself is reached through nothing.
+        if repository.proxy and host:
             settings += [f'Acquire::{scheme}::Proxy::{host} "{repository.proxy}";' for scheme in ("http", "https")]
     return {f"{directory}/apt.conf": "\n".join([*settings, ""]), **files}
 

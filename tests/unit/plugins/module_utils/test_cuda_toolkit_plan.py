@@ -77,6 +77,11 @@ def test_nothing_is_left_to_do_afterwards(key: str, request_: dict[str, t.Any]) 
     assert (done["problems"], done["summary"], done["acts"], done["query"]) == ([], [], False, [])
 
 
+def test_a_mirror_on_the_host_itself_is_reached_through_nothing() -> None:
+    done = nvidia(bare(), "12.6", mirror="file:///srv/cuda", proxy=PROXY)
+    assert cuda_repository.APT_PROXY_FILE not in [file["path"] for file in done["files"]]
+
+
 def test_another_default_changes_path_alone() -> None:
     done = nvidia(converged("debian-12", "12.6", "13.0"), "12.6", "13.0", default_version="12.6")
     assert done["summary"] == [f"write {PROFILE_FILE}"]

@@ -92,6 +92,11 @@ def test_apt_sees_the_hosts_entries_and_the_new_one_in_lists_of_its_own(host, tm
     assert all(line.count(str(place)) == 1 for line in settings if line.startswith("Dir::"))
 
 
+def test_a_mirror_on_the_host_itself_is_reached_through_nothing(host, tmp_path):
+    place, _questions = view("apt", tmp_path, Programs(), repository=Repository("file:///srv/cuda", KEY, PROXY))
+    assert "Proxy" not in (place / "apt.conf").read_text()
+
+
 def test_apt_without_lists_fetches_all(host, tmp_path, monkeypatch):
     monkeypatch.setattr(repository_view, "_APT_LISTS", str(tmp_path / "nonesuch"))
     place, _questions = view("apt", tmp_path, Programs())
