@@ -43,7 +43,24 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
         "reasons": ["NVIDIA's repository stays: the driver is had from it"] if known["key"] and shared else [],
         "problems": [],
     }
+    others = [name for name in there if name not in came and (_NVIDIA.fullmatch(name) or name in system[:1])]
+    if others:
+        was = "was" if len(others) == 1 else "were"
+        result["reasons"].append(f"{', '.join(sorted(others))} {was} not installed by this role; left alone")
     result["acts"] = bool(result["packages"] or result["leftovers"] or result["files"])
     if result["acts"] and host["uid"] != 0:
         result["problems"].append(f"this needs root, and the host was seen as user {host['uid']}. Set become: true.")
+    if not result["acts"] and not result["reasons"]:
+        result["reasons"].append("nothing that this role installed is here")
+    result["summary"] = _summary(result)
     return result
+
+
+def _summary(result: dict[str, t.Any]) -> list[str]:
+    parts = (
+        ("remove {}", result["packages"]),
+        ("remove, of what came along, what nothing else needs: {}", result["leftovers"]),
+        ("have rpm forget the key {}", result["rpm_keys"]),
+        ("remove {}", result["files"]),
+    )
+    return [text.format(", ".join(names)) for text, names in parts if names]

@@ -114,7 +114,28 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         _release(host, result)
     names = ("packages", "leftovers", "runfile", "files", "restore")
     result["acts"] = not result["errors"] and any(bool(result[name]) for name in names)
+    if not result["acts"] and not result["reasons"]:
+        result["reasons"].append("nothing that this role installed is here")
+    result["summary"] = _summary(host, result) if result["acts"] else []
     return result
+
+
+def _summary(host: dict, result: dict) -> list[str]:
+    # zypper's way back takes the driver's packages alone.
+    leftovers = result["leftovers"] if host["os"]["package_manager"] != "zypper" else []
+    parts = (
+        ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
+        ("unload {}", result["unload"]),
+        ("release the hold of {}", result["unhold"]),
+        ("remove {}", result["packages"]),
+        ("remove, of what came along, what nothing else needs: {}", leftovers),
+        ("have rpm forget the key {}", result["rpm_keys"]),
+        ("run nvidia-uninstall", result["runfile"]),
+        ("put {} back as it was, unless it was changed since", [item["path"] for item in result["restore"]]),
+        ("remove {}", result["files"]),
+        ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
+    )
+    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]
 
 
 def _files(platform: dict | None) -> list[str]:

@@ -42,6 +42,17 @@ def test_what_came_goes_and_nothing_else() -> None:
     assert done["release"] == []
     assert done["files"] == [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT, *cuda_repository.FILES]
     assert done["acts"]
+    assert done["reasons"] == ["cuda-toolkit-11-8 was not installed by this role; left alone"]
+    assert done["summary"] == [
+        "remove cuda-toolkit-12-6, cuda-toolkit-13-0",
+        "remove, of what came along, what nothing else needs: cuda-nvcc-12-6, libgomp1",
+        f"remove {', '.join(done['files'])}",
+    ]
+
+
+def test_that_there_is_nothing_to_do_is_said() -> None:
+    done = removal(bare("debian-12"))
+    assert (done["acts"], done["summary"], done["reasons"]) == (False, [], ["nothing that this role installed is here"])
 
 
 def test_the_distributions_toolkit_goes_with_the_compiler_that_was_asked_for() -> None:

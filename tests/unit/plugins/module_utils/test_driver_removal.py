@@ -92,6 +92,23 @@ def test_a_driver_of_other_origin_is_left_alone():
     assert "not installed by this role" in plan["reasons"][0]
 
 
+def test_what_would_be_done_is_said():
+    there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}}, modules_loaded=["nvidia"])
+    assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
+        "unload nvidia",
+        "release the hold of libcuda1",
+        "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
+        "remove, of what came along, what nothing else needs: dkms, gcc-12",
+        "put /etc/apt/sources.list back as it was, unless it was changed since",
+        f"remove {driver_plan.PIN_FILE}, {driver_plan.RECORD_FILE}",
+    ]
+
+
+def test_that_there_is_nothing_to_do_is_said():
+    plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
+    assert (plan["summary"], plan["reasons"]) == ([], ["nothing that this role installed is here"])
+
+
 def test_a_host_with_nothing_has_nothing_to_do():
     assert not driver_removal.plan(host("debian-12"), platform("debian-12"))["acts"]
     assert not driver_removal.plan(host("gentoo-2"), None)["acts"]
