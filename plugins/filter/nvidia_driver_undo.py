@@ -11,8 +11,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_undo
 
 
 def nvidia_driver_undo(host: dict, before: dict, plan: dict) -> dict[str, Any]:
-    """Say which files have to be put back on a host that the driver did not come to."""
-    return {"files": driver_undo.files(before, host, plan["version"])}
+    """Say what a host that the driver did not come to had before and has not got now."""
+    return {
+        "files": driver_undo.files(before, host, plan["version"]),
+        "lacking": driver_undo.lacking(before, host, plan),
+    }
 
 
 class FilterModule:

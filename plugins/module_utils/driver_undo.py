@@ -24,6 +24,37 @@ def files(before: dict, now: dict, version: str | None) -> list[dict]:
     ]
 
 
+def lacking(before: dict, now: dict, plan: dict) -> list[str]:
+    """Say what a host had `before` and has not got `now`, in words, so that a user can put it back."""
+    todo = plan["todo"]
+    units = [unit for unit in plan["services"] if now["services"].get(unit, {}).get("load_state") == "loaded"]
+    lost = {
+        "the hold of {}": [name for name in todo["release"] if name in now["packages"] and not _held(now, name)],
+        "the running service {}": [unit for unit in units if _active(before, unit) and not _active(now, unit)],
+        "the former {}": [file["path"] for file in files(before, now, plan["version"])],
+    }
+    required = {name for name in plan["lockstep"] if name not in plan["optional"]}
+    if not required <= _of_version(now, plan["version"]):
+        there = [name for name in todo["remove"] if name in before["packages"]]
+        lost["the package {}"] = [name for name in there if name not in now["packages"]]
+        stream = todo["stream"]
+        same = stream is None or _stream(now, stream["module"]) == _stream(before, stream["module"])
+        lost["the former stream of module {}"] = [] if same else [stream["module"]]
+    return [text.format(", ".join(names)) for text, names in lost.items() if names]
+
+
+def _held(host: dict, name: str) -> bool:
+    return host["packages"][name]["held"]
+
+
+def _active(host: dict, unit: str) -> bool:
+    return host["services"].get(unit, {}).get("active_state") == "active"
+
+
+def _stream(host: dict, module: str) -> str | None:
+    return host["module_streams"].get(module)
+
+
 def _of_version(host: dict, version: str | None) -> set[str]:
     return {name for name, package in host["packages"].items() if upstream_version(package["version"]) == version}
 

@@ -55,3 +55,17 @@ def test_apt_takes_nothing_away_that_was_not_simulated():
     assert tasks["Packages | Install the driver in the place of another"]["when"] == (
         "__nvidia_driver_plan.todo.remove | length > 0"
     )
+
+
+def test_nothing_that_puts_back_hides_why_the_installation_failed():
+    reading = {"ansible.builtin.include_role", "ansible.builtin.include_tasks"}
+    acting = [
+        task
+        for name in ("restore.yml", "restore-apt.yml", "restore-dnf.yml")
+        for task in load(name)
+        if not reading & set(task)
+    ]
+    assert len(acting) > 6
+    assert [task["name"] for task in acting if task.get("failed_when") is not False] == []
+    # Looked at last, so that the message says what is lacking then.
+    assert "ansible.builtin.include_role" in load("restore.yml")[-1]

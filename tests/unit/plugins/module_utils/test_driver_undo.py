@@ -42,3 +42,45 @@ def put(path: str, text: str | None) -> dict:
 )
 def test_the_former_pin_comes_back_where_the_driver_did_not_come(before, now, expected):
     assert driver_undo.files(before, now, "535.309.01") == expected
+
+
+UNIT = "nvidia-fabricmanager.service"
+PLAN = {"version": "535.309.01", "lockstep": ["libcuda1", "libcudadebugger1"], "optional": ["libcudadebugger1"],
+        "services": [UNIT]}  # fmt: skip
+
+
+def plan(**todo) -> dict:
+    return {**PLAN, "todo": {"release": [], "remove": [], "stream": None, **todo}}
+
+
+def equipped(version: str = OLD, *more: str, held=(), active: str = "active", stream: str = "570-open", files=None):
+    return host(
+        packages={"libcuda1": version, **dict.fromkeys(more, OLD)},
+        held=held,
+        services={UNIT: {"load_state": "loaded", "active_state": active}},
+        module_streams={"nvidia-driver": stream},
+        files=files or {},
+    )
+
+
+PINNED = {PIN_FILE: {"exists": True, "content": "new"}}
+STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": "nvidia-driver:570-open"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "todo", "expected"),
+    [
+        (equipped(OLD, "imex-old"), equipped(OLD, "imex-old"), {"remove": ["imex-old"], **STREAM}, []),
+        (equipped(OLD, "imex-old"), equipped(OLD), {"remove": ["imex-old"]}, ["the package imex-old"]),
+        # It came, so that what it replaced is gone for good.
+        (equipped(OLD, "imex-old"), equipped(NEW), {"remove": ["imex-old"], **STREAM}, []),
+        (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold of libcuda1"]),
+        (equipped(held=["libcuda1"]), equipped(held=["libcuda1"]), {"release": ["libcuda1"]}, []),
+        (equipped(), equipped(active="failed"), {}, [f"the running service {UNIT}"]),
+        (equipped(active="inactive"), equipped(active="failed"), {}, []),
+        (equipped(), equipped(files=PINNED), {}, [f"the former {PIN_FILE}"]),
+        (equipped(), equipped(stream="580-open"), STREAM, ["the former stream of module nvidia-driver"]),
+    ],
+)
+def test_what_is_not_put_back_is_named(before, now, todo, expected):
+    assert driver_undo.lacking(before, now, plan(**todo)) == expected
