@@ -94,6 +94,10 @@ _value:
     profile:
       description: State and content of the file for PATH, or null where it is right.
       type: dict
+    untried:
+      description: Directories of toolkits that came by the role and have not worked yet.
+      type: list
+      elements: str
     unseen:
       description: Files that have to be looked at before the plan holds.
       type: list

@@ -21,6 +21,11 @@ def record(host: dict[str, t.Any], before: list[str], after: list[str] | None = 
     return install_record.finish(host, install_record.TOOLKIT, before, after, key=key)
 
 
+def verified(host: dict[str, t.Any], directories: list[str]) -> str:
+    """Return the text of the record with toolkits that were tried and work."""
+    return install_record.verify(host, install_record.TOOLKIT, directories)
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -32,4 +37,5 @@ class FilterModule:
             "cuda_toolkit_removal": cuda_toolkit_removal.plan,
             "cuda_toolkit_strangers": cuda_toolkit_transaction.strangers,
             "cuda_toolkit_unneeded": cuda_toolkit_transaction.unneeded,
+            "cuda_toolkit_verified": verified,
         }

@@ -58,6 +58,7 @@ def plan(
         "remove_packages": [],
         "profile": None,
         "unseen": [],
+        "untried": [],
         "reasons": [],
         "warnings": [],
         "problems": [],
@@ -67,6 +68,7 @@ def plan(
         _environment(result, host, wish)
         _offers(result, host, offered)
         _driver(result, host, wish, branches)
+    _untried(result, host)
     result["summary"] = _summary(result)
     result["acts"] = bool(result["summary"])
     if result["acts"] and host["uid"] != 0:
@@ -338,6 +340,17 @@ def _driver(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.
             )
 
 
+def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
+    """Have what this role installed tried until it has worked once. Only root can read whether it has."""
+    known = install_record.read(host, install_record.TOOLKIT)
+    if known["packages"]:
+        result["untried"] = [
+            toolkit["directory"]
+            for toolkit in result["toolkits"]
+            if toolkit.get("verify") and toolkit["directory"] not in known["verified"]
+        ]
+
+
 def _summary(result: dict[str, t.Any]) -> list[str]:
     changes = [*result["files"], *([result["profile"]] if result["profile"] else [])]
     parts = (
@@ -346,5 +359,6 @@ def _summary(result: dict[str, t.Any]) -> list[str]:
         ("install {}", result["packages"]),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
+        ("try {}", result["untried"]),
     )
     return [text.format(", ".join(names)) for text, names in parts if names]

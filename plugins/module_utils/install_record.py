@@ -9,6 +9,7 @@ Each role has a record of its own:
   start of the next, by the former or by the user;
 - `files`: what was in files that were changed;
 - `key`: the fingerprint of the repository that packages came from;
+- `verified`: directories of toolkits that were tried and worked, after the last installation;
 - `pending` and `pending_key`: what was there before an installation that has not ended, and what it is to come from.
 """
 
@@ -59,6 +60,14 @@ def finish(
     )
 
 
+def verify(host: dict, path: str, directories: list[str]) -> str:
+    """Return the record with toolkits that were tried and work; the next installation forgets them."""
+    known = read(host, path)
+    verified = sorted({*known["verified"], *directories})
+    more = {"pending": known["pending"], "pending_key": known["pending_key"]}
+    return _text(host, known, files=known["files"], verified=verified, **more)
+
+
 def read(host: dict, path: str) -> dict:
     """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
     content = (host["files"].get(path) or {}).get("content")
@@ -67,7 +76,7 @@ def read(host: dict, path: str) -> dict:
     except ValueError:
         found = None
     found = found if isinstance(found, dict) else {}
-    lists: dict[str, Any] = {"packages": [], "uncertain": [], "files": {}, "pending": []}
+    lists: dict[str, Any] = {"packages": [], "uncertain": [], "files": {}, "pending": [], "verified": []}
     empty = {**lists, "key": None, "pending_key": None}
     known = {name: found.get(name) or nothing for name, nothing in empty.items()}
     known["confirmed_key"] = known["key"]
@@ -99,6 +108,7 @@ def _text(
     pending: list[str] | None = None,
     key: str | None = None,
     pending_key: str | None = None,
+    verified: list[str] | None = None,
 ) -> str:
     """Write a record. What is not given of packages and key is as it is known; a pending key counts until `finish`."""
     packages = known["packages"] if packages is None else packages
@@ -110,6 +120,7 @@ def _text(
     more = {
         "uncertain": uncertain,
         "pending": pending,
+        "verified": verified,
         "key": key or known["confirmed_key"],
         "pending_key": None if pending_key == known["confirmed_key"] else pending_key,
     }

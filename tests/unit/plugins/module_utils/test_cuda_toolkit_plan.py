@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
     resolve,
 )
 
+WORKED = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
 PROXY = "http://proxy.example:3128"
 
 
@@ -72,7 +73,7 @@ def test_toolkits_of_nvidias_repository(
 @pytest.mark.parametrize("request_", [{}, {"proxy": PROXY}, {"default_version": "12.6"}, {"environment": False}])
 def test_nothing_is_left_to_do_afterwards(key: str, request_: dict[str, t.Any]) -> None:
     there = {**converged(key, "12.6", "13.0", **request_), "uid": 1000}
-    add(there, install_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
+    add(there, install_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": WORKED})
     done = nvidia(there, "12.6", "13.0", **request_)
     assert (done["problems"], done["summary"], done["acts"], done["query"]) == ([], [], False, [])
 
@@ -80,6 +81,25 @@ def test_nothing_is_left_to_do_afterwards(key: str, request_: dict[str, t.Any]) 
 def test_a_mirror_on_the_host_itself_is_reached_through_nothing() -> None:
     done = nvidia(bare(), "12.6", mirror="file:///srv/cuda", proxy=PROXY)
     assert cuda_repository.APT_PROXY_FILE not in [file["path"] for file in done["files"]]
+
+
+def test_what_came_is_tried_until_it_has_worked() -> None:
+    def summary(there: dict[str, t.Any], **request: t.Any) -> list[str]:
+        return nvidia(there, "12.6", "13.0", **request)["summary"]
+
+    record = {"packages": ["cuda-toolkit-12-6"], "key": KEY}
+    there = add(converged("debian-12", "12.6", "13.0"), install_record.TOOLKIT, {**record, "verified": WORKED[:1]})
+    assert summary(there) == ["try /usr/local/cuda-13.0"]
+    assert summary(there, verify="none") == []
+    # What only root can read is not missed by others.
+    hidden = {"exists": True, "content": None}
+    assert summary({**there, "uid": 1000, "files": {**there["files"], install_record.TOOLKIT: hidden}}) == []
+    add(there, install_record.TOOLKIT, install_record.verify(there, install_record.TOOLKIT, WORKED[1:]))
+    assert summary(there) == []
+    assert install_record.read(there, install_record.TOOLKIT)["packages"] == record["packages"]
+    # Another installation has all of them tried again.
+    add(there, install_record.TOOLKIT, install_record.begin(there, install_record.TOOLKIT, ["x"], key=KEY))
+    assert summary(there) == ["try /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
 
 
 def test_another_default_changes_path_alone() -> None:
