@@ -79,7 +79,9 @@ options:
     default: []
 attributes:
   check_mode:
-    description: The module only reads.
+    description: >-
+      The module only reads. With O(fresh=true), the host's own caches of dnf and zypper are refreshed, in check mode
+      too; apt's lists are fetched in a temporary directory.
     support: full
   diff_mode:
     description: The module changes nothing.

@@ -74,6 +74,21 @@ def test_a_question_that_failed_is_no_answer(path: str, register: str, needed: b
     assert judged == [False, needed, True]
 
 
+@pytest.mark.parametrize(
+    ("found", "goes"), [([], True), (["cuda_toolkit.json"], True), (["cuda_toolkit.json", "nvidia_driver.json"], False)]
+)
+def test_check_mode_predicts_that_the_directory_goes(found: list[str], goes: bool) -> None:
+    tasks = load("remove.yml")
+    task = tasks[place(tasks, "Remove the directory of it")]
+    environment = jinja2.Environment()
+    environment.filters["difference"] = lambda some, others: [one for one in some if one not in others]
+    values = {
+        "__cuda_toolkit_remembered": {"files": [{"path": f"/var/lib/gpufleet/{name}"} for name in found]},
+        "__cuda_toolkit_removal": {"files": ["/var/lib/gpufleet/cuda_toolkit.json"]},
+    }
+    assert environment.compile_expression(task["when"])(**values) is goes
+
+
 @pytest.mark.parametrize("role", ["cuda_toolkit", "nvidia_driver"])
 def test_zypper_fetches_lists_by_itself(role: str) -> None:
     # The look before refreshes what is there, and our entry what it brings.
