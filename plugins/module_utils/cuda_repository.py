@@ -27,6 +27,10 @@ _KEYRINGS = {
     "dnf": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{ID}",
     "zypper": f"/usr/share/pki/{ID}.asc",
 }
+# The network repository, mirrors of its layout, and the local ones that NVIDIA's installers leave.
+_OF_NVIDIA = re.compile(
+    r"/compute/cuda/repos/|/(debian|ubuntu)\d+/(x86_64|sbsa|arm64)/*$|/(cuda-repo|nvidia-driver-local-repo)-"
+)
 # All that the repository can leave on a host.
 FILES = (*_ENTRY_FILES.values(), APT_PROXY_FILE, *_KEYRINGS.values())
 
@@ -55,6 +59,20 @@ def entries_of(host: dict, repository: dict) -> list[dict]:
     # zypper is told of a proxy behind the address.
     same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
     return [entry for entry in same if entry["enabled"]]
+
+
+def apt_files(host: dict) -> list[str]:
+    """Name apt's source files that have NVIDIA's repositories, or mirrors of them, and nothing else."""
+    by_file: dict[str, list[dict]] = {}
+    for entry in host["apt"]["sources"] if host["apt"] is not None else []:
+        if entry["enabled"]:
+            by_file.setdefault(entry["file"], []).append(entry)
+    ours = _ENTRY_FILES["apt"]
+    return sorted(
+        path
+        for path, entries in by_file.items()
+        if path == ours or all(_OF_NVIDIA.search(uri) for entry in entries for uri in entry["uris"])
+    )
 
 
 def is_reached_otherwise(host: dict, repository: dict) -> bool:

@@ -134,21 +134,25 @@ def _sources(host: dict, result: dict, todo: dict, streams: dict | None) -> None
     """Plan what the package manager needs to know. A host that has all packages needs nothing of it."""
     _entries(host, result, todo)
     if todo["query"]:
-        todo["look"] = _look(todo)
+        todo["look"] = _look(host, result, todo)
     if todo["stream"] and streams is not None:
         driver_choice.check_stream(todo["stream"]["name"], streams, addresses.masked(result["repository"]["url"]))
 
 
-def _look(todo: dict) -> dict:
+def _look(host: dict, result: dict, todo: dict) -> dict:
     """Say how the repositories are looked into before any is added: as they will be then."""
     repository = todo["repository"]
     added = None
     if repository:
         added = {name: repository[name] for name in ("url", "key", "fingerprint", "proxy") if repository[name]}
+    without = [*todo["remove_files"], *(cuda_repository.replaced_files(repository) if repository else [])]
+    if result["source"] == "distribution":
+        # A toolkit may have brought it, and up to 555 its packages have Debian's names.
+        without += cuda_repository.apt_files(host)
     return {
         "repository": added,
         "components": todo["components"],
-        "without": [*todo["remove_files"], *(cuda_repository.replaced_files(repository) if repository else [])],
+        "without": without,
         "modules": [todo["stream"]["name"].partition(":")[0]] if todo["stream"] else [],
     }
 

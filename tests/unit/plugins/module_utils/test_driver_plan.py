@@ -172,6 +172,44 @@ def test_a_repository_that_is_to_come_is_looked_into_in_place_of_what_it_replace
     assert todo["look"]["modules"] == []
 
 
+DEBIAN = "/etc/apt/sources.list.d/debian.sources"
+CUDA = "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"
+
+
+def entry(path: str, uri: str, *, enabled: bool = True) -> dict:
+    return {"file": path, "uris": [uri], "enabled": enabled, "signed_by": "/k.gpg"}
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        (CUDA, "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"),
+        (CUDA, "https://mirror.example/anything"),
+        ("/etc/apt/sources.list.d/mine.list", "https://mirror.example/debian12/sbsa"),
+        ("/etc/apt/sources.list.d/local.list", "file:///var/cuda-repo-debian12-12-2-local"),
+    ],
+)
+def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_too(path, uri):
+    sources = [entry(DEBIAN, "http://deb.debian.org/debian"), entry(path, uri)]
+    there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
+    todo = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]
+    offered = {DEBIAN: [NEW], path: ["535.320.01-1"]}
+    seen = [version for file in offered if file not in todo["look"]["without"] for version in offered[file]]
+    result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo["query"], tuple(seen)))
+    assert (result["errors"], result["version"]) == ([], "535.309.01")
+    assert f"libcuda1={NEW}" in result["todo"]["install"]
+    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    assert "Pin: version 535.309.01-*" in pin["content"]
+
+
+def test_a_file_that_has_the_distributions_entries_as_well_is_looked_into():
+    cuda = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
+    sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://deb.debian.org/debian", cuda)]
+    there = host("debian-12", apt={"sources": sources})
+    todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12"))["todo"]
+    assert todo["look"]["without"] == []
+
+
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_a_converged_host_is_not_looked_into(key):
     todo = driver_plan.plan(converged(key), {}, platform(key))["todo"]
