@@ -69,3 +69,12 @@ def test_nothing_that_puts_back_hides_why_the_installation_failed():
     assert [task["name"] for task in acting if task.get("failed_when") is not False] == []
     # Looked at last, so that the message says what is lacking then.
     assert "ansible.builtin.include_role" in load("restore.yml")[-1]
+
+
+def test_what_nothing_needs_any_more_is_asked_for_without_the_network():
+    asking = [
+        task["ansible.builtin.command"]["argv"]
+        for task in load("remove-dnf.yml")
+        if "repoquery" in task.get("ansible.builtin.command", {}).get("argv", [])
+    ]
+    assert [argv[:4] for argv in asking] == [["dnf", "--quiet", "--disablerepo=*", "repoquery"]]
