@@ -30,13 +30,16 @@ _GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending"
 def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
     """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`.
 
-    `installed_at`: of rpm's packages that only a boot puts to use, when they came, in seconds since 1970.
+    `installed_at`: with dnf, of packages that only a boot puts to use, when they came, in seconds since 1970.
     """
     wanted = set(extra or [])
     if manager == "apt":
         state = _dpkg(root, wanted)
     elif manager in ("dnf", "zypper"):
         state = _rpm(run, wanted)
+        if manager == "zypper":
+            # SUSE says by a file that it wants a reboot.
+            del state["installed_at"]
     else:
         state = {"installed": {}, "unfinished": [], "interrupted": False}
     state.setdefault("installed_at", {})

@@ -19,7 +19,7 @@ _TICKS_A_SECOND = 100
 
 
 def read(root: str, installed_at: dict[str, int]) -> dict:
-    """Return `present` and `packages`. `installed_at` has the seconds since 1970 at which rpm's packages came."""
+    """Return `present` and `packages`. `installed_at` has the seconds since 1970 at which dnf's packages came."""
     present = [path for path in _FILES if exists(root, path)]
     if present:
         packages = set((read_text(root, f"{present[0]}.pkgs") or "").split())

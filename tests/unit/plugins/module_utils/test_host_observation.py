@@ -378,6 +378,18 @@ def test_where_no_file_says_so_packages_that_came_after_the_boot_do(tree, name, 
     assert any(packages[0] in text for text in host["reboot_required_reasons"]) if packages else True
 
 
+@pytest.mark.parametrize("flagged", [False, True])
+def test_suse_wants_a_reboot_where_its_file_says_so(tree, flagged):
+    tree.file("etc/os-release", 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n')
+    tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
+    tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
+    if flagged:
+        tree.file("run/reboot-needed", "")
+    host = observe(tree, Programs(rpm=f"glibc\t2.38-1\tx86_64\t{BOOTED + 1}\n"))
+    assert host["os"]["package_manager"] == "zypper"
+    assert host["reboot_flag"] == {"present": flagged, "packages": []}
+
+
 def test_a_clock_that_nobody_can_read_asks_for_no_reboot(tree):
     tree.file("etc/os-release", ROCKY)
     host = observe(tree, Programs(rpm="glibc\t2.34-1\tx86_64\t9999999999\nsystemd\t252-1\tx86_64\t(none)\n"))
