@@ -50,9 +50,11 @@ def choose(case: Case, installed: str | None) -> str:
             "module, no package). Choose another source or install the driver first."
         )
     of_ours = asked in ("distribution", "nvidia", "runfile")
-    if of_ours and installed == "preinstalled" and _is_of_unknown_origin(case.host, case.platform):
+    # An installer that failed half-way leaves libraries, and the record that it was begun.
+    begun = asked == "runfile" and bool(case.host["files"].get(install_record.DRIVER, {}).get("exists"))
+    if of_ours and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
         raise Refused(_unknown_origin(case, asked))
-    if asked == "runfile" and installed not in (None, "runfile"):
+    if asked == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):
         raise Refused(
             f"nvidia_driver_source is runfile, but driver packages are installed (from: {installed}). NVIDIA's "
             "installer and packages overwrite each other's files. Remove the packages first (nvidia_driver_state "

@@ -93,7 +93,7 @@ OPTIONS = {
 def host(monkeypatch):
     # Documentation is found by the loader of a running Ansible: test_module_options.py reads the real one.
     monkeypatch.setattr(module_options, "options", OPTIONS.__getitem__)
-    monkeypatch.setattr(module_options, "_source", lambda module: "")
+    monkeypatch.setattr(module_options, "_written", lambda module: "")
     return Host(monkeypatch)
 
 
