@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,66 @@ def test_versions_are_looked_up_before_anything_is_changed() -> None:
     assert order == sorted(order)
     (reads,) = [task for task in load("choose.yml") if "gpufleet.hosts.package_versions" in task]
     assert reads["gpufleet.hosts.package_versions"]["fresh"] is True
+
+
+def test_a_refusal_takes_back_what_went_before_it() -> None:
+    (block,) = (task for task in load(PRESENT) if "rescue" in task)
+    order = [place(block["block"], f"{name}.yml") for name in ("keep", "repository", "packages")]
+    assert order == [0, 1, 2]
+    assert place(block["rescue"], "undo.yml") < place(block["rescue"], "ansible_failed_result.msg")
+
+
+@pytest.mark.parametrize("came", [[], ["gpg-pubkey-1"], ["x"]])
+def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: list[str]) -> None:
+    """Run the block of present.yml with a repository that is written and packages that are refused."""
+    (block,) = (task for task in load(PRESENT) if "rescue" in task)
+    tasks, files = tmp_path / "role/tasks", tmp_path / "files"
+    files.mkdir()
+    tasks.mkdir(parents=True)
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    old, new, directory = files / "old.list", files / "new.sources", files / "remembered"
+    old.write_bytes(b"deb x\n\x99")
+    old.chmod(0o640)
+    (tasks.parent / "vars").mkdir()
+    (tasks.parent / "vars/main.yml").write_text((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    for name in ("keep.yml", "undo.yml"):
+        text = (ROLE / "tasks" / name).read_text(encoding="utf-8")
+        (tasks / name).write_text(text.replace("['rpm', '--erase']", f"['/bin/sh', '-c', 'touch {files}/erased']"))
+    written = [f"rm {old}", f"mkdir {directory}", f"touch {directory}/record {new}"]
+    shell = {"ansible.builtin.shell": " && ".join(written)}
+    (tasks / "repository.yml").write_text(yaml.safe_dump([shell]))
+    seen = {"__cuda_toolkit_came": {"host": {"package_names": ["vim", *came]}}}
+    refused = {"ansible.builtin.fail": {"msg": "would bring a driver"}}
+    (tasks / "packages.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": seen}, refused]))
+    (tasks / "main.yml").write_text(yaml.safe_dump([block]))
+    play = {"hosts": "localhost", "gather_facts": False, "roles": [str(tasks.parent)]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    values = {
+        "__cuda_toolkit_plan": {
+            "files": [1],
+            "packages": ["cuda-toolkit-12-9"],
+            "remove_packages": [],
+            "remove_files": [],
+        },
+        "__cuda_toolkit_before": {"host": {"package_names": ["vim"]}},
+        "__cuda_toolkit_touched": [str(path) for path in (old, new, directory / "record", directory)],
+        "ansible_remote_tmp": str(tmp_path / "remote"),
+        "ansible_python_interpreter": sys.executable,
+    }
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), str(tmp_path / "play.yml")]
+    environment = {**os.environ, "TMPDIR": str(copies), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "failed=1" in done.stdout, done.stdout
+    assert "would bring a driver" in done.stdout.partition("Say what went wrong")[2]
+    left = sorted(path.name for path in files.iterdir())
+    if came == ["x"]:
+        assert left == ["new.sources", "remembered"]
+    else:
+        assert left == [*(["erased"] if came else []), "old.list"]
+        assert (old.read_bytes(), old.stat().st_mode & 0o777) == (b"deb x\n\x99", 0o640)
+    assert [path.name for path in copies.iterdir() if path.name.startswith("gpufleet-")] == []
 
 
 def test_the_key_is_had_before_anything_is_removed_or_written() -> None:
