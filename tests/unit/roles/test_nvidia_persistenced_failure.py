@@ -14,7 +14,7 @@ FAILURE = Path(__file__).resolve().parents[3] / "roles/nvidia_persistenced/tasks
 
 @pytest.mark.parametrize(("journal", "said"), [("Failed to open GPU", "Failed to open GPU"), ("", "nothing")])
 def test_a_daemon_that_fails_says_why_and_what_to_do(journal, said):
-    *_, task = yaml.safe_load(FAILURE.read_text(encoding="utf-8"))
+    *_before, task = yaml.safe_load(FAILURE.read_text(encoding="utf-8"))
     text = jinja2.Template(task["ansible.builtin.fail"]["msg"]).render(
         __nvidia_persistenced_failure="The daemon does not start.",
         __nvidia_persistenced_plan={"reason": "no NVIDIA driver is loaded, so the daemon is not started"},
