@@ -32,6 +32,10 @@ FILES = (
 )
 
 
+# Keys are told apart below. Headers may have brought the kernel that they are for: one that runs is not taken away.
+_STAYS = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
+
+
 def begin(host: dict, before: list[str], changed_files: list[dict] | None = None, key: str | None = None) -> str:
     """Return the record to write before the installation: a run that is cut off leaves it to the next one."""
     return install_record.begin(host, driver_plan.RECORD_FILE, before, changed_files=changed_files, key=key)
@@ -84,7 +88,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     candidates = _members(host, data)
     members = [name for name in candidates if name in came]
     result["packages"] = members
-    rest = [name for name in there if name in came and name not in members and not name.startswith("gpg-pubkey-")]
+    rest = [name for name in there if name in came and name not in members and not _STAYS.match(name)]
     result["leftovers"] = sorted(rest)
     asked = {rule["name"] for rule in data.get("packages", [])}
     result["release"] = [name for name in result["leftovers"] if name in known["packages"] or name in asked]

@@ -298,3 +298,13 @@ def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
     moved = install_record.begin(recorded(done), install_record.DRIVER, [*before, "libcuda1"], key=KEY)
     moved = install_record.finish(recorded(moved), install_record.DRIVER, before, before, key=KEY)
     assert install_record.read(recorded(moved), install_record.DRIVER)["key"] == KEY
+
+
+def test_headers_that_came_with_it_go_and_a_kernel_stays():
+    came = ["linux-headers-6.12.94+deb13-amd64", "linux-image-6.12.94+deb13-amd64", "linux-modules-6.8.0-88-generic"]
+    content = json.dumps({"packages": ["libcuda1", *came], "files": {}})
+    there = host(
+        "debian-12", packages=OURS, driver=DRIVER, files={driver_plan.RECORD_FILE: {"exists": True, "content": content}}
+    )
+    plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
+    assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]
