@@ -190,7 +190,7 @@ def entry(path: str, uri: str, *, enabled: bool = True) -> dict:
     ],
 )
 def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_too(path, uri):
-    sources = [entry(DEBIAN, "http://deb.debian.org/debian"), entry(path, uri)]
+    sources = [entry(DEBIAN, "http://archive.example/debian"), entry(path, uri)]
     there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
     todo = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]
     offered = {DEBIAN: [NEW], path: ["535.320.01-1"]}
@@ -204,7 +204,7 @@ def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_t
 
 def test_a_file_that_has_the_distributions_entries_as_well_is_looked_into():
     cuda = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
-    sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://deb.debian.org/debian", cuda)]
+    sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://archive.example/debian", cuda)]
     there = host("debian-12", apt={"sources": sources})
     todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12"))["todo"]
     assert todo["look"]["without"] == []
