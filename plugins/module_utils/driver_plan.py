@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
     driver_activation,
     driver_choice,
+    driver_kernels,
     driver_request,
     driver_resolver,
     install_record,
@@ -47,10 +48,8 @@ def plan(
     """
     request = driver_request.typed(request)
     result = driver_resolver.resolve(host, request, platform)
-    if available is not None and _lacks_prebuilt(host, request, result, available):
-        missing = ", ".join(name for name in result["prebuilt"] if not available.get(name))
-        result = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
-        result["reasons"].append(f"dkms modules: the repositories have no {missing}")
+    if available is not None and request.get("module_build", "auto") == "auto" and not result["errors"]:
+        result = _built_here_if_need_be(host, request, platform, result, available)
     result["todo"] = todo = _nothing()
     result.setdefault("version", None)
     if not result["errors"] and result["action"] != "none":
@@ -186,7 +185,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     # apt-get finishes what is unfinished as it installs; a journal that a killed dpkg left keeps it from starting.
     todo["repair"] = bool(host["package_state"]["interrupted"])
     installed = host["packages"]
-    _leave_the_running_kernel(host, result)
+    driver_kernels.leave_the_running_kernel(host, result)
     missing = [name for name in [*result["kernel_packages"], *result["packages"]] if name not in installed]
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
     moves = [name for name, version in have.items() if not driver_choice.satisfies(version, result["branch"], request)]
@@ -210,7 +209,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         # Which version it will be is known once the repositories have been asked.
         todo["install"] = missing or moves
         return
-    wanted = [*_obtainable_headers(host, result, available), *result["packages"]]
+    driver_kernels.leave_what_is_gone(host, result, available)
+    wanted = [*result["kernel_packages"], *result["packages"]]
     wanted += [name for name in result["optional"] if available.get(name)]
     lockstep = [name for name in result["lockstep"] if name in wanted]
     required = [name for name in lockstep if name not in result["optional"]]
@@ -284,13 +284,14 @@ def _meta_headers(host: dict, result: dict, available: dict, joint: str) -> list
     return []
 
 
-def _lacks_prebuilt(host: dict, request: dict, result: dict, available: dict) -> bool:
-    """Tell whether modules would have to be built here, because the repositories have none for the next kernel."""
-    if request.get("module_build", "auto") != "auto" or result["errors"]:
-        return False
-    wanted = [name for name in result["prebuilt"] if name not in host["packages"]]
-    upcoming = [name for name in wanted if name.endswith(host["kernel"]["next_boot"])]
-    return any(not available.get(name) for name in upcoming)
+def _built_here_if_need_be(host: dict, request: dict, platform: dict | None, result: dict, available: dict) -> dict:
+    missing = ", ".join(driver_kernels.lacking_prebuilt(host, result, available))
+    if not missing:
+        return result
+    other = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
+    other["reasons"].append(f"dkms modules: the repositories have no {missing}")
+    other["errors"] = [f"The repositories have no {missing}. Beyond that, {error}" for error in other["errors"]]
+    return other
 
 
 def _ask_for_dkms_too(host: dict, request: dict, platform: dict | None, todo: dict) -> None:
@@ -309,37 +310,6 @@ def _unbuilt(host: dict, result: dict) -> list[str]:
         for entry in host["kernel"]["kernels"]
         if entry["release"] in wanted and entry["headers"] and not entry["nvidia_module"]
     ]
-
-
-def _leave_the_running_kernel(host: dict, result: dict) -> None:
-    """Ask for no headers of a kernel that is about to go, once the next one has its module.
-
-    Its archive may have dropped them; asking again on every run would never end.
-    """
-    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
-    complete = all(name in host["packages"] for name in result["packages"])
-    if running != upcoming and complete and host["driver"]["on_disk_next"]:
-        left = result["headers"].get(running, [])
-        result["kernel_packages"] = [name for name in result["kernel_packages"] if name not in left]
-
-
-def _obtainable_headers(host: dict, result: dict, available: dict) -> list[str]:
-    """Drop headers that the repositories no longer have, as long as the kernel that boots next gets its module."""
-    gone = [name for name in result["kernel_packages"] if name not in host["packages"] and not available.get(name)]
-    upcoming, running = host["kernel"]["next_boot"], host["kernel"]["running"]
-    dispensable = [] if running == upcoming else result["headers"].get(running, [])
-    if any(name not in dispensable for name in gone):
-        raise NoVersion(
-            f"the repositories of this host have no {', '.join(gone)}, so no module can be built for kernel "
-            f"{upcoming}, which the next boot takes. Upgrade the kernel and reboot first, add a repository that has "
-            "these headers, or name packages that bring them in nvidia_driver_kernel_packages."
-        )
-    if gone:
-        result["reasons"].append(
-            f"no module for the running kernel {running}: the repositories have no {', '.join(gone)} any more; the "
-            f"driver is there after a reboot into {upcoming}"
-        )
-    return [name for name in result["kernel_packages"] if name not in gone]
 
 
 def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:

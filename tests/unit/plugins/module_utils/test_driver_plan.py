@@ -341,6 +341,49 @@ def test_modules_get_built_where_the_repositories_have_no_prebuilt_ones():
     assert any(prebuilt in reason for reason in result["reasons"])
 
 
+U24 = KERNELS["ubuntu-24.04"]
+GOING = "6.8.0-50-generic"
+MODULES = "linux-modules-nvidia-580-server-open-{}"
+ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
+
+
+def test_prebuilt_modules_of_the_running_kernel_may_be_gone():
+    there = host("ubuntu-24.04", kernel=GOING, next_kernel=U24)
+    available = offers("ubuntu-24.04", {}, ARCHIVE, kernel=GOING, next_kernel=U24)
+    available = {**available, MODULES.format(GOING): [], f"linux-headers-{GOING}": []}
+    result = driver_plan.plan(there, {}, platform("ubuntu-24.04"), available)
+    assert (result["errors"], result["module_build"]) == ([], "precompiled")
+    names = [entry.partition("=")[0] for entry in result["todo"]["install"]]
+    assert MODULES.format(U24) in names
+    assert MODULES.format(GOING) not in names
+    reason = f"no module for the running kernel {GOING}: the repositories have no {MODULES.format(GOING)} any more"
+    assert any(reason in text for text in result["reasons"])
+
+
+def test_prebuilt_modules_of_a_kernel_that_is_about_to_go_are_not_asked_for_again():
+    there = converged("ubuntu-24.04", version=ARCHIVE, kernel=GOING, next_kernel=U24, modules={U24: "580.95.05"})
+    assert MODULES.format(GOING) not in there["packages"]
+    todo = driver_plan.plan(there, {}, platform("ubuntu-24.04"))["todo"]
+    assert (todo["query"], todo["install"]) == ([], [])
+    there["driver"]["on_disk_next"] = None
+    assert driver_plan.plan(there, {}, platform("ubuntu-24.04"))["todo"]["query"] != []
+
+
+@pytest.mark.parametrize(
+    ("request_", "more", "words"),
+    [
+        ({"module_build": "precompiled"}, {}, ["no prebuilt module for kernel", "module_build to auto or dkms"]),
+        ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is on", "Enrol the key", "choose a source"]),
+    ],
+)
+def test_prebuilt_modules_of_the_next_kernel_are_a_must(request_, more, words):
+    there = host("ubuntu-24.04", **more)
+    available = {**offers("ubuntu-24.04", request_, ARCHIVE, **more), MODULES.format(U24): []}
+    (error,) = driver_plan.plan(there, request_, platform("ubuntu-24.04"), available)["errors"]
+    for word in ("have no " + MODULES.format(U24), *words):
+        assert word in error
+
+
 # --- repositories ---
 
 
