@@ -13,7 +13,7 @@ import re
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, install_record
 
 ID = "gpufleet-nvidia-cuda"
 APT_PROXY_FILE = f"/etc/apt/apt.conf.d/53{ID}"
@@ -51,14 +51,62 @@ def describe(data: dict, names: dict, mirror: str | None, proxy: str | None, fin
 
 
 def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the enabled entries of the same address that are there, with a key of their own where apt wants that."""
-    url = repository["url"].rstrip("/")
+    """Return the enabled entries of the same address that are there and stay; with apt they are of one key."""
     if repository["type"] == "apt":
-        same = [entry for entry in host["apt"]["sources"] if url in [uri.rstrip("/") for uri in entry["uris"]]]
-        return [entry for entry in same if entry["enabled"] and entry["signed_by"]]
+        return _of_one_key(_apt_entries(host, repository), repository)
+    url = repository["url"].rstrip("/")
     # zypper is told of a proxy behind the address.
     same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
     return [entry for entry in same if entry["enabled"]]
+
+
+def _apt_entries(host: dict, repository: dict) -> list[dict]:
+    return [entry for entry in host["apt"]["sources"] if any(_is_at(repository, entry)) and entry["enabled"]]
+
+
+def _is_at(repository: dict, entry: dict) -> list[bool]:
+    """Tell of each address of an entry of apt's whether it is the repository's."""
+    url = repository["url"].rstrip("/")
+    return [uri.rstrip("/") == url for uri in entry["uris"]]
+
+
+def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
+    """Choose the key that stays: our entry's, else the first of somebody's own, else what older ways agree on."""
+    keyed = [entry for entry in entries if entry["signed_by"]]
+    older = [entry for entry in keyed if entry["file"] in repository["legacy_files"]]
+    own = [entry for entry in keyed if entry not in older]
+    own.sort(key=lambda entry: entry["file"] != _ENTRY_FILES["apt"])
+    if own:
+        return [entry for entry in own if entry["signed_by"] == own[0]["signed_by"]]
+    return older if len({entry["signed_by"] for entry in older}) == 1 else []
+
+
+def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
+    """Name the files of apt's with the address and another key than the one that stays, or none.
+
+    The second list is of those that cannot go, because they have something else as well.
+    """
+    if repository["type"] != "apt":
+        return [], []
+    kept = entries_of(host, repository)
+    leaving = set(repository["legacy_files"]) - {entry["file"] for entry in kept}
+    others = [entry for entry in _apt_entries(host, repository) if entry not in kept]
+    paths = sorted({entry["file"] for entry in others} - leaving)
+    there = [entry for entry in host["apt"]["sources"] if entry["file"] in paths]
+    mixed = {entry["file"] for entry in there if entry in kept or not all(_is_at(repository, entry))}
+    return [path for path in paths if path not in mixed], sorted(mixed)
+
+
+def clash(host: dict, repository: dict) -> str | None:
+    """Say which files have to be mended by hand before the repository can be used; nothing where none has."""
+    _removable, mixed = _clashing(host, repository)
+    if not mixed:
+        return None
+    return (
+        f"{', '.join(mixed)} names NVIDIA's repository {addresses.masked(repository['url'])} beside others, and apt "
+        "refuses an address that has two keys, or one entry with a key and one without. Take that entry out of the "
+        "file: the repository gets a file of its own."
+    )
 
 
 def apt_files(host: dict) -> list[str]:
@@ -103,10 +151,25 @@ def is_used_by(host: dict, record: str) -> bool:
 
 def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
     """Name the files and packages by which older ways added the same repository. What is kept lies in none of them."""
+    entries = host["apt"]["sources"] if host["apt"] is not None else host["repositories"]
     kept = {entry["file"] for entry in entries_of(host, repository)}
-    listed = {entry["file"] for entry in (host["apt"]["sources"] if host["apt"] is not None else host["repositories"])}
+    listed = {entry["file"] for entry in entries}
     files = [path for path in repository["legacy_files"] if path in listed and path not in kept]
-    return files, [] if kept else [name for name in repository["legacy_packages"] if name in host["packages"]]
+    files += _clashing(host, repository)[0]
+    # The key of somebody else's entry may be one of theirs.
+    if kept - {_ENTRY_FILES[repository["type"]]}:
+        return files, []
+    names = [rf"{re.escape(name)}(-\d.*)?" for name in repository["legacy_packages"]]
+    packages = sorted(package for package in host["packages"] if any(re.fullmatch(name, package) for name in names))
+    return files + [path for path in _brought_by(packages, entries) if path not in files], packages
+
+
+def _brought_by(packages: list[str], entries: list[dict]) -> list[str]:
+    """Name the source files that have nothing but repositories which lie in these packages themselves."""
+    inside = tuple(f"file:///var/{name}" for name in packages) or ("nowhere",)
+    urls = [(entry["file"], url or "") for entry in entries for url in entry.get("uris") or [entry.get("url")]]
+    others = {path for path, url in urls if not url.startswith(inside)}
+    return sorted({path for path, _url in urls} - others)
 
 
 def apt_proxy(repository: dict | None) -> str | None:

@@ -232,6 +232,8 @@ def _repository(
                 "cuda_toolkit_mirror and cuda_toolkit_key_fingerprint as nvidia_driver_mirror and "
                 "nvidia_driver_key_fingerprint are."
             )
+        clash = cuda_repository.clash(host, repository)
+        result["problems"] += [clash] if clash else []
         result["remove_files"], result["remove_packages"] = cuda_repository.superseded(host, repository)
     # How the driver reaches the repository stands.
     elsewise = cuda_repository.is_reached_otherwise(host, repository) and not of_the_driver

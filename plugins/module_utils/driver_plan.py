@@ -114,7 +114,16 @@ def _unknown_branch(result: dict) -> str:
 
 
 def _steps(todo: dict) -> dict[str, bool]:
-    names = ("install", "repair", "repository", "remove_files", "components", "prerequisites", "stream")
+    names = (
+        "install",
+        "repair",
+        "repository",
+        "remove_files",
+        "remove_packages",
+        "components",
+        "prerequisites",
+        "stream",
+    )
     return {
         "packages": any(bool(todo[name]) for name in names),
         "runfile": bool(todo["runfile"]),
@@ -174,7 +183,9 @@ def _entries(host: dict, result: dict, todo: dict) -> None:
         todo["repository"] = repository
     if not todo["query"]:
         return
-    # An entry that is kept may lie in one of these files itself.
+    clash = cuda_repository.clash(host, repository)
+    if clash:
+        raise NoVersion(clash)
     todo["remove_files"], todo["remove_packages"] = cuda_repository.superseded(host, repository)
 
 

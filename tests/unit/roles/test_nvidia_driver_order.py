@@ -78,3 +78,12 @@ def test_what_nothing_needs_any_more_is_asked_for_without_the_network():
         if "repoquery" in task.get("ansible.builtin.command", {}).get("argv", [])
     ]
     assert [argv[:4] for argv in asking] == [["dnf", "--quiet", "--disablerepo=*", "repoquery"]]
+
+
+def test_packages_that_brought_the_repository_go_also_where_ours_is_there():
+    for manager in ("apt", "dnf", "zypper"):
+        tasks = {task["name"]: task for task in load(f"repository-{manager}.yml")}
+        remove = tasks["Repository | Remove the packages that brought it"]
+        assert remove["when"] == "__nvidia_driver_plan.todo.remove_packages | length > 0"
+    include = next(task for task in load("packages.yml") if task["name"] == "Packages | Make the repositories known")
+    assert "__nvidia_driver_plan.todo.remove_packages | length > 0" in include["when"]
