@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_modules import is_trusted
+
 REBOOT_FILE = "/var/lib/gpufleet/nvidia_driver_reboot.json"
 # In the order in which they can be taken out, by the names that the kernel knows them by.
 _UNLOAD_ORDER = ("nvidia_fs", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
@@ -117,14 +119,19 @@ def _against(host: dict, policy: str, is_controller: bool, ids: list[str]) -> st
         return f"kernel {upcoming}, which the next boot takes, has no NVIDIA module: the GPUs would be gone"
     if module.get("built_for") and module["built_for"] != upcoming:
         return f"the NVIDIA module of kernel {upcoming} was built for {module['built_for']} and would not load"
-    secure = host["secure_boot"]
-    if secure["enabled"] or secure["signatures_enforced"]:
-        signer = module.get("signer")
-        if not signer or not any(signer in trusted for trusted in secure["trusted_signers"]):
-            return (
-                f"the NVIDIA module of kernel {upcoming} is signed by {signer or 'nobody'}, whom this machine does not "
-                "trust, and Secure Boot is on: it would not load"
-            )
+    version, library = module.get("version"), host["driver"]["library"]
+    if version and library and version != library:
+        return (
+            f"the NVIDIA module of kernel {upcoming}, which the next boot takes, is {version}, but the driver's "
+            f"libraries are {library}: GPU processes would fail after the reboot, too. Build or install the module of "
+            f"{library} for that kernel first"
+        )
+    signer, secure = module.get("signer"), host["secure_boot"]
+    if (secure["enabled"] or secure["signatures_enforced"]) and not is_trusted(host, signer):
+        return (
+            f"the NVIDIA module of kernel {upcoming} is signed by {signer or 'nobody'}, whom this machine does not "
+            "trust, and Secure Boot is on: it would not load"
+        )
     last = _last_attempt(host)
     if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
         return (

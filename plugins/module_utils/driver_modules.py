@@ -154,7 +154,12 @@ def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
     return None
 
 
-def check_secure_boot(case: Case) -> None:
+def is_trusted(host: dict, signer: str | None) -> bool:
+    """Tell whether the kernel of a host trusts the key of a module's signer."""
+    return bool(signer) and any(signer in trusted for trusted in host["secure_boot"]["trusted_signers"])
+
+
+def check_secure_boot(case: Case, data: dict) -> None:
     """Refuse modules that the kernel would not load, before they are built."""
     state = case.host["secure_boot"]
     if not (state["enabled"] or state["signatures_enforced"]) or case.result["signed"]:
@@ -165,6 +170,12 @@ def check_secure_boot(case: Case) -> None:
     if trusted:
         case.result["reasons"].append(
             f"Secure Boot is on, and the kernel trusts a key for modules built here ({trusted[0]})"
+        )
+        return
+    signer = _signer_of_those_there(case, data)
+    if is_trusted(case.host, signer):
+        case.result["reasons"].append(
+            f"Secure Boot is on, and the kernel trusts the key that signed the modules that are there ({signer})"
         )
         return
     if case.wish["secure_boot_key_enrolled"]:
@@ -180,3 +191,19 @@ def check_secure_boot(case: Case) -> None:
         "confirm), or set nvidia_driver_secure_boot_key_enrolled when that is done, or choose a source with prebuilt "
         "signed modules, or turn Secure Boot off."
     )
+
+
+def _signer_of_those_there(case: Case, data: dict) -> str | None:
+    """Name who signed the next kernel's module, if it came the way that the wanted ones come.
+
+    A distribution's signature on its prebuilt modules says nothing of those that would be built here.
+    """
+    host, build = case.host, case.result["module_build"]
+    is_alike = (
+        host["driver"]["runfile"] if case.result["source"] == "runfile" else _installed_build(host, data, [build])
+    )
+    if not is_alike:
+        return None
+    upcoming = host["kernel"]["next_boot"]
+    module = next((entry["nvidia_module"] for entry in host["kernel"]["kernels"] if entry["release"] == upcoming), None)
+    return (module or {}).get("signer")

@@ -131,4 +131,4 @@ def _resolve(case: Case) -> None:
     else:
         case.result["module_build"] = driver_modules.build(case, data)
     driver_packages.choose(case, data)
-    driver_modules.check_secure_boot(case)
+    driver_modules.check_secure_boot(case, data)

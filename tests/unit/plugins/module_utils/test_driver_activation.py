@@ -145,6 +145,10 @@ GATE = [
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
     ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
      "was built for 6.1.0-1-amd64"),
+    ("module of another version than the libraries", "when_required", False,
+     {"kernel_": module(version="535.247.01")}, False, "is 535.247.01, but the driver's libraries are 550.163.01"),
+    ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
+    ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
     ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "signed by nobody"),
     ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, whom this machine does not trust"),
@@ -165,6 +169,14 @@ def test_the_gate_before_a_reboot(policy, controller, changes, go, words):
     assert decision["go"] is go
     assert words in (decision["why_not"] or "")
     assert decision["reasons"]
+
+
+def test_a_reboot_that_would_load_the_same_module_again_is_not_made():
+    there = upgraded(driver={**LOADED, "on_disk": "535.309.01", "on_disk_next": "535.309.01", "library": "550.163.01"},
+                     modules={K12: "535.309.01"})  # fmt: skip
+    decision = driver_activation.reboot(there, "when_required", False)
+    assert (decision["ids"], decision["go"]) == (["library_differs"], False)
+    assert "Build or install the module of 550.163.01 for that kernel first" in decision["why_not"]
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,38 @@ def test_secure_boot_does_not_stop_modules_that_are_trusted(key, secure_boot, re
     assert driver_resolver.resolve(host(key, secure_boot=secure_boot), request_, platform(key))["errors"] == []
 
 
+ACME = {"enabled": True, "trusted_signers": ["ACME Inc: ACME module signing: 0123"]}
+SIGNED = [
+    ("by a key of the site's", {}, {}, "ACME module signing", True),
+    ("by nobody", {}, {}, None, False),
+    ("by a stranger", {}, {}, "another", False),
+    ("no packages that brought it", {"packages": {}}, {"source": "distribution"}, "ACME module signing", False),
+    ("for another kernel alone", {"next_kernel": "6.1.0-56-amd64"}, {}, "ACME module signing", False),
+]
+
+
+@pytest.mark.parametrize(("changes", "request_", "signer", "goes"), [row[1:] for row in SIGNED],
+                         ids=[row[0] for row in SIGNED])  # fmt: skip
+def test_modules_that_are_there_show_whose_key_signs_them(changes, request_, signer, goes):
+    there = host("debian-12", **{"packages": {"nvidia-kernel-dkms": "535.261.03-1"}, "secure_boot": ACME, **changes})
+    for entry in there["kernel"]["kernels"]:
+        if entry["release"] == there["kernel"]["running"]:
+            entry["nvidia_module"] = {"version": "535.261.03", "signer": signer}
+    result = driver_resolver.resolve(there, request_, platform("debian-12"))
+    assert (result["errors"] == []) is goes
+    assert any("signed the modules that are there (ACME module signing)" in text for text in result["reasons"]) is goes
+
+
+def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here():
+    packages = {"linux-modules-nvidia-580-server-open-6.8.0-88-generic": "6.8.0-88.89", "nvidia-utils-580-server": "1"}
+    trusts = {"enabled": True, "trusted_signers": ["Canonical Ltd. Kernel Module Signing: 88f7"]}
+    there = host("ubuntu-24.04", packages=packages, secure_boot=trusts)
+    there["kernel"]["kernels"][0]["nvidia_module"] = {"signer": "Canonical Ltd. Kernel Module Signing"}
+    request = {"module_build": "dkms"}
+    (error,) = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["errors"]
+    assert "Secure Boot is on and the modules would be built here" in error
+
+
 def test_headers_are_those_of_the_running_and_of_the_next_kernel():
     there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
     result = driver_resolver.resolve(there, {}, platform("debian-12"))
