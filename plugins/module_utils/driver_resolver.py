@@ -91,7 +91,13 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
     }
     ids = host["nvidia"]["device_ids"]
     if not ids:
-        result["reasons"].append("no NVIDIA GPU on the PCI bus: nothing of NVIDIA's is needed here")
+        guests = host["nvidia"]["gpus_of_guests"]
+        why = (
+            f"all GPUs are handed to virtual machines ({', '.join(guests)})"
+            if guests
+            else "no NVIDIA GPU on the PCI bus"
+        )
+        result["reasons"].append(f"{why}: nothing of NVIDIA's is needed here")
         return result
     generations = {device: gpu_generations.of(device) for device in ids}
     try:

@@ -42,10 +42,9 @@ def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
         return [f"the GPUs are not ready ({state}): {facts.get('nvidia_gpu_state_reason')}"]
     gpus = facts["nvidia_gpus"]
     found = []
-    # A GPU that is lent to a virtual machine is none of this host's.
-    own = [f for f in host["nvidia"]["pci_devices"] if f["kind"] == "gpu" and f["kernel_driver"] != "vfio-pci"]
+    own = host["nvidia"]["gpus"]
     told = {gpu["pci_bus_id"] for gpu in gpus}
-    absent = [function["address"] for function in own if function["address"] not in told]
+    absent = [address for address in own if address not in told]
     if absent:
         found.append(f"NVML does not show {len(absent)} of {len(own)} GPUs: {', '.join(absent)}")
     for gpu in gpus:

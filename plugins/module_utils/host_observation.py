@@ -220,12 +220,15 @@ def _link(root: str, path: str) -> str | None:
 
 
 def _nvidia(root: str, functions: list[dict]) -> dict:
-    own = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
+    all_there = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
+    own = [function for function in all_there if not pci.is_for_guests(function)]
+    handed_over = [function for function in all_there if pci.is_for_guests(function)]
     switches = [function["address"] for function in own if function["kind"] == "nvswitch"]
     return {
-        "pci_devices": own,
+        "pci_devices": all_there,
         "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
         "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
+        "gpus_of_guests": [function["address"] for function in handed_over if function["kind"] == "gpu"],
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5(root),
     }

@@ -13,6 +13,8 @@ NVIDIA_VENDOR_ID = "0x10de"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _NVSWITCH_CLASS = "0x0680"
 _ADDRESS = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
+# Drivers under which a function serves a virtual machine, and nothing on the host.
+_GUEST_DRIVERS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
 _DRIVER_NAMES = {"nova-core": "nova_core", "NovaCore": "nova_core"}
 
 
@@ -24,6 +26,11 @@ def scan(root: str = "/") -> list[dict]:
 def scan_all(root: str = "/") -> list[dict]:
     """List the functions of every vendor in bus order. Only NVIDIA's have a telling `kind`; others are "other"."""
     return _scan(root, None)
+
+
+def is_for_guests(function: dict) -> bool:
+    """Tell whether a function is handed to virtual machines."""
+    return function["kernel_driver"] in _GUEST_DRIVERS
 
 
 def kernel_address(address: str | None) -> str | None:

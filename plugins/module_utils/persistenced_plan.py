@@ -63,7 +63,8 @@ def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int | 
         "reason": "",
     }
     if not result["wanted"]:
-        result["reason"] = "there is no NVIDIA GPU"
+        handed_over = host["nvidia"].get("gpus_of_guests")
+        result["reason"] = "all GPUs are handed to virtual machines" if handed_over else "there is no NVIDIA GPU"
         return result
     service = host["services"].get(UNIT, {})
     result["packages"] = _missing_packages(host, packages, service)

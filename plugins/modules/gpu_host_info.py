@@ -105,9 +105,16 @@ host:
     nvidia:
       description:
         - NVIDIA's functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the GPUs'
-          device ids (C(device_ids)) and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
+          device ids (C(device_ids)), the GPUs that are handed to virtual machines and are none of those
+          (C(gpus_of_guests)), and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
       type: dict
-      sample: {gpus: ["0000:3b:00.0"], device_ids: ["0x20b0"], nvswitches: [], nvlink5_switches: [], pci_devices: []}
+      sample:
+        gpus: ["0000:3b:00.0"]
+        device_ids: ["0x20b0"]
+        gpus_of_guests: []
+        nvswitches: []
+        nvlink5_switches: []
+        pci_devices: []
     kernel:
       description:
         - The C(running) release, the one that C(next_boot) takes, and C(kernels), newest first, each with C(release),

@@ -79,6 +79,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "nvidia": {
             "device_ids": sorted(set(gpus)),
             "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
+            "gpus_of_guests": [],
             "nvswitches": [],
             "nvlink5_switches": [],
             "pci_devices": [],

@@ -149,6 +149,15 @@ def test_no_gpu_means_nothing_and_says_why():
     assert "no NVIDIA GPU" in result["reasons"][0]
 
 
+def test_gpus_that_are_handed_to_virtual_machines_need_nothing_here():
+    guests = {"gpus_of_guests": ["0000:3b:00.0", "0000:af:00.0"]}
+    result = driver_resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
+    assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
+    assert result["reasons"] == [
+        "all GPUs are handed to virtual machines (0000:3b:00.0, 0000:af:00.0): nothing of NVIDIA's is needed here"
+    ]
+
+
 def test_open_modules_give_way_where_they_do_not_build():
     result = driver_resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
     assert result["flavor"] == "proprietary"

@@ -19,10 +19,7 @@ GPU = {
     "mig": {"enabled": False, "pending": False},
 }
 HOST: dict[str, t.Any] = {
-    "nvidia": {
-        "gpus": ["0000:3b:00.0"],
-        "pci_devices": [{"kind": "gpu", "address": "0000:3b:00.0", "kernel_driver": "nvidia"}],
-    },
+    "nvidia": {"gpus": ["0000:3b:00.0"]},
     "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1"},
     "kernel": {"next_boot": "6.1.0-56-amd64"},
     "services": {"docker.service": RUNNING},
@@ -88,19 +85,8 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
         ("package_state/interrupted", True, "the package manager was interrupted"),
         ("package_state/unfinished", ["nvidia-smi"], "packages are half installed: nvidia-smi"),
         ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "a reboot is owed: versions differ"),
-        (
-            "nvidia/pci_devices",
-            [{"kind": "gpu", "address": f"0000:{bus}:00.0", "kernel_driver": "nvidia"} for bus in ("3b", "af")],
-            "NVML does not show 1 of 2 GPUs: 0000:af:00.0",
-        ),
-        (
-            "nvidia/pci_devices",
-            [
-                {"kind": "gpu", "address": "0000:3b:00.0", "kernel_driver": "nvidia"},
-                {"kind": "gpu", "address": "0000:af:00.0", "kernel_driver": "vfio-pci"},
-            ],
-            None,
-        ),
+        ("nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0"),
+        ("nvidia/gpus_of_guests", ["0000:af:00.0"], None),
     ],
 )
 def test_what_was_seen_of_the_host(path: str, value: t.Any, words: str | None) -> None:

@@ -84,6 +84,17 @@ def test_accelerators_of_every_vendor_and_nothing_else(tree):
     assert len(host["nvidia"]["pci_devices"]) == 3
 
 
+@pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback"])
+def test_what_is_handed_to_virtual_machines_is_seen_and_is_not_the_hosts(tree, driver):
+    tree.function("0000:01:00.0", "0x20b0", driver="nvidia")
+    tree.function("0000:02:00.0", "0x1db1", driver=driver)
+    tree.function("0000:03:00.0", "0x22a3", class_id="0x068000", driver=driver)
+    nvidia = observe(tree)["nvidia"]
+    assert (nvidia["gpus"], nvidia["device_ids"], nvidia["nvswitches"]) == (["0000:01:00.0"], ["0x20b0"], [])
+    assert nvidia["gpus_of_guests"] == ["0000:02:00.0"]
+    assert [function["kernel_driver"] for function in nvidia["pci_devices"]] == ["nvidia", driver, driver]
+
+
 OTHERS = [
     ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
     ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),

@@ -71,6 +71,8 @@ def test_a_host_without_a_gpu_is_left_alone() -> None:
     assert steps(done) == ([], {}, False, False, False)
     assert done["problems"] == []
     assert done["reason"] == "there is no NVIDIA GPU"
+    lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
+    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are handed to virtual machines")
 
 
 def test_debians_unit_is_right_as_it_is() -> None:
