@@ -164,12 +164,6 @@ def data_of(case: Case, source: str) -> dict:
 
 
 def _unknown_platform(host: dict) -> str:
-    if host["os"]["key"] == "el-8":
-        return (
-            f"{host['os']['name']}: packages cannot be installed on Enterprise Linux 8, whose dnf is driven by Python "
-            "3.6 alone, which ansible-core 2.19 has left behind. Upgrade the host to release 9 or 10, or install the "
-            "driver by its own means and set nvidia_driver_source to preinstalled."
-        )
     return (
         f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform that this role knows a driver "
         "for. Install the driver by its own means and set nvidia_driver_source to preinstalled."

@@ -18,15 +18,15 @@ VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit
 DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
 BRANCHES = VARS["__cuda_toolkit_branches"]
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
+# A platform that the driver knows; others are unknown to it.
+KNOWN = ("debian-12", "debian-13", "ubuntu-24.04", "el-8", "el-9", "amazon-2023", "sles-15")
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
 def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None, **request: t.Any) -> dict[str, t.Any]:
     """Plan for a host with the data that the roles have."""
     key = seen["os"]["key"]
-    known = (
-        platform(key) if key in ("debian-12", "debian-13", "ubuntu-24.04", "el-9", "amazon-2023", "sles-15") else None
-    )
+    known = platform(key) if key in KNOWN else None
     return cuda_toolkit_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
 
 

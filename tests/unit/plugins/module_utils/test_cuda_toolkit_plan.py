@@ -33,6 +33,7 @@ PLATFORMS = {
     ("debian-12", "x86_64"): (f"{URL}/debian12/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
     ("debian-13", "aarch64"): (f"{URL}/debian13/sbsa", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
     ("ubuntu-24.04", "x86_64"): (f"{URL}/ubuntu2404/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
+    ("el-8", "x86_64"): (f"{URL}/rhel8/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
     ("el-9", "x86_64"): (f"{URL}/rhel9/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
     ("el-9", "aarch64"): (f"{URL}/rhel9/sbsa", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
     ("amazon-2023", "x86_64"): (f"{URL}/amzn2023/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),

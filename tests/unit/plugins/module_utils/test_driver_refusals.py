@@ -322,7 +322,7 @@ def test_a_driver_from_packages_or_from_a_run_that_was_cut_off_may_be_finished(c
 
 
 @pytest.mark.parametrize("secure_boot", [{"enabled": True}, {"signatures_enforced": True}])
-@pytest.mark.parametrize("key", ["debian-12", "debian-13", "el-9", "el-10", "amazon-2023"])
+@pytest.mark.parametrize("key", ["debian-12", "debian-13", "el-8", "el-9", "el-10", "amazon-2023"])
 def test_secure_boot_without_a_key(key, secure_boot):
     there = host(key, headers=(KERNELS[key],), secure_boot={**secure_boot, "dkms_key": "/var/lib/dkms/mok.pub"})
     error = refusal(there, {}, platform(key))

@@ -230,8 +230,8 @@ def test_the_role_takes_no_liberties(word):
 def test_dnf_may_remove_only_where_the_plan_says_what():
     tasks = yaml.safe_load((ROLE / "packages-dnf.yml").read_text(encoding="utf-8"))
     for task in tasks:
-        if "allowerasing" in task.get("ansible.builtin.dnf", {}):
-            tied = "may_go" in str(task["ansible.builtin.dnf"]["allowerasing"])
+        if "allowerasing" in task.get("ansible.builtin.package", {}):
+            tied = "may_go" in str(task["ansible.builtin.package"]["allowerasing"])
             assert tied or (task["check_mode"] is True and "may_go" in task["when"]), task["name"]
 
 

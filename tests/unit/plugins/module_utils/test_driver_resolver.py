@@ -128,12 +128,6 @@ def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_passed_o
     assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
 
 
-def test_enterprise_linux_8_is_refused_with_the_reason():
-    (error,) = driver_resolver.resolve(host("el-8", kernel="4.18.0-553.el8_10.x86_64"), {}, None)["errors"]
-    for word in ("Enterprise Linux 8", "Python 3.6", "release 9 or 10", "nvidia_driver_source to preinstalled"):
-        assert word in error
-
-
 def test_an_unknown_platform_or_architecture_is_refused():
     (error,) = driver_resolver.resolve(host("gentoo-2"), {}, None)["errors"]
     assert "gentoo-2" in error

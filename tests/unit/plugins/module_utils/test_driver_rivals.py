@@ -14,9 +14,9 @@ RELEASES = {"550": "550.163.01-1", "570": "570.172.08-1", "580": "580.95.05-1", 
 # What is installed, what is asked for then, what has to go for it: names that change with the branch, and no others.
 MOVES = [
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabric-manager", "nvidia-imex-570"])
-      for key in ("el-9", "el-10", "amazon-2023", "sles-15")),
+      for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
     *((key, {"branch": "580"}, {"branch": "570"}, ["libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"])
-      for key in ("el-9", "el-10", "amazon-2023", "sles-15")),
+      for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabricmanager-570", "nvidia-imex-570"])
       for key in ("debian-12", "debian-13")),
     *((key, {"branch": "580"}, {"branch": "570"}, ["libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"])

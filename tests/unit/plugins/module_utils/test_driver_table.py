@@ -52,15 +52,11 @@ def rows(key: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def has_data(key: str) -> bool:
-    return (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").exists()
-
-
 def resolve(key: str, gpus: str, request: dict, arch: str = "x86_64", **more) -> dict:
     """Ask the resolver about a bare host of the table."""
     kernel = more.pop("kernel", None) or TABLE["platforms"][key]["kernel"][arch]
     there = host(key, tuple(GPUS[gpus]["ids"]), arch=arch, kernel=kernel, **more)
-    return driver_resolver.resolve(there, request, platform(key) if has_data(key) else None)
+    return driver_resolver.resolve(there, request, platform(key))
 
 
 def expect_refusal(result: dict, words: list[str], gpus: str) -> None:
@@ -81,7 +77,7 @@ def test_the_table_knows_each_platform_and_no_other():
     assert tuple(TABLE["platforms"]) == PLATFORMS
     assert tuple(GPUS) == COLUMNS
     known = {path.stem for path in (ROOT / "roles/nvidia_driver/vars").glob("*-*.yml")}
-    assert known == set(PLATFORMS) - {"el-8"}
+    assert known == set(PLATFORMS)
 
 
 @pytest.mark.parametrize("key", PLATFORMS)
@@ -102,7 +98,7 @@ def test_every_refusal_is_used_and_names_a_way_out():
 
 
 def test_every_platform_and_source_has_its_companions_components_and_secure_boot():
-    pairs = {(key, source) for key in PLATFORMS if has_data(key) for source in platform(key)["sources"]}
+    pairs = {(key, source) for key in PLATFORMS for source in platform(key)["sources"]}
     for name in ("companions", "components", "secure_boot"):
         assert {tuple(record[:2]) for record in records(name)} == pairs, name
     assert {key for key, *_rest in records("kernels")} == {key for key, _source in pairs}
@@ -149,7 +145,7 @@ def test_a_driver_that_is_there_is_kept_or_named(key, row):
     there, asked, *cells = row
     version = TABLE["adopted"]["version"]
     driver = {"library": version, "loaded": version, "on_disk": version, "kernel_module_flavor": there}
-    data = platform(key) if has_data(key) else None
+    data = platform(key) if key in PLATFORMS else None
     for runfile, source, arch in itertools.product((False, True), ("auto", "preinstalled"), ARCHES):
         for gpus, cell in zip(COLUMNS, cells):
             described = host(key, tuple(GPUS[gpus]["ids"]), arch=arch, driver={**driver, "runfile": runfile})
@@ -235,7 +231,7 @@ def test_secure_boot(key, source, modern, old, enrolled):
                 assert word in error
 
 
-@pytest.mark.parametrize("key", [key for key in PLATFORMS if has_data(key)])
+@pytest.mark.parametrize("key", PLATFORMS)
 def test_a_plan_installs_and_keeps_what_the_table_names(key):
     """What the resolver names is what the plan does, with the tools of the platform."""
     name = rows(key)["auto", "auto", "A100"]

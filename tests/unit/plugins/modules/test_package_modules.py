@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules that the driver's roles act with: apt_components, package_hold, package_versions, signing_key."""
+"""The modules that the driver's roles act with: apt_components, dnf_packages, package_hold and the others."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, openpgp, os_release
 from ansible_collections.gpufleet.hosts.plugins.modules import (
     apt_components,
+    dnf_packages,
     package_hold,
     package_versions,
     signing_key,
@@ -319,3 +320,63 @@ def test_a_proxy_is_used_for_the_key_alone(run, key, tmp_path, monkeypatch):
     assert run(signing_key, proxy="http://proxy.example:3128", **arguments)["changed"]
     assert "http_proxy" not in os.environ
     assert os.environ["https_proxy"] == "http://others.example:1"
+
+
+# --- dnf_packages ---
+
+TABLE = """Dependencies resolved.
+================================================================================
+ Package     Architecture  Version            Repository                   Size
+================================================================================
+Installing:
+ dkms        noarch        3.1-1.el8          epel                        5.5 k
+
+Transaction Summary
+================================================================================
+Install  1 Package
+"""
+
+
+@pytest.fixture
+def dnf(monkeypatch):
+    """Let the module find an rpm that has bash alone, and a dnf; record how they are called."""
+    calls = []
+
+    def answer(_module, argv, **_options):
+        calls.append(argv[:2] if argv[0] == "rpm" else [argv[0], argv[1], *argv[-2:]])
+        if argv[0] == "rpm":
+            absent = [name for name in argv[2:] if name != "bash"]
+            return len(absent), "".join(f"package {name} is not installed\n" for name in absent), ""
+        return (1, TABLE, "Operation aborted.\n") if "--assumeno" in argv else (0, TABLE, "")
+
+    monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda _module, name, *_more: name)
+    monkeypatch.setattr(basic.AnsibleModule, "run_command", answer)
+    return calls
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_dnf_is_asked_and_only_then_installs_what_is_missing(run, dnf, check):
+    result = run(dnf_packages, check, name=["bash", "dkms"], install_weak_deps=False)
+    assert result["changed"] is True
+    assert result["results"] == ["Installed: dkms-3.1-1.el8.noarch"]
+    assert result["diff"] == {"prepared": "Installed: dkms-3.1-1.el8.noarch"}
+    asked = [["rpm", "--query"], ["dnf", "--assumeno", "install", "dkms"]]
+    assert dnf == asked if check else [*asked, ["dnf", "--assumeyes", "install", "dkms"]]
+
+
+@pytest.mark.parametrize(("state", "name"), [("present", ["bash"]), ("absent", ["dkms"]), ("present", [])])
+def test_dnf_is_not_called_for_what_is_so_already(run, dnf, state, name):
+    assert run(dnf_packages, name=name, state=state) == {"changed": False, "results": [], "diff": {"prepared": ""}}
+    assert dnf == ([["rpm", "--query"]] if name else [])
+
+
+def test_what_is_only_downloaded_is_not_called_installed(run, dnf):
+    assert run(dnf_packages, name=["dkms"], download_only=True)["results"] == ["Downloaded: dkms-3.1-1.el8.noarch"]
+
+
+def test_what_dnf_refuses_is_a_failure(run, dnf, monkeypatch):
+    monkeypatch.setattr(
+        basic.AnsibleModule, "run_command", lambda _module, argv, **_options: (1, "package x is not installed\n", "no")
+    )
+    result = run(dnf_packages, name=["x"])
+    assert (result["failed"], result["msg"]) == (True, "dnf install x answered 1: no")

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the roles use dnf, they do it by the module that the platform's data has them use."""
+
+from __future__ import annotations
+
+import jinja2
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.modules import dnf_packages
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, platform
+
+ROLES = ("nvidia_driver", "cuda_toolkit")
+OPTIONS = yaml.safe_load(dnf_packages.DOCUMENTATION)["options"]
+
+
+def inner(tasks: list[dict]) -> list[dict]:
+    """Return the tasks, those in blocks included."""
+    return [
+        one
+        for task in tasks
+        for one in (task, *inner([part for name in ("block", "rescue", "always") for part in task.get(name, [])]))
+    ]
+
+
+def calls(role: str) -> list[dict]:
+    files = sorted((ROOT / "roles" / role / "tasks").glob("*.yml"))
+    tasks = [task for file in files for task in inner(yaml.safe_load(file.read_text(encoding="utf-8")))]
+    assert [task["name"] for task in tasks if "ansible.builtin.dnf" in task] == []
+    return [task["ansible.builtin.package"] for task in tasks if "ansible.builtin.package" in task]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_call_of_dnf_takes_the_platforms_module_and_options_that_both_know(role):
+    found = calls(role)
+    assert len(found) > 4
+    for call in found:
+        assert call["use"] == f"{{{{ __{role}_dnf }}}}"
+        assert set(call) - {"use"} <= set(OPTIONS)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("key", "module"),
+    [
+        ("el-8", "gpufleet.hosts.dnf_packages"),
+        ("el-9", "ansible.builtin.dnf"),
+        ("el-10", "ansible.builtin.dnf"),
+        ("amazon-2023", "ansible.builtin.dnf"),
+        (None, "ansible.builtin.dnf"),
+    ],
+)
+def test_where_no_module_can_use_dnfs_bindings_the_command_is_called(role, key, module):
+    text = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text(encoding="utf-8"))[f"__{role}_dnf"]
+    data = {"__nvidia_driver_platform": platform(key)} if key else {}
+    assert jinja2.Environment().from_string(text).render(data).strip() == module
+
+
+def test_the_platform_is_known_before_a_toolkit_is_taken_back():
+    tasks = yaml.safe_load((ROOT / "roles/cuda_toolkit/tasks/absent.yml").read_text(encoding="utf-8"))
+    assert tasks[0]["ansible.builtin.include_role"]["tasks_from"] == "platform.yml"
+    assert tasks[0]["when"] == 'gpufleet_host.os.package_manager == "dnf"'
