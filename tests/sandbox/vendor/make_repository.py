@@ -417,7 +417,7 @@ def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
 
 
 def modules_of(out: Path, versions: list[str]) -> None:
-    """Add the module streams that the vendor's repository has for Enterprise Linux 9 and Amazon Linux."""
+    """Add the module streams that the vendor's repository has for Enterprise Linux 8, 9 and Amazon Linux."""
     documents = []
     for branch in sorted({version.partition(".")[0] for version in versions}):
         for suffix in ("open", "dkms"):
@@ -445,6 +445,7 @@ LAYOUTS = {
     "ubuntu2404": (ubuntu, "deb", "3bf863cc.pub"),
     "ubuntu2604": (ubuntu, "deb", "3bf863cc.pub"),
     "base": (elsewhere, "rpm", "RPM-GPG-KEY-base"),
+    "rhel8": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel9": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel10": (enterprise_linux, "rpm", "D42D0685.pub"),
     "amzn2023": (enterprise_linux, "rpm", "D42D0685.pub"),
@@ -482,7 +483,7 @@ def main() -> None:
         sign_apt(out, options.gnupg)
     else:
         run("createrepo_c", "--quiet", str(out))
-        if options.layout in ("rhel9", "amzn2023"):
+        if options.layout in ("rhel8", "rhel9", "amzn2023"):
             modules_of(out, options.version)
         metadata = str(out / "repodata/repomd.xml")
         run("gpg", "--homedir", str(options.gnupg), "--batch", "--yes", "--armor", "--detach-sign", metadata)
