@@ -262,10 +262,12 @@ def toolkit(version: str, needs: tuple[str, ...], compiler: tuple[str, ...]) -> 
 
 
 def elsewhere(_version: str) -> list[Package]:
-    """Return what the vendor's packages need from other repositories: the base system's shell, and EPEL's DKMS."""
+    """Return what the driver needs from other repositories: the base system's shell and locks, and EPEL's DKMS."""
     shell = Package("bash", "5.2-1")
     shell.provides = ("/bin/sh",)
-    return [Package("dkms", "3.1.0-1"), Package("epel-release", "9-9"), shell]
+    # The sandbox's dnf has the plugin already, and rpm knows nothing of that either.
+    locks = Package("python3-dnf-plugin-versionlock", "4.0.21-1")
+    return [Package("dkms", "3.1.0-1"), Package("epel-release", "9-9"), locks, shell]
 
 
 def write_tree(package: Package, root: Path) -> None:

@@ -419,7 +419,7 @@ def test_the_module_stream_of_the_branch_is_enabled(streams, expected):
     there = host("el-9", module_streams=streams)
     result = driver_plan.plan(there, {}, platform("el-9"))
     assert result["todo"]["stream"] == expected
-    assert result["todo"]["prerequisites"] == ["epel-release"]
+    assert result["todo"]["prerequisites"] == ["epel-release", "python3-dnf-plugin-versionlock"]
 
 
 def test_dnf_locks_before_it_installs():
@@ -430,6 +430,10 @@ def test_dnf_locks_before_it_installs():
     assert set(result["todo"]["lock"]) <= set(result["todo"]["install"])
     result = driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9"))
     assert result["todo"]["lock"] == []
+    # What only the locks need stays away, too.
+    assert driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"))["todo"]["prerequisites"] == [
+        "epel-release"
+    ]
 
 
 EL = "3:580.95.05-1.el9"
