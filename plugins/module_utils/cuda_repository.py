@@ -31,14 +31,18 @@ _KEYRINGS = {
 _OF_NVIDIA = re.compile(
     r"/compute/cuda/repos/|/(debian|ubuntu)\d+/(x86_64|sbsa|arm64)/*$|/(cuda-repo|nvidia-driver-local-repo)-"
 )
+# In an entry of whichever package manager.
+_ADDRESS = r"^(?:URIs:|baseurl\s*=)\s*([^\s?]+)"
+# Files with addresses, which may have a login.
+WITH_ADDRESSES = (*_ENTRY_FILES.values(), APT_PROXY_FILE)
 # All that the repository can leave on a host.
-FILES = (*_ENTRY_FILES.values(), APT_PROXY_FILE, *_KEYRINGS.values())
+FILES = (*WITH_ADDRESSES, *_KEYRINGS.values())
 
 
 def describe(data: dict, names: dict, mirror: str | None, proxy: str | None, fingerprint: str | None) -> dict[str, Any]:
     """Return the repository as a host is to have it, from the platform's data and what a user asks for instead."""
     url = f"{(mirror or data['base']).rstrip('/')}/{data['path'].format(**names)}"
-    return {
+    repository = {
         "type": data["type"],
         "id": data["id"],
         "url": url,
@@ -48,13 +52,17 @@ def describe(data: dict, names: dict, mirror: str | None, proxy: str | None, fin
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
+    return {**repository, "entry": entry(repository)}
 
 
 def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the enabled entries of the same address that are there and stay; with apt they are of one key."""
+    """Return the enabled entries of the same address that are there and stay; with apt they are of one key.
+
+    An address is the same by whichever login it is reached.
+    """
     if repository["type"] == "apt":
         return _of_one_key(_apt_entries(host, repository), repository)
-    url = repository["url"].rstrip("/")
+    url = addresses.plain(repository["url"]).rstrip("/")
     # zypper is told of a proxy behind the address.
     same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
     return [entry for entry in same if entry["enabled"]]
@@ -66,7 +74,7 @@ def _apt_entries(host: dict, repository: dict) -> list[dict]:
 
 def _is_at(repository: dict, entry: dict) -> list[bool]:
     """Tell of each address of an entry of apt's whether it is the repository's."""
-    url = repository["url"].rstrip("/")
+    url = addresses.plain(repository["url"]).rstrip("/")
     return [uri.rstrip("/") == url for uri in entry["uris"]]
 
 
@@ -124,13 +132,20 @@ def apt_files(host: dict) -> list[str]:
 
 
 def is_reached_otherwise(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry of dnf's or zypper's goes through another proxy than is asked for."""
-    content = _content(host, _ENTRY_FILES[repository["type"]]) if repository["type"] != "apt" else None
+    """Tell whether our own entry goes by another login, or through another proxy, than is asked for.
+
+    apt is told of a proxy in another file. What was seen of the entry has digests in the place of logins.
+    """
+    content = _content(host, _ENTRY_FILES[repository["type"]])
     if not content:
         return False
-    pattern = r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)"
-    found = re.search(pattern, content, re.MULTILINE)
-    return unquote(found.group(1) if found else "") != (repository["proxy"] or "")
+    there, wanted = (url.rstrip("/") for url in (_first(_ADDRESS, content), addresses.sealed(repository["url"])))
+    if there != wanted and addresses.plain(there) == addresses.plain(wanted):
+        return True
+    if repository["type"] == "apt":
+        return False
+    proxy = _first(r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)", content)
+    return unquote(proxy) != addresses.sealed(repository["proxy"] or "")
 
 
 def replaced_files(repository: dict) -> list[str]:
@@ -206,6 +221,11 @@ def entry(repository: dict) -> dict[str, str]:
             lines += [f"baseurl={url}", *([f"proxy={proxy}"] if proxy else [])]
         text = "\n".join([*lines, "gpgcheck=1", f"gpgkey=file://{keyring(repository)}", ""])
     return {"path": _ENTRY_FILES[kind], "content": f"# Written by Ansible collection gpufleet.hosts.\n{text}"}
+
+
+def _first(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _content(host: dict, path: str) -> str | None:

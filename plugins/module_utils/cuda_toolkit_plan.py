@@ -293,7 +293,7 @@ def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, cont
     there = host["files"].get(path) or {"exists": False, "content": None}
     if content is None and there["exists"]:
         files.append({"state": "absent", "path": path, "content": ""})
-    elif content is not None and there["content"] != content:
+    elif content is not None and there["content"] not in (content, addresses.sealed(content)):
         files.append({"state": "present", "path": path, "content": content})
 
 

@@ -425,7 +425,7 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
         there = host["files"].get(path, {"exists": False, "content": None})
         if content is None and there["exists"]:
             todo["files"].append({"path": path, "state": "absent", "content": ""})
-        elif content is not None and there["content"] != content:
+        elif content is not None and there["content"] not in (content, addresses.sealed(content)):
             todo["files"].append({"path": path, "state": "present", "content": content})
 
 

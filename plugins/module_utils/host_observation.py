@@ -14,7 +14,9 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     accelerators,
+    addresses,
     apt_sources,
+    cuda_repository,
     daemon_config,
     driver_versions,
     host_image,
@@ -136,7 +138,13 @@ def observe(
     host["nvml_binding"] = nvml_binding
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
     host["docker_daemon_json"] = daemon_config.masked_tree(_daemon_json(root, host["files"][_DAEMON_JSON]))
-    for path, mask in ((_DAEMON_JSON, daemon_config.masked_file), (_DAEMON_JSON_RECORD, _masked_record)):
+    masks = {
+        _DAEMON_JSON: daemon_config.masked_file,
+        _DAEMON_JSON_RECORD: _masked_record,
+        # Another password is to be seen as such.
+        **dict.fromkeys(cuda_repository.WITH_ADDRESSES, addresses.sealed),
+    }
+    for path, mask in masks.items():
         file = host["files"][path]
         host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = _engines(host, ask)
@@ -397,18 +405,19 @@ def _apt(root: str, system: dict, run: Run) -> dict:
     origin = apt_sources.recorded_origin(root)
     entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
     for entry in entries:
-        entry["uris"] = [re.sub(r"//[^/@]*@", "//", uri) for uri in entry["uris"]]  # no password leaves the host
+        entry["uris"] = [addresses.without_login(uri) for uri in entry["uris"]]
         entry["distribution"] = system["family"] == "debian" and apt_sources.is_distribution(
             entry, codename, arch, origin
         )
     wanted = ["main", "contrib", "non-free", "non-free-firmware"]
+    missing = apt_sources.missing_components(entries, wanted, codename, arch, origin)
+    for entry in entries:
+        entry["uris"] = [addresses.plain(uri) for uri in entry["uris"]]  # no password leaves the host
     lists = [name for name in listing(root, "/var/lib/apt/lists") if name.endswith("_Packages") or "_Packages." in name]
     return {
         "sources": entries,
         "architecture": arch,
-        "missing_components": apt_sources.missing_components(entries, wanted, codename, arch, origin)
-        if system["family"] == "debian"
-        else [],
+        "missing_components": missing if system["family"] == "debian" else [],
         "lists": len(lists),
         "unattended_upgrades": _unattended_upgrades(run),
     }
@@ -442,7 +451,7 @@ def _repo_file(path: str, text: str) -> list[dict]:
         elif sections and "=" in line and not line.lstrip().startswith(("#", ";")):
             name, _sign, value = (part.strip() for part in line.partition("="))
             if name.lower() == "baseurl":
-                sections[-1]["url"] = re.sub(r"//[^/@]*@", "//", value)
+                sections[-1]["url"] = addresses.plain(value)
             elif name.lower() == "enabled":
                 sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
     return sections

@@ -205,7 +205,8 @@ host:
     files:
       description: >-
         C(exists), C(content) and C(mode) of the files that the roles own and of those asked for. Passwords and tokens
-        are masked in F(/etc/docker/daemon.json) and in our record of it.
+        are masked in F(/etc/docker/daemon.json) and in our record of it. In the entries of NVIDIA's repository and in
+        the file that tells apt of a proxy, a digest stands in the place of each login.
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:
