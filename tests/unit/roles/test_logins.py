@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run with -v shows of logins of mirrors and proxies: nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+MIRROR, PROXY = "http://robot:s3cret@mirror.example/cuda", "http://robot:s3cret@proxy.example:3128"
+
+
+def play(root: Path, task: dict[str, Any], **values: Any) -> str:
+    """Run a task and return all that a run with -v says."""
+    (root / "values.json").write_text(json.dumps({"ansible_python_interpreter": sys.executable, **values}))
+    (root / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
+    argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", f"@{root}/values.json"]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(root / "local"), "ANSIBLE_REMOTE_TEMP": str(root / "remote")}
+    argv.append(str(root / "play.yml"))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    return done.stdout + done.stderr
+
+
+def planned(root: Path, role: str, **values: Any) -> str:
+    task = {"ansible.builtin.include_role": {"name": f"gpufleet.hosts.{role}", "tasks_from": "plan.yml"}}
+    return play(root, task, gpufleet_host=bare(), **values)
+
+
+WISHES = [
+    ("nvidia_driver", {"nvidia_driver_source": "nvidia", "nvidia_driver_mirror": MIRROR}),
+    ("cuda_toolkit", {"cuda_toolkit_source": "nvidia", "cuda_toolkit_versions": ["12.6"], "cuda_toolkit_proxy": PROXY}),
+]
+
+
+@pytest.mark.parametrize(("role", "wish"), WISHES)
+def test_a_plan_with_a_login_is_not_shown(tmp_path: Path, role: str, wish: dict[str, Any]) -> None:
+    said = planned(tmp_path, role, **wish)
+    assert "failed=0" in said, said
+    assert "s3cret" not in said
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+def test_what_is_wrong_with_an_address_is_said_nevertheless(tmp_path: Path, role: str) -> None:
+    said = planned(tmp_path, role, **{f"{role}_source": "nvidia", f"{role}_proxy": "robot:s3cret@proxy"})
+    assert "failed=1" in said, said
+    assert f"{role}_proxy" in said
+    assert "...@proxy" in said
+    assert "s3cret" not in said
+
+
+def test_a_file_with_a_login_is_written_and_not_shown(tmp_path: Path) -> None:
+    tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/files.yml").read_text(encoding="utf-8"))
+    text = cuda_repository.apt_proxy({"url": "https://m.example/x", "proxy": PROXY})
+    files = [{"path": f"{tmp_path}/out", "state": "present", "content": text}]
+    said = play(tmp_path, {"block": tasks}, __nvidia_driver_files=files, ansible_diff_mode=True)
+    assert "failed=0" in said, said
+    assert "s3cret" not in said
+    assert (tmp_path / "out").read_text() == text
