@@ -27,6 +27,9 @@ options:
     description: Seconds that the GPUs are given to come up.
     type: int
     default: 30
+  offered:
+    description: The versions on offer of the packages that C(query) names, newest first, once they have been asked for.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -48,7 +51,11 @@ _value:
       type: list
       elements: str
     packages:
-      description: Packages to install.
+      description: Packages to install, with a version where that matters.
+      type: list
+      elements: str
+    query:
+      description: Packages whose versions on offer have to be known, so that one is taken that goes with the driver.
       type: list
       elements: str
     user:

@@ -430,15 +430,25 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
 
 
 def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
-    patterns = result.get("patterns", {})
-    if not request.get("hold", True):
-        return {PIN_FILE: None, BLACKLIST_FILE: None}
-    files: dict[str, str | None] = {}
-    if result["version"]:
-        files[PIN_FILE] = (
-            f"# {_NOTE}\n# All packages of the driver stay at one version, dependencies included.\n"
+    patterns, hold = result.get("patterns", {}), request.get("hold", True)
+    pins = []
+    if patterns.get("own"):
+        # The first that fits a version counts, and up to 555 NVIDIA's may have the very version of the distribution's.
+        pins.append(
+            "# Where NVIDIA's repository is there, too, it gives nothing that the distribution has for its driver.\n"
+            f"Package: {' '.join(patterns['own'])}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
+        )
+    if hold and result["version"]:
+        pins.append(
+            "# All packages of the driver stay at one version, dependencies included.\n"
             f"Package: {' '.join(patterns['pin'])}\nPin: version {result['version']}-*\nPin-Priority: 1001\n"
         )
+    files: dict[str, str | None] = {}
+    # Which version it is to be is not known before the repositories have been asked.
+    if result["version"] or not hold:
+        files[PIN_FILE] = "\n".join([f"# {_NOTE}\n{pins[0]}", *pins[1:]]) if pins else None
+    if not hold:
+        return {**files, BLACKLIST_FILE: None}
     names = "\n".join(f'    "{pattern}";' for pattern in patterns["unattended"])
     files[BLACKLIST_FILE] = (
         f"// {_NOTE}\n// A driver that is upgraded under a loaded module breaks every new GPU process.\n"

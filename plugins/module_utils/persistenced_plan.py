@@ -13,12 +13,17 @@ import typing as t
 
 from ansible.module_utils.common.validation import check_type_int
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_plan import PIN_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
+
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 DROP_IN_FILE = f"/etc/systemd/system/{UNIT}.d/gpufleet.conf"
 PROGRAM = "/usr/bin/nvidia-persistenced"
 # The user that is made for a unit of ours. Packages bring their own.
 USER = "nvidia-persistenced"
+# Debian's package of a library that every driver has.
+_LIBRARY = "libnvidia-ml1"
 # Seconds between two times that the role asks the GPUs.
 ASKED_EVERY = 2
 
@@ -44,16 +49,23 @@ WantedBy=multi-user.target
 """
 
 
-def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int | str = 30) -> dict[str, t.Any]:
+def plan(
+    host: dict[str, t.Any],
+    packages: dict[str, list[str]],
+    timeout: int | str = 30,
+    offered: dict[str, list[str]] | None = None,
+) -> dict[str, t.Any]:
     """Resolve what the role is to do on this host, and why. `packages` names the daemon's packages by platform.
 
-    Argument validation leaves a text that stands for a number a text.
+    `offered` are the versions on offer of what `query` names, once the package manager has been asked. Argument
+    validation leaves a text that stands for a number a text.
     """
     timeout = check_type_int(timeout)
     result: dict[str, t.Any] = {
         "wanted": bool(host["nvidia"]["gpus"]),
         "problems": [],
         "packages": [],
+        "query": [],
         "user": None,
         "files": {},
         "enable": False,
@@ -68,6 +80,7 @@ def plan(host: dict[str, t.Any], packages: dict[str, list[str]], timeout: int | 
         return result
     service = host["services"].get(UNIT, {})
     result["packages"] = _missing_packages(host, packages, service)
+    _versions(host, result, offered)
     result["files"] = _files(host, service, result)
     loaded = host["driver"]["loaded"]
     has_unit = service.get("load_state") == "loaded" or bool(result["packages"]) or UNIT_FILE in result["files"]
@@ -101,6 +114,48 @@ def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], se
     if not wanted and service.get("load_state") != "loaded" and driver["library"]:
         return []
     return [name for name in wanted if name not in host["packages"]]
+
+
+def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+    """Have the packages come at versions that go with the driver.
+
+    Where NVIDIA's repository is beside the distribution's driver, the newest does not. Role nvidia_driver's pin sees to
+    it on hosts that have it.
+    """
+    there = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *_utilities(host))]
+    driver = next((version for version in there if version), None)
+    if driver is None or (host["files"].get(PIN_FILE) or {}).get("exists"):
+        return
+    result["query"] = result["packages"]
+    if offered is None:
+        return
+    chosen = []
+    for name in result["packages"]:
+        version = _fitting(name, driver, offered.get(name, []))
+        if version is None:
+            result["problems"].append(
+                f"the package sources have no {name} that goes with driver {upstream_version(driver)}. They have "
+                f"{', '.join(offered.get(name, [])) or 'none at all'}. Enable the source that the driver came from."
+            )
+        chosen.append(f"{name}={version}")
+    result["packages"] = chosen
+
+
+def _utilities(host: dict[str, t.Any]) -> list[str]:
+    return [name for name in host["packages"] if re.fullmatch(r"nvidia-utils-\d+(-server)?", name)]
+
+
+def _fitting(name: str, driver: str, versions: list[str]) -> str | None:
+    """Of the versions, newest first: the driver's package version, its own version, or the newest of its branch.
+
+    Distributions have the daemon from a source of its own, at another version of the branch. Libraries must be equal.
+    """
+    upstream = upstream_version(driver)
+    branch = upstream.partition(".")[0]
+    equal = [version for version in versions if upstream_version(version) == upstream]
+    kin = [version for version in versions if upstream_version(version).partition(".")[0] == branch]
+    exact = [driver] if driver in versions else []
+    return next(iter([*exact, *equal, *([] if name.startswith("lib") else kin)]), None)
 
 
 def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:

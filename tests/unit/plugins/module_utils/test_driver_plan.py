@@ -199,7 +199,10 @@ def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_t
     assert (result["errors"], result["version"]) == ([], "535.309.01")
     assert f"libcuda1={NEW}" in result["todo"]["install"]
     pin = next(file for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
-    assert "Pin: version 535.309.01-*" in pin["content"]
+    first, second = pin["content"].split("\n\n")
+    assert "\nPackage: dkms *nvidia* " in first
+    assert first.endswith("Pin: release o=NVIDIA\nPin-Priority: 100")
+    assert "Pin: version 535.309.01-*" in second
 
 
 def test_a_file_that_has_the_distributions_entries_as_well_is_looked_into():
@@ -760,7 +763,10 @@ def test_without_hold_the_holds_and_files_go():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
     assert "libcuda1" in result["todo"]["unhold"]
     gone = [file["path"] for file in result["todo"]["files"] if file["state"] == "absent"]
-    assert gone == [driver_plan.PIN_FILE, driver_plan.BLACKLIST_FILE]
+    assert gone == [driver_plan.BLACKLIST_FILE]
+    (pin,) = (file["content"] for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    assert "Pin: release o=NVIDIA\n" in pin
+    assert "Pin: version" not in pin
 
 
 def test_our_modprobe_file_has_what_the_packages_leave_out():

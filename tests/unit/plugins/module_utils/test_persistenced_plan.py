@@ -114,6 +114,45 @@ def test_ubuntus_unit_is_made_effective_and_stays_so() -> None:
     assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
 
 
+DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
+UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
+VERSIONS = [
+    # Debian's driver beside NVIDIA's repository.
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
+                 "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
+     ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]},
+     "no nvidia-persistenced that goes with driver 535.309.01. They have 595.58.03-1."),
+    (DEBIAN_12, {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.261.03-1"]},
+     "no libnvidia-cfg1 that goes with driver 535.309.01. They have 535.261.03-1."),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1", "580.95.05-0ubuntu0.24.04.1"]},
+     ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
+     ["nvidia-compute-utils-580-server=580.105.08-0ubuntu1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("driver", "offered", "expected"), VERSIONS)
+def test_what_comes_goes_with_the_driver(
+    driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
+) -> None:
+    more = {"os": {"key": "ubuntu-24.04", "family": "ubuntu"}} if driver is UBUNTU else {}
+    seen = host(NO_UNIT, packages=driver, **more)
+    assert plan(seen, PACKAGES)["query"] == list(offered)
+    done = plan(seen, PACKAGES, offered=offered)
+    if isinstance(expected, list):
+        assert (done["packages"], done["problems"]) == (expected, [])
+    else:
+        assert expected in " ".join(done["problems"])
+
+
+def test_the_drivers_pin_chooses_by_itself() -> None:
+    seen = host(NO_UNIT, packages=DEBIAN_12)
+    seen["files"]["/etc/apt/preferences.d/gpufleet-nvidia-driver"] = {"exists": True, "content": "x"}
+    done = plan(seen, PACKAGES, offered={"nvidia-persistenced": ["595.58.03-1"]})
+    assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
+
+
 def test_ubuntus_package_goes_by_the_drivers_branch() -> None:
     seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
     seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
