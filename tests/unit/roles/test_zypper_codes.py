@@ -12,7 +12,10 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-FILES = ("nvidia_driver/tasks/packages-zypper", "cuda_toolkit/tasks/packages-zypper", "cuda_toolkit/tasks/repository")
+FILES = [
+    *(f"nvidia_driver/tasks/{name}-zypper" for name in ("packages", "repository")),
+    *(f"cuda_toolkit/tasks/{name}" for name in ("packages-zypper", "repository")),
+]
 CALLS = [
     (task["name"], task)
     for name in FILES
@@ -33,4 +36,4 @@ def test_what_only_informs_is_no_failure(name: str, task: dict) -> None:
 
 
 def test_all_calls_are_judged() -> None:
-    assert len(CALLS) == 4
+    assert len(CALLS) == 5
