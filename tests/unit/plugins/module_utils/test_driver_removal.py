@@ -236,7 +236,7 @@ def test_dnf_may_remove_only_where_the_plan_says_what():
 
 
 def test_rpm_is_given_the_checked_key_and_no_other():
-    (block,) = yaml.safe_load((ROLE / "repository-zypper.yml").read_text(encoding="utf-8"))
+    *_before, block = yaml.safe_load((ROLE / "repository-zypper.yml").read_text(encoding="utf-8"))
     tasks = yaml.safe_load((ROLE / "packages.yml").read_text(encoding="utf-8"))
     (checked,) = [task["gpufleet.hosts.signing_key"] for task in tasks if "gpufleet.hosts.signing_key" in task]
     commands = [task["ansible.builtin.command"]["argv"] for task in block["block"] if "ansible.builtin.command" in task]
