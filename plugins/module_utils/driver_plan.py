@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_request,
     driver_resolver,
     install_record,
+    memory_hotadd,
     packages_state,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_choice import NoVersion
@@ -65,6 +66,7 @@ def plan(
                 _hold(host, request, result, todo)
                 _services(host, result, todo)
             _files(host, request, result, todo)
+            todo["reload_udev"] = memory_hotadd.needs_reload([file["path"] for file in todo["files"]])
             todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])
             if request.get("activate", True):
                 todo["modules"] = _modules(host, result, todo)
@@ -102,6 +104,7 @@ def _nothing() -> dict[str, Any]:
         "unhold": [],
         "files": [],
         "initramfs": [],
+        "reload_udev": False,
         "services": [],
         "modules": {"load": [], "unload": [], "services": []},
     }
@@ -421,6 +424,9 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
     wanted[MODPROBE_FILE] = _modprobe(host, request, coming)
+    rules, why_not = memory_hotadd.wanted(host, request.get("memory_hotadd_override", False))
+    wanted.update(rules)
+    result["reasons"] += why_not
     for path, content in wanted.items():
         there = host["files"].get(path, {"exists": False, "content": None})
         if content is None and there["exists"]:
@@ -529,6 +535,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
         ("release the hold of {}", todo["unhold"]),
         ("write {}", [file["path"] for file in todo["files"] if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in todo["files"] if file["state"] == "absent"]),
+        ("have udev read its rules again", todo["reload_udev"]),
         ("rebuild the initramfs of {}", [argv[-1] for argv in todo["initramfs"]]),
         ("stop {} for the time of a reload", modules["services"]),
         ("unload {}", modules["unload"]),

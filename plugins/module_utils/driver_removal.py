@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_rules,
     driver_source,
     install_record,
+    memory_hotadd,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
@@ -76,7 +77,9 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "runfile": False,
         "restore": [],
         "initramfs": [],
-        "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")],
+        "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")]
+        + memory_hotadd.ours(host),
+        "reload_udev": False,
         "reasons": [],
         "errors": [],
     }
@@ -93,6 +96,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     asked = {rule["name"] for rule in data.get("packages", [])}
     result["release"] = [name for name in result["leftovers"] if name in known["packages"] or name in asked]
     result["initramfs"] = driver_plan.initramfs(host, result["files"])
+    result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
     result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))
     others = [name for name in candidates if name not in came]
@@ -137,6 +141,7 @@ def _summary(host: dict, result: dict) -> list[str]:
         ("run nvidia-uninstall", result["runfile"]),
         ("put {} back as it was, unless it was changed since", [item["path"] for item in result["restore"]]),
         ("remove {}", result["files"]),
+        ("have udev read its rules again", result["reload_udev"]),
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
     )
     return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

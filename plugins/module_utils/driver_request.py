@@ -52,7 +52,7 @@ CHOICES = {
 }
 _COMPONENTS = ("compute", "video", "opencl")
 _LISTS = ("components", "extra_packages", "kernel_packages")
-_TRUTHS = ("hold", "imex", "activate", "peermem", "secure_boot_key_enrolled")
+_TRUTHS = ("hold", "imex", "activate", "peermem", "memory_hotadd_override", "secure_boot_key_enrolled")
 # Seconds, and the fewest that make sense.
 _SECONDS = {"reboot_timeout": 1, "lock_timeout": 0}
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"

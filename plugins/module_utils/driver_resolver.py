@@ -38,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "fabric_manager": "auto",
     "imex": False,
     "peermem": False,
+    "memory_hotadd_override": False,
     "mirror": None,
     "proxy": None,
     "key_fingerprint": None,

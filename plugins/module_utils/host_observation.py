@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_versions,
     host_image,
     kernel_modules,
+    memory_hotadd,
     os_release,
     packages_state,
     pci,
@@ -83,6 +84,7 @@ FILES = (
     "/usr/lib/systemd/system/nvidia-persistenced.service",
     "/etc/systemd/system/nvidia-persistenced.service",
     "/etc/systemd/system/nvidia-persistenced.service.d/gpufleet.conf",
+    *memory_hotadd.FILES,
 )
 _LARGEST_FILE = 256 * 1024
 

@@ -23,6 +23,7 @@ TEXTS = [
     ({"hold": "yes"}, {"hold": True}),
     ({"hold": True}, {"hold": True}),
     ({"imex": "false", "activate": "no", "peermem": "0"}, {"imex": False, "activate": False, "peermem": False}),
+    ({"memory_hotadd_override": "false"}, {"memory_hotadd_override": False}),
     ({"secure_boot_key_enrolled": "False"}, {"secure_boot_key_enrolled": False}),
     ({"reboot_timeout": "60", "lock_timeout": "5"}, {"reboot_timeout": 60, "lock_timeout": 5}),
     ({"module_options": '{"nvidia": {"NVreg_X": 0}}'}, {"module_options": {"nvidia": {"NVreg_X": 0}}}),
