@@ -98,6 +98,9 @@ _value:
       description: Directories of toolkits that came by the role and have not worked yet.
       type: list
       elements: str
+    finish:
+      description: Whether a run that was cut off has left it open what came.
+      type: bool
     unseen:
       description: Files that have to be looked at before the plan holds.
       type: list

@@ -14,10 +14,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
 )
 
 
-def record(host: dict[str, t.Any], before: list[str], after: list[str] | None = None, key: str | None = None) -> str:
+def record(
+    host: dict[str, t.Any],
+    before: list[str],
+    after: list[str] | None = None,
+    key: str | None = None,
+    asked: list[str] | None = None,
+) -> str:
     """Return the text that remembers what came to a host, so that it can be taken back."""
     if after is None:
-        return install_record.begin(host, install_record.TOOLKIT, before, key=key)
+        return install_record.begin(host, install_record.TOOLKIT, before, key=key, asked=asked)
     return install_record.finish(host, install_record.TOOLKIT, before, after, key=key)
 
 

@@ -36,12 +36,17 @@ def nvidia_driver_record(
     after: list[str] | None = None,
     changed_files: list[dict] | None = None,
     key: str | None = None,
+    *,
+    todo: dict | None = None,
+    runfile: str | None = None,
 ) -> str:
     """Return the text that remembers what came to a host, so that it can be taken back."""
     _checked("nvidia_driver_record", host)
+    if after is None and runfile:
+        return driver_removal.begin_runfile(host, runfile)
     if after is None:
-        return driver_removal.begin(host, before, changed_files, key)
-    return driver_removal.record(host, before, after, changed_files, key)
+        return driver_removal.begin(host, before, changed_files, key, todo=todo)
+    return driver_removal.record(host, before, after, changed_files, key, runfile=runfile or None)
 
 
 def apt_removable(text: str, names: list[str]) -> list[str]:

@@ -59,6 +59,7 @@ def plan(
         "profile": None,
         "unseen": [],
         "untried": [],
+        "finish": False,
         "reasons": [],
         "warnings": [],
         "problems": [],
@@ -345,7 +346,9 @@ def _driver(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.
 def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
     """Have what this role installed tried until it has worked once. Only root can read whether it has."""
     known = install_record.read(host, install_record.TOOLKIT)
-    if known["packages"]:
+    # A run that was cut off leaves it to this one to tell what came.
+    result["finish"] = install_record.is_open(host, install_record.TOOLKIT)
+    if known["packages"] or known["uncertain"] or known["pending"]:
         result["untried"] = [
             toolkit["directory"]
             for toolkit in result["toolkits"]
@@ -361,6 +364,7 @@ def _summary(result: dict[str, t.Any]) -> list[str]:
         ("install {}", result["packages"]),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
+        ("write down what a run that was cut off has brought", result["finish"]),
         ("try {}", result["untried"]),
     )
-    return [text.format(", ".join(names)) for text, names in parts if names]
+    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

@@ -20,15 +20,14 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     """Return what to take back: toolkits, what came with them if nothing needs it, files, the repository's key."""
     known = install_record.read(host, install_record.TOOLKIT)
     there = host.get("package_names") or list(host["packages"])
-    came = {*known["packages"], *known["uncertain"]}
-    if known["pending"]:
-        # A run that was cut off. What else came since may be the user's: the package manager knows what is needed.
-        others = install_record.read(host, install_record.DRIVER)["packages"]
-        came |= set(there) - set(known["pending"]) - set(others)
+    came = install_record.came(host, install_record.TOOLKIT, there)
+    certain = install_record.certain(host, install_record.TOOLKIT, there)
     system = distributions.get(host["os"]["key"] or "", {"packages": []})["packages"]
-    roots = [name for name in there if name in came and (_NVIDIA.fullmatch(name) or name in system[:1])]
+    # Toolkits are asked for by name, so that none came by this role that it does not know for certain.
+    toolkits = [name for name in there if _NVIDIA.fullmatch(name) or name in system[:1]]
+    roots = [name for name in toolkits if name in certain]
     keys = {name for name in came if install_record.is_key_of(name, known["key"])}
-    rest = [name for name in there if name in came and name not in roots and not name.startswith("gpg-pubkey-")]
+    rest = [name for name in there if name in came - set(toolkits) and not name.startswith("gpg-pubkey-")]
     files = [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT]
     shared = cuda_repository.is_used_by(host, install_record.DRIVER)
     if known["key"] and not shared:
@@ -36,14 +35,14 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     result: dict[str, t.Any] = {
         "packages": roots,
         # Asked for by name beside the toolkit, so that the package manager would not call them unneeded.
-        "release": [name for name in rest if name in system],
+        "release": [name for name in rest if name in system and name in certain],
         "leftovers": rest,
         "files": [path for path in files if (host["files"].get(path) or {}).get("exists")],
         "rpm_keys": [] if shared else sorted(keys & set(there)),
         "reasons": ["NVIDIA's repository stays: the driver is had from it"] if known["key"] and shared else [],
         "problems": [],
     }
-    others = [name for name in there if name not in came and (_NVIDIA.fullmatch(name) or name in system[:1])]
+    others = [name for name in toolkits if name not in roots]
     if others:
         was = "was" if len(others) == 1 else "were"
         result["reasons"].append(f"{', '.join(sorted(others))} {was} not installed by this role; left alone")

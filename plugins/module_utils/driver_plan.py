@@ -70,6 +70,7 @@ def plan(
             todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])
             if request.get("activate", True):
                 todo["modules"] = _modules(host, result, todo)
+            todo["finish"] = install_record.is_open(host, RECORD_FILE)
         except NoVersion as error:
             result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)
@@ -78,8 +79,14 @@ def plan(
     return result
 
 
+def installer(version: str) -> str:
+    """Return where NVIDIA's installer of a version lies on a host that it was fetched to."""
+    return f"/var/cache/gpufleet/nvidia-{version}.run"
+
+
 def _nothing() -> dict[str, Any]:
     return {
+        "finish": False,
         "repair": False,
         "components": [],
         "repository": None,
@@ -129,6 +136,7 @@ def _steps(todo: dict) -> dict[str, bool]:
     )
     return {
         "packages": any(bool(todo[name]) for name in names),
+        "finish": todo["finish"] and not any(bool(todo[name]) for name in names),
         "runfile": bool(todo["runfile"]),
         "build": bool(todo["build"]),
         "hold": bool(todo["hold"] or todo["unhold"]),
@@ -330,7 +338,10 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
     version = upstream_version(str(result["version"]))
     driver = host["driver"]
     result["version"] = version
-    if driver["runfile"] and driver["library"] == version:
+    begun = install_record.read(host, RECORD_FILE)["pending_runfile"] == version
+    # One that was killed half-way may have come as far as its uninstaller and the libraries.
+    complete = not begun or version in (driver["on_disk"], driver["on_disk_next"])
+    if driver["runfile"] and driver["library"] == version and complete:
         return
     arch = host["os"]["arch"]
     url = request.get("runfile_url") or _RUNFILE_URL.format(version=version, arch=arch)
@@ -522,6 +533,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
     modules = todo["modules"]
     parts = (
         ("finish the package installation that was interrupted", todo["repair"]),
+        ("write down what a run that was cut off has brought", todo["finish"]),
         ("remove {}", todo["remove_files"] + todo["remove_packages"]),
         ("add the repository {}", [addresses.masked(todo["repository"]["url"])] if todo["repository"] else []),
         ("enable the components {} in the archive's source entries", todo["components"]),

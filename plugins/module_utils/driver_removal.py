@@ -37,9 +37,25 @@ FILES = (
 _STAYS = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
 
 
-def begin(host: dict, before: list[str], changed_files: list[dict] | None = None, key: str | None = None) -> str:
+def begin(
+    host: dict,
+    before: list[str],
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
+    *,
+    todo: dict | None = None,
+) -> str:
     """Return the record to write before the installation: a run that is cut off leaves it to the next one."""
-    return install_record.begin(host, driver_plan.RECORD_FILE, before, changed_files=changed_files, key=key)
+    todo = todo or {"prerequisites": [], "install": [], "stream": None}
+    return install_record.begin(
+        host,
+        driver_plan.RECORD_FILE,
+        before,
+        changed_files=changed_files,
+        key=key,
+        asked=[*todo["prerequisites"], *todo["install"]],
+        stream=todo["stream"],
+    )
 
 
 def record(
@@ -48,9 +64,18 @@ def record(
     after: list[str],
     changed_files: list[dict] | None = None,
     key: str | None = None,
+    *,
+    runfile: str | None = None,
 ) -> str:
     """Return the text of the record: what was in it, and what came since `before` or since the last `begin`."""
-    return install_record.finish(host, driver_plan.RECORD_FILE, before, after, changed_files=changed_files, key=key)
+    return install_record.finish(
+        host, driver_plan.RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
+    )
+
+
+def begin_runfile(host: dict, version: str) -> str:
+    """Return the record to write before NVIDIA's installer of this version is run."""
+    return install_record.begin_runfile(host, driver_plan.RECORD_FILE, version)
 
 
 def read_record(host: dict) -> dict:
@@ -72,9 +97,11 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "unload": [],
         "services": [],
         "disable": [],
+        # A module of dnf's with the stream that was enabled `before`, which comes back.
         "stream": None,
         "rpm_keys": [],
-        "runfile": False,
+        # The command that takes back what NVIDIA's installer put there.
+        "runfile": [],
         "restore": [],
         "initramfs": [],
         "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")]
@@ -83,22 +110,24 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "reasons": [],
         "errors": [],
     }
-    if source == "runfile":
-        result["runfile"] = bool(host["files"].get(driver_plan.RECORD_FILE, {}).get("exists"))
-    data = ((platform or {}).get("sources") or {}).get(source or "", {})
+    result["runfile"] = _uninstaller(host, known, source)
+    sources = _sources(host, platform, source)
     there = host.get("package_names") or list(host["packages"])
-    came = _came(host, known, there)
-    candidates = _members(host, data)
+    came = install_record.came(host, driver_plan.RECORD_FILE, there)
+    certain = install_record.certain(host, driver_plan.RECORD_FILE, there)
+    candidates = sorted({name for data in sources for name in _members(host, data)})
     members = [name for name in candidates if name in came]
     result["packages"] = members
     rest = [name for name in there if name in came and name not in members and not _STAYS.match(name)]
     result["leftovers"] = sorted(rest)
-    asked = {rule["name"] for rule in data.get("packages", [])}
-    result["release"] = [name for name in result["leftovers"] if name in known["packages"] or name in asked]
+    result["release"] = [name for name in result["leftovers"] if name in certain]
     result["initramfs"] = driver_plan.initramfs(host, result["files"])
     result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
     result["unhold"] = [name for name in members if host["packages"][name]["held"]]
-    result["unhold"] += driver_plan.stale_locks(host, data.get("patterns", {}).get("hold"))
+    if _has_record(host):
+        # A run that was cut off may have locked versions of packages that never came.
+        stale = [lock for data in sources for lock in driver_plan.stale_locks(host, data["patterns"]["hold"])]
+        result["unhold"] += dict.fromkeys(stale)
     others = [name for name in candidates if name not in came]
     if others:
         was = "was" if len(others) == 1 else "were"
@@ -109,18 +138,17 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         result["files"] = [path for path in result["files"] if path not in cuda_repository.FILES]
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit is had from it")
     else:
-        result["rpm_keys"] = [name for name in known["packages"] if install_record.is_key_of(name, known["key"])]
+        result["rpm_keys"] = [name for name in sorted(came) if install_record.is_key_of(name, known["key"])]
     for path, item in known["files"].items():
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
-    if data.get("streams") and members and "nvidia-driver" in host["module_streams"]:
-        result["stream"] = "nvidia-driver"
+    _leave_the_stream(host, known, others, result)
     if members:
-        units = {rule["service"] for rule in data["packages"] if rule.get("service")}
+        units = {rule["service"] for data in sources for rule in data["packages"] if rule.get("service")}
         enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
         result["disable"] = sorted(enabled)
     if members or result["runfile"]:
         _release(host, result)
-    names = ("packages", "leftovers", "runfile", "files", "restore")
+    names = ("packages", "leftovers", "unhold", "stream", "runfile", "files", "restore")
     result["acts"] = not result["errors"] and any(bool(result[name]) for name in names)
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("nothing that this role installed is here")
@@ -131,20 +159,23 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
 def _summary(host: dict, result: dict) -> list[str]:
     # zypper's way back takes the driver's packages alone.
     leftovers = result["leftovers"] if host["os"]["package_manager"] != "zypper" else []
+    stream = result["stream"] or {"module": None, "before": None}
     parts = (
         ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
         ("unload {}", result["unload"]),
         ("release the hold of {}", result["unhold"]),
         ("remove {}", result["packages"]),
+        ("leave the stream of module {}", [stream["module"]] if stream["module"] else []),
+        ("enable the module stream {}, which was there before", [stream["before"]] if stream["before"] else []),
         ("remove, of what came along, what nothing else needs: {}", leftovers),
         ("have rpm forget the key {}", result["rpm_keys"]),
-        ("run nvidia-uninstall", result["runfile"]),
+        ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
         ("put {} back as it was, unless it was changed since", [item["path"] for item in result["restore"]]),
         ("remove {}", result["files"]),
         ("have udev read its rules again", result["reload_udev"]),
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
     )
-    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]
+    return [text.format(", ".join(names)) for text, names in parts if names]
 
 
 def _files(platform: dict | None) -> list[str]:
@@ -156,18 +187,45 @@ def _files(platform: dict | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _came(host: dict, known: dict, there: list[str]) -> set[str]:
-    """Name what came by this role; after a run that was cut off, all that came since it began."""
-    came = {*known["packages"], *known["uncertain"]}
-    if known["pending"]:
-        came |= set(there) - set(known["pending"]) - set(install_record.read(host, install_record.TOOLKIT)["packages"])
-    return came
+def _has_record(host: dict) -> bool:
+    return bool(host["files"].get(driver_plan.RECORD_FILE, {}).get("exists"))
+
+
+def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
+    """Return what is known of the source that the driver is from; of all where a run got too little done to tell."""
+    known = (platform or {}).get("sources") or {}
+    if source in known:
+        return [known[source]]
+    return list(known.values()) if _has_record(host) else []
+
+
+def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
+    """Return the command that takes back what NVIDIA's installer put there, where it was this role that ran it."""
+    ours = [version for version in (known["pending_runfile"], known["runfile"]) if version]
+    there = install_record.versions_there(host)
+    if not ours or (there and not there.intersection(ours)):
+        return []
+    if source == "runfile":
+        return ["nvidia-uninstall", "--silent"]
+    # Killed before it had come that far. It knows by its log what it has put there, and is still where it was run from.
+    begun = source == "preinstalled" and known["pending_runfile"] and there
+    return [driver_plan.installer(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
+
+
+def _leave_the_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
+    """Take back the module stream that the role enabled, unless somebody else has packages of the driver from it."""
+    for item in (known["pending_stream"], known["stream"]):
+        now = install_record.stream_now(host, item["module"]) if item else None
+        # None is enabled where a run was cut off between the former one and the next.
+        if result["stream"] is None and item and (now == item["name"] or (now is None and item["before"])):
+            result["stream"] = {"module": item["module"], "before": item["before"]}
+    if result["stream"] and others:
+        result["reasons"].append(f"the stream of module {result['stream']['module']} stays, for {', '.join(others)}")
+        result["stream"] = None
 
 
 def _members(host: dict, data: dict) -> list[str]:
     """Name the installed packages that belong to the driver, whoever installed them."""
-    if not data:
-        return []
     own = [rule["name"] for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module")]
     rules = [re.compile(driver_rules.pattern(name)) for name in own]
     companions = re.compile(data["patterns"]["hold"])

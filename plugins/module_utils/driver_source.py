@@ -51,7 +51,8 @@ def choose(case: Case, installed: str | None) -> str:
         )
     of_ours = asked in ("distribution", "nvidia", "runfile")
     # An installer that failed half-way leaves libraries, and the record that it was begun.
-    begun = asked == "runfile" and bool(case.host["files"].get(install_record.DRIVER, {}).get("exists"))
+    known = install_record.read(case.host, install_record.DRIVER)
+    begun = asked == "runfile" and bool(known["runfile"] or known["pending_runfile"])
     if of_ours and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
         raise Refused(_unknown_origin(case, asked))
     if asked == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):

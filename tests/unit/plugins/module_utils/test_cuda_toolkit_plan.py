@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
     resolve,
 )
 
+FINISH = "write down what a run that was cut off has brought"
 WORKED = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
 PROXY = "http://proxy.example:3128"
 
@@ -100,7 +101,27 @@ def test_what_came_is_tried_until_it_has_worked() -> None:
     assert install_record.read(there, install_record.TOOLKIT)["packages"] == record["packages"]
     # Another installation has all of them tried again.
     add(there, install_record.TOOLKIT, install_record.begin(there, install_record.TOOLKIT, ["x"], key=KEY))
+    assert summary(there) == [FINISH, "try /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+    assert summary(there, verify="none") == [FINISH]
+    add(there, install_record.TOOLKIT, install_record.finish(there, install_record.TOOLKIT, ["x"], ["x"]))
     assert summary(there) == ["try /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+
+
+def test_what_a_run_that_was_cut_off_brought_is_written_down_and_tried() -> None:
+    there = converged("debian-12", "12.6")
+    begun = install_record.begin(bare(), install_record.TOOLKIT, ["vim"], key=KEY, asked=["cuda-toolkit-12-6"])
+    add(there, install_record.TOOLKIT, begun)
+    done = nvidia(there, "12.6")
+    assert (done["finish"], done["packages"], done["acts"]) == (True, [], True)
+    assert done["summary"] == [FINISH, "try /usr/local/cuda-12.6"]
+    names = ["vim", "cuda-toolkit-12-6", "tmux"]
+    add(there, install_record.TOOLKIT, install_record.finish(there, install_record.TOOLKIT, names, names, key=KEY))
+    assert nvidia(there, "12.6")["summary"] == ["try /usr/local/cuda-12.6"]
+    add(there, install_record.TOOLKIT, install_record.verify(there, install_record.TOOLKIT, ["/usr/local/cuda-12.6"]))
+    assert not nvidia(there, "12.6")["acts"]
+    # What is not known for certain is tried as well.
+    add(there, install_record.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
+    assert nvidia(there, "12.6")["untried"] == ["/usr/local/cuda-12.6"]
 
 
 def test_another_default_changes_path_alone() -> None:

@@ -86,11 +86,21 @@ def test_the_repository_stays_where_the_driver_needs_it(driver: dict[str, t.Any]
 
 
 def test_a_run_that_was_cut_off_is_taken_back_too() -> None:
-    there = seen({"packages": [], "pending": ["vim"], "key": KEY}, "libcuda1")
+    begun = {"packages": [], "pending": ["vim"], "asked": ["cuda-toolkit-12-6"], "key": KEY}
+    there = seen(begun, "libcuda1")
     add(there, install_record.DRIVER, {"packages": ["libcuda1"]})
     done = removal(there)
-    assert done["packages"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
-    assert "libcuda1" not in done["leftovers"]
+    # The user has installed the other one since.
+    assert done["packages"] == ["cuda-toolkit-12-6"]
+    assert done["leftovers"] == ["cuda-nvcc-12-6", "libgomp1"]
+    assert done["reasons"] == ["cuda-toolkit-13-0 was not installed by this role; left alone"]
+
+
+@pytest.mark.parametrize("asked", [["nvidia-cuda-toolkit", "g++"], ["nvidia-cuda-toolkit"]])
+def test_a_compiler_that_was_not_asked_for_stays_the_users(asked: list[str]) -> None:
+    came = ["nvidia-cuda-toolkit", "g++"]
+    done = removal(seen({"pending": ["vim", *OURS], "asked": asked}, *came))
+    assert (done["packages"], done["release"]) == (["nvidia-cuda-toolkit"], asked[1:])
 
 
 def test_it_takes_root() -> None:

@@ -747,6 +747,17 @@ def test_the_installer_is_not_run_again():
     assert driver_plan.plan(there, newer, platform("debian-12"))["todo"]["runfile"]
 
 
+@pytest.mark.parametrize("built", [False, True])
+def test_an_installer_that_was_killed_runs_again_unless_it_came_to_its_end(built):
+    modules = {K12: "580.95.05"} if built else {}
+    driver = {"library": "580.95.05", "runfile": True}
+    there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
+    content = install_record.begin_runfile(there, driver_plan.RECORD_FILE, "580.95.05")
+    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
+    assert (plan["steps"]["runfile"], plan["steps"]["finish"]) == (not built, built)
+
+
 # --- holds and files ---
 
 
@@ -791,6 +802,27 @@ def test_a_killed_installation_is_finished():
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
     there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
+
+
+def test_what_a_run_that_was_cut_off_brought_is_written_down_though_nothing_is_missing():
+    """Ansible was killed while DKMS built, and the package manager came to its end on its own."""
+    there = converged()
+    record = {"exists": True, "content": install_record.begin(there, driver_plan.RECORD_FILE, ["vim"], asked=["dkms"])}
+    there["files"][driver_plan.RECORD_FILE] = record
+    plan = driver_plan.plan(there, {}, platform("debian-12"))
+    assert [step for step, is_due in plan["steps"].items() if is_due] == ["finish"]
+    assert (plan["acts"], plan["summary"]) == (True, ["write down what a run that was cut off has brought"])
+    names = ["vim", *there["packages"]]
+    record["content"] = install_record.finish(there, driver_plan.RECORD_FILE, names, names)
+    assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
+
+
+def test_an_installation_writes_down_by_itself_what_a_run_that_was_cut_off_brought():
+    there = host("debian-12", headers=(K12,))
+    content = install_record.begin(there, driver_plan.RECORD_FILE, ["vim"])
+    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    steps = driver_plan.plan(there, {}, platform("debian-12"))["steps"]
+    assert (steps["packages"], steps["finish"]) == (True, False)
 
 
 @pytest.mark.parametrize(

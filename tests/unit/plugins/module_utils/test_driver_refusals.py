@@ -335,8 +335,8 @@ def test_secure_boot_without_a_key(key, secure_boot):
 
 
 def test_an_installer_that_failed_half_way_runs_again():
-    begun = {install_record.DRIVER: {"exists": True, "content": '{"packages": [], "files": {}}\n'}}
-    there = host("debian-12", driver={"library": "580.95.05"}, files=begun)
+    record = {"exists": True, "content": install_record.begin_runfile(host(), install_record.DRIVER, "580.95.05")}
+    there = host("debian-12", driver={"library": "580.95.05"}, files={install_record.DRIVER: record})
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, platform("debian-12"))
     assert (result["errors"], result["source"], result["todo"]["runfile"]["checksum"]) == ([], "runfile", SUM)

@@ -75,12 +75,12 @@ def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
 
 
 def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
-    there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"]})
+    there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"], "asked": ["dkms", "nvidia-kernel-dkms"]})
     there["package_names"] = ["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"]
     there["files"][install_record.TOOLKIT] = TOOLKIT
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["nvidia-alternative", "nvidia-kernel-dkms"]
-    # What the user installed since goes only if the package manager calls it unneeded as it is.
+    # What was not asked for, as what the user installed since, goes only if nothing needs it as it is.
     assert plan["leftovers"] == ["dkms", "gcc-12", "make", "tmux"]
     assert plan["release"] == ["dkms", "make"]
 
@@ -88,8 +88,57 @@ def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
 def test_a_driver_of_other_origin_is_left_alone():
     there = host("debian-12", driver={**DRIVER, "runfile": True})
     plan = driver_removal.plan(there, platform("debian-12"))
-    assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], False, False)
+    assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], [], False)
     assert "not installed by this role" in plan["reasons"][0]
+
+
+HEADERS = "linux-headers-6.1.0-47-amd64"
+
+
+@pytest.mark.parametrize("finishes", [False, True])
+def test_headers_that_a_run_asked_for_that_was_cut_off_are_let_go_of(finishes):
+    todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
+    there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
+    there["package_names"] = ["vim", *OURS, HEADERS]
+    if finishes:
+        content = driver_removal.record(there, there["package_names"], there["package_names"])
+        there["files"][driver_plan.RECORD_FILE]["content"] = content
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
+    assert "libcuda1" in plan["packages"]
+
+
+R = "580.95.05"
+UNINSTALL = ["nvidia-uninstall", "--silent"]
+BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "driver", "expected"),
+    [
+        ({"runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
+        # The user's own. The record is of a download that failed, or of packages.
+        ({}, {"library": R, "runfile": True}, []),
+        ({"packages": ["dkms"]}, {"library": R, "runfile": True}, []),
+        # She has put another in its place.
+        ({"runfile": "570.86.15"}, {"library": R, "runfile": True}, []),
+        # Killed before it was done, with and without its uninstaller, and before the former one had gone.
+        ({"pending_runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
+        ({"pending_runfile": R}, {"library": R}, BEGUN),
+        ({"pending_runfile": R, "runfile": "570.86.15"}, {"library": "570.86.15", "runfile": True}, UNINSTALL),
+        ({"pending_runfile": R}, {"runfile": True}, UNINSTALL),
+        ({"pending_runfile": R}, {"library": "570.86.15"}, []),
+        ({"pending_runfile": R}, {}, []),
+    ],
+)
+def test_only_what_the_role_ran_the_installer_for_is_uninstalled(recorded, driver, expected):
+    content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
+    there = host("debian-12", driver=driver, files={driver_plan.RECORD_FILE: content})
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert plan["runfile"] == expected
+    assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
+    left_alone = "the driver that is here was not installed by this role; it is left alone"
+    assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
 def test_what_would_be_done_is_said():
@@ -163,6 +212,64 @@ def test_a_damaged_record_counts_as_none(content):
     assert not any(driver_removal.read_record(with_record(content)).values())
 
 
+STREAM = {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": None}
+AFTER_570 = {**STREAM, "before": "nvidia-driver:570-dkms"}
+LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
+
+
+def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
+    todo = {"prerequisites": [], "install": ["nvidia-driver-cuda-3:580.95.05-1.el9"], "stream": STREAM}
+    content = driver_removal.begin(host("el-9"), ["bash"], None, KEY, todo=todo)
+    there = host(
+        "el-9",
+        module_streams={"nvidia-driver": "580-open"},
+        package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
+        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+    )
+    plan = driver_removal.plan({**there, "package_names": ["bash"]}, platform("el-9"))
+    assert plan["stream"] == {"module": "nvidia-driver", "before": None}
+    assert plan["unhold"] == [LOCK]
+    assert plan["summary"] == [
+        f"release the hold of {LOCK}",
+        "leave the stream of module nvidia-driver",
+        f"remove {driver_plan.RECORD_FILE}",
+    ]
+    # What somebody else told it stays.
+    del there["files"][driver_plan.RECORD_FILE]
+    assert not driver_removal.plan(there, platform("el-9"))["acts"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "mine", "expected"),
+    [
+        ({"stream": AFTER_570}, "580-open", True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
+        ({"pending_stream": AFTER_570}, None, True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
+        # The user's own, and one that she has chosen since.
+        ({}, "580-open", True, None),
+        ({"stream": AFTER_570}, "595-open", True, None),
+        ({"stream": STREAM}, None, True, None),
+        # Her packages are from it.
+        ({"stream": STREAM}, "580-open", False, None),
+    ],
+)
+def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expected):
+    packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "libnvidia-ml": "3:580.95.05-1.el9"}
+    content = json.dumps({"packages": list(packages) if mine else ["libnvidia-ml"], **recorded})
+    there = host(
+        "el-9",
+        packages=packages,
+        driver={"library": "580.95.05"},
+        module_streams={"nvidia-driver": now} if now else {},
+        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+    )
+    plan = driver_removal.plan(there, platform("el-9"))
+    assert plan["stream"] == expected
+    stays = "the stream of module nvidia-driver stays, for nvidia-driver-cuda"
+    assert (stays in plan["reasons"]) is not mine
+    back = "enable the module stream nvidia-driver:570-dkms, which was there before"
+    assert (back in plan["summary"]) is bool(expected and expected["before"])
+
+
 def test_streams_and_repositories_of_dnf_go_too():
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
     there = host(
@@ -170,11 +277,14 @@ def test_streams_and_repositories_of_dnf_go_too():
     )
     there["files"] = {
         "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
-        driver_plan.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": list(packages)})},
+        driver_plan.RECORD_FILE: {
+            "exists": True,
+            "content": json.dumps({"packages": list(packages), "stream": STREAM}),
+        },
     }
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
-    assert plan["stream"] == "nvidia-driver"
+    assert plan["stream"] == {"module": "nvidia-driver", "before": None}
     assert plan["files"] == [driver_plan.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
@@ -198,6 +308,13 @@ def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
     there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
+
+
+def test_a_key_that_came_with_a_run_that_was_cut_off_is_forgotten_too():
+    name = f"gpg-pubkey-{KEY[-8:].lower()}"
+    begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
+    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": begun}})
+    assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
 def test_a_key_is_remembered_from_run_to_run():

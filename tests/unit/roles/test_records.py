@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the roles write down what came to a host, also where a run is cut off or fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import install_record
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+RECORDS = {"nvidia_driver": install_record.DRIVER, "cuda_toolkit": install_record.TOOLKIT}
+LOOK = "gpufleet.hosts.gpu_host_info"
+
+
+def load(role: str, name: str) -> list[dict[str, Any]]:
+    return yaml.safe_load((ROLES / role / "tasks" / name).read_text(encoding="utf-8"))
+
+
+def play(tmp_path: Path, role: str, tasks: list[dict], seen: dict, values: dict) -> Any:
+    """Run tasks beside the role's that write down, on a host as it is `seen`; return what was said and the record."""
+    folder, record = tmp_path / "role/tasks", tmp_path / "remembered/record.json"
+    folder.mkdir(parents=True)
+    for name in ("finish.yml", "record.yml"):
+        text = (ROLES / role / "tasks" / name).read_text(encoding="utf-8").replace(RECORDS[role], str(record))
+        steps = yaml.safe_load(text.replace("/var/lib/gpufleet", str(record.parent)))
+        # Nobody is root, and nothing but the record is looked at.
+        for step in steps:
+            for module in ("ansible.builtin.copy", "ansible.builtin.file"):
+                for owner in ("owner", "group"):
+                    step.get(module, {}).pop(owner, None)
+            if LOOK in step:
+                step["ansible.builtin.set_fact"] = {step.pop("register"): {"host": "{{ host_now }}"}}
+                del step[LOOK]
+            if "ansible.builtin.include_role" in step:
+                step["ansible.builtin.debug"] = {"msg": step.pop("ansible.builtin.include_role")["name"]}
+        (folder / name).write_text(yaml.safe_dump(steps))
+    (folder / "main.yml").write_text(yaml.safe_dump(tasks))
+    book = {"hosts": "localhost", "gather_facts": False, "roles": [str(folder.parent)]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
+    values = {**values, "host_now": seen, "ansible_python_interpreter": sys.executable,
+              "ansible_remote_tmp": str(tmp_path / "remote")}  # fmt: skip
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), str(tmp_path / "play.yml")]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    return done.stdout + done.stderr, json.loads(record.read_text()) if record.exists() else None
+
+
+def cut_off(path: str) -> dict:
+    there = host("debian-12")
+    begun = install_record.begin(there, path, ["vim"], asked=["asked=1.0"], key="EB")
+    there["files"][path] = {"exists": True, "content": begun}
+    return {**there, "package_names": ["vim", "asked", "dependency"]}
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+def test_what_a_run_that_was_cut_off_brought_is_written_down(tmp_path: Path, role: str) -> None:
+    tasks = load(role, {"nvidia_driver": "act.yml", "cuda_toolkit": "present.yml"}[role])
+    (finish,) = [task for task in tasks if task.get("ansible.builtin.include_tasks") == "finish.yml"]
+    plan = {"repository": None, "todo": {}, "steps": {"finish": True}, "finish": True, "packages": [], "key": None}
+    said, record = play(tmp_path, role, [finish], cut_off(RECORDS[role]), {f"__{role}_plan": plan})
+    assert record == {"files": {}, "key": "EB", "packages": ["asked"], "uncertain": ["dependency"]}, said
+    assert "changed=2" in said
+
+
+@pytest.mark.parametrize("rc", [0, 1])
+def test_the_version_of_an_installer_is_written_down_before_and_by_what_came_of_it(tmp_path: Path, rc: int) -> None:
+    tasks = [task for task in load("nvidia_driver", "runfile.yml") if "Runfile | Write down" in task["name"]]
+    before, after = tasks
+    before["block"][0] = {"ansible.builtin.set_fact": {"__nvidia_driver_after": {"host": "{{ host_now }}"}}}
+    begun = host("debian-12", driver={"library": "580.95.05", "runfile": True})
+    begun["files"][install_record.DRIVER] = {
+        "exists": True,
+        "content": install_record.begin_runfile(host(), install_record.DRIVER, "580.95.05"),
+    }
+    plan = {"version": "580.95.05", "repository": None, "todo": {}}
+    values = {"__nvidia_driver_plan": plan, "__nvidia_driver_installer": {"rc": rc}}
+    said, record = play(tmp_path / "1", "nvidia_driver", [before], host("debian-12"), values)
+    assert record == {"packages": [], "files": {}, "pending_runfile": "580.95.05"}, said
+    seen = {**begun, "package_names": ["vim"]}
+    said, record = play(tmp_path / "2", "nvidia_driver", [after], seen, values)
+    state = "pending_runfile" if rc else "runfile"
+    assert record == {"packages": [], "files": {}, state: "580.95.05"}, said
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"), [("nvidia-driver:570", ["reset", "enable"]), (None, ["reset", "file"])]
+)
+def test_a_module_stream_is_left_though_no_package_came(before: str | None, expected: list[str]) -> None:
+    removal = {"packages": [], "leftovers": [], "stream": {"module": "nvidia-driver", "before": before}}
+    jinja = NativeEnvironment()
+    jinja.tests.update(truthy=bool, falsy=lambda value: not value)
+
+    def is_due(task: dict[str, Any]) -> bool:
+        conditions = task["when"] if isinstance(task["when"], list) else [task["when"]]
+        known = {"__nvidia_driver_removal": removal}
+        return all(jinja.from_string(f"{{{{ {condition} }}}}").render(known) for condition in conditions)
+
+    (packages,) = [task for task in load("nvidia_driver", "remove.yml") if "remove-" in str(task)]
+    assert is_due(packages)
+    tasks = [task for task in load("nvidia_driver", "remove-dnf.yml") if "removal.stream." in str(task)]
+    done = [
+        task.get("ansible.builtin.command", {"argv": ["", "", "", "file"]})["argv"][3] for task in tasks if is_due(task)
+    ]
+    assert done == expected
