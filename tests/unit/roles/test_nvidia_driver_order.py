@@ -18,7 +18,7 @@ def test_the_key_is_had_before_anything_is_removed():
     tasks = load("packages.yml")
     key = next(place for place, task in enumerate(tasks) if "gpufleet.hosts.signing_key" in task)
     includes = [str(task.get("ansible.builtin.include_tasks", "")) for task in tasks]
-    repository = next(place for place, text in enumerate(includes) if text.startswith("repository-"))
+    repository = next(place for place, text in enumerate(includes) if text == "repositories.yml")
     removes = [place for place, task in enumerate(tasks) if "ansible.builtin.file" in task]
     assert key < min([repository, *removes])
 

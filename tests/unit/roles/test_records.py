@@ -74,6 +74,34 @@ def test_what_a_run_that_was_cut_off_brought_is_written_down(tmp_path: Path, rol
     assert "changed=2" in said
 
 
+def test_what_the_first_of_two_steps_brought_is_written_down_where_the_next_fails(tmp_path: Path) -> None:
+    there = host("debian-12")
+    plan = {
+        "repository": {"fingerprint": "EB"},
+        "todo": {"prerequisites": ["epel-release"], "install": ["libcuda1"], "stream": None},
+    }
+    entry = {"after_header": "/etc/apt/sources.list", "before": "main", "after": "main contrib"}
+    values = {
+        "gpufleet_host": there,
+        "__nvidia_driver_plan": plan,
+        "__nvidia_driver_before": {"host": {**there, "package_names": ["vim"]}},
+        "__nvidia_driver_components": {"diff": [entry]},
+    }
+    steps = load("nvidia_driver", "repositories.yml")
+    steps[0]["block"] = [{"ansible.builtin.fail": {"msg": "no repository"}}]
+    seen = {**there, "package_names": ["vim", "epel-release"]}
+    said, record = play(tmp_path, "nvidia_driver", steps, seen, values)
+    assert "no repository" in said
+    files = {"/etc/apt/sources.list": {"before": "main", "after": "main contrib"}}
+    assert record == {"files": files, "key": "EB", "packages": ["epel-release"]}, said
+
+
+def test_the_host_is_written_down_before_repositories_change() -> None:
+    includes = [str(task.get("ansible.builtin.include_tasks")) for task in load("nvidia_driver", "packages.yml")]
+    assert includes.index("record.yml") < includes.index("repositories.yml")
+    assert "repository-" in load("nvidia_driver", "repositories.yml")[0]["block"][0]["ansible.builtin.include_tasks"]
+
+
 @pytest.mark.parametrize("rc", [0, 1])
 def test_the_version_of_an_installer_is_written_down_before_and_by_what_came_of_it(tmp_path: Path, rc: int) -> None:
     tasks = [task for task in load("nvidia_driver", "runfile.yml") if "Runfile | Write down" in task["name"]]
