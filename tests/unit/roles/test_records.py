@@ -142,3 +142,20 @@ def test_a_module_stream_is_left_though_no_package_came(before: str | None, expe
         task.get("ansible.builtin.command", {"argv": ["", "", "", "file"]})["argv"][3] for task in tasks if is_due(task)
     ]
     assert done == expected
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+@pytest.mark.parametrize(
+    ("rc", "stderr", "fails"),
+    [
+        (0, "", False),
+        (1, "error: Failed dependencies:\n\tx is needed by (installed) y-1-1.x86_64", False),
+        (100, "E: Unmet dependencies. Try 'apt --fix-broken install'", True),
+        (1, "error: can't create transaction lock", True),
+    ],
+)
+def test_a_question_that_got_no_answer_ends_the_removal(role: str, rc: int, stderr: str, fails: bool) -> None:
+    first, *_others = load(role, "remove.yml")
+    assert "--simulate" in str(first["ansible.builtin.command"])
+    result = {f"__{role}_simulated": {"rc": rc, "stderr": stderr}}
+    assert NativeEnvironment().from_string(f"{{{{ {first['failed_when']} }}}}").render(result) is fails
