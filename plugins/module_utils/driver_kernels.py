@@ -9,6 +9,7 @@ An archive drops those of older kernels. The kernel that boots next needs them; 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_choice import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages_state import is_there
 
 
 def leave_the_running_kernel(host: dict, result: dict) -> None:
@@ -18,14 +19,15 @@ def leave_the_running_kernel(host: dict, result: dict) -> None:
     """
     left = _of_the_kernel_that_goes(host, result)
     rest = [name for name in result["packages"] if name not in left]
-    if all(name in host["packages"] for name in rest) and host["driver"]["on_disk_next"]:
-        _forget(result, [name for name in left if name not in host["packages"]])
+    if all(is_there(host, name) for name in rest) and host["driver"]["on_disk_next"]:
+        _forget(result, [name for name in left if not is_there(host, name)])
 
 
 def leave_what_is_gone(host: dict, result: dict, available: dict) -> None:
     """Drop what the repositories no longer have, as long as the kernel that boots next gets its module."""
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
-    gone = [name for name in _of_kernels(host, result) if name not in host["packages"] and not available.get(name)]
+    absent = [name for name in _of_kernels(host, result) if not is_there(host, name)]
+    gone = [name for name in absent if not available.get(name)]
     needed = [name for name in gone if name not in _of_the_kernel_that_goes(host, result)]
     headers = [name for name in needed if name in result["kernel_packages"]]
     if headers:

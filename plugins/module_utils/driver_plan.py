@@ -208,7 +208,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     todo["repair"] = bool(host["package_state"]["interrupted"])
     installed = host["packages"]
     driver_kernels.leave_the_running_kernel(host, result)
-    missing = [name for name in [*result["kernel_packages"], *result["packages"]] if name not in installed]
+    needed = [*result["kernel_packages"], *result["packages"]]
+    missing = [name for name in needed if not packages_state.is_there(host, name)]
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
     moves = [name for name, version in have.items() if not driver_choice.satisfies(version, result["branch"], request)]
     if not missing and not moves and len(set(have.values())) <= 1:
@@ -245,7 +246,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     full = {name: driver_choice.exact(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     joint = "-" if host["os"]["package_manager"] == "dnf" else "="
-    todo["install"] = [name for name in wanted if name not in installed and name not in lockstep]
+    todo["install"] = [name for name in wanted if name not in lockstep and not packages_state.is_there(host, name)]
     todo["install"] += [f"{name}{joint}{full[name]}" for name in changing]
     todo["lock"] = [f"{name}{joint}{full[name]}" for name in changing] if request.get("hold", True) else []
     todo["unlock"] = [

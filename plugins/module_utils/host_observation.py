@@ -128,6 +128,7 @@ def observe(
         "secure_boot": secure_boot(root),
         "foreign_drivers": _foreign_drivers(root, functions, releases),
         "packages": state["installed"],
+        "packages_asked": state["asked"],
         "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
         "services": services,

@@ -30,6 +30,8 @@ _GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending"
 def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
     """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`.
 
+    `asked`: for each of the `extra` names, as package managers take them (with apt name[:arch], else
+    name[-[epoch:]version[-release]][.arch]), whether such a package is installed.
     `installed_at`: with dnf, of packages that only a boot puts to use, when they came, in seconds since 1970.
     """
     wanted = set(extra or [])
@@ -41,13 +43,19 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
             # SUSE says by a file that it wants a reboot.
             del state["installed_at"]
     else:
-        state = {"installed": {}, "unfinished": [], "interrupted": False}
+        state = {"installed": {}, "asked": dict.fromkeys(wanted, False), "unfinished": [], "interrupted": False}
     state.setdefault("installed_at", {})
     patterns = _locks(root, manager)
     for name, package in state["installed"].items():
         package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
     state["held_patterns"] = patterns
     return state
+
+
+def is_there(host: dict, name: str) -> bool:
+    """Tell whether an observed host has a package, by a name that was asked about or by the package's own."""
+    asked = host["packages_asked"].get(name)
+    return name in host["packages"] if asked is None else asked
 
 
 def names(root: str, manager: str | None, run: Run) -> list[str]:
@@ -68,26 +76,45 @@ def names(root: str, manager: str | None, run: Run) -> list[str]:
 
 def _dpkg(root: str, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
+    architectures: dict[str, set[str]] = {name.partition(":")[0]: set() for name in [*wanted, "dpkg"]}
     unfinished = []
     text = read_text(root, "/var/lib/dpkg/status") or ""
     for stanza in text.split("\n\n"):
         match = _FIELD["Package"].search(stanza)
-        if not match or not (match.group(1) in wanted or INTERESTING.search(match.group(1))):
+        name = match.group(1) if match else ""
+        if name not in architectures and not INTERESTING.search(name):
             continue
-        name = match.group(1)
         status, version, arch = (_first(_FIELD[field], stanza) for field in ("Status", "Version", "Architecture"))
         want, _flag, state = [*status.split(), "", "", ""][:3]
         if state not in _GOOD_STATES:
             unfinished.append(name)
-        if state in ("installed", "triggers-pending", "triggers-awaited") and name not in installed:
-            installed[name] = {"version": version, "held": want == "hold", "arch": arch}
+        if state in ("installed", "triggers-pending", "triggers-awaited"):
+            architectures.setdefault(name, set()).add(arch)
+            if name not in installed and (name in wanted or INTERESTING.search(name)):
+                installed[name] = {"version": version, "held": want == "hold", "arch": arch}
+    native = next(iter(architectures["dpkg"]), None)
+    asked = {name: _is_dpkgs(name, architectures, native) for name in wanted}
     # dpkg keeps a journal there while it works; it is left behind when dpkg is killed.
     journal = [name for name in listing(root, "/var/lib/dpkg/updates") if name.isdigit()]
-    return {"installed": installed, "unfinished": sorted(set(unfinished)), "interrupted": bool(journal)}
+    return {
+        "installed": installed,
+        "asked": asked,
+        "unfinished": sorted(set(unfinished)),
+        "interrupted": bool(journal),
+    }
+
+
+def _is_dpkgs(asked: str, architectures: dict[str, set[str]], native: str | None) -> bool:
+    """Tell whether apt would find the package installed; without an architecture it means the host's own."""
+    name, _colon, arch = asked.partition(":")
+    there = architectures[name]
+    arch = native or "any" if arch in ("", "native", "all") else arch
+    return bool(there) if arch == "any" else arch in there or ("all" in there and arch == (native or arch))
 
 
 def _rpm(run: Run, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
+    found: set[str] = set()
     installed_at: dict[str, int] = {}
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
@@ -96,7 +123,24 @@ def _rpm(run: Run, wanted: set[str]) -> dict:
             installed_at[name] = max(int(came), installed_at.get(name, 0))
         if name in wanted or INTERESTING.search(name):
             installed[name] = {"version": version, "held": False, "arch": arch}
-    return {"installed": installed, "unfinished": [], "interrupted": False, "installed_at": installed_at}
+        # Of a package that is there in several versions, as headers are, each one counts.
+        if any(asked.startswith(name) for asked in wanted):
+            found |= wanted & _spellings(name, version, arch)
+    return {
+        "installed": installed,
+        "asked": {name: name in found for name in wanted},
+        "unfinished": [],
+        "interrupted": False,
+        "installed_at": installed_at,
+    }
+
+
+def _spellings(name: str, version: str, arch: str) -> set[str]:
+    """Return what dnf and zypper know one installed package by."""
+    epoch, _colon, full = version.rpartition(":")
+    versions = [full, full.rpartition("-")[0]]
+    with_version = [f"{name}-{before}{text}" for text in versions for before in ("", f"{epoch or '0'}:")]
+    return {text + end for text in [name, *with_version] for end in ("", f".{arch}")}
 
 
 def _locks(root: str, manager: str | None) -> list[str]:

@@ -34,6 +34,8 @@ options:
   packages:
     description:
       - Further packages, by exact name. Everything whose name speaks of a GPU, a kernel or an engine is there anyway.
+      - Names as package managers take them are answered in C(packages_asked) - with apt V(name) or V(name:arch), else
+        V(name), V(name-version), V(name-version-release), each with V(.arch) or without.
     type: list
     elements: str
     default: []
@@ -174,6 +176,10 @@ host:
       description: Installed packages of interest by name, with C(version), C(held) and C(arch).
       type: dict
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
+    packages_asked:
+      description: Whether each of O(packages) is installed.
+      type: dict
+      sample: {nvtop: true, "libcuda1:i386": false}
     package_names:
       description: The names of all installed packages. Null unless asked for.
       type: list

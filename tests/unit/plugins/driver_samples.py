@@ -111,6 +111,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("nouveau", "nova_core")
         },
         "packages": packages,
+        "packages_asked": {},
         "package_state": {"held_patterns": [], "unfinished": [], "interrupted": False},
         "modules_loaded": [],
         "holders": [],

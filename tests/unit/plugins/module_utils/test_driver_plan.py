@@ -51,6 +51,35 @@ def test_a_converged_host_has_nothing_to_do(key):
     assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
 
 
+NAMED = [
+    ("debian-12", {"extra_packages": ["nvtop", "libfoo:i386"]}),
+    ("el-9", {"extra_packages": ["nvtop-3.1.0"]}),
+    ("el-9", {"kernel_packages": [f"kernel-devel-{KERNELS['el-9']}"]}),
+    ("debian-12", {"kernel_packages": ["headers-mine"]}),
+]
+
+
+@pytest.mark.parametrize(("key", "request_"), NAMED)
+def test_packages_that_a_user_named_are_there_by_the_name_that_she_gave(key, request_):
+    (names,) = request_.values()
+    there = converged(key, packages_asked=dict.fromkeys(names, True))
+    result = driver_plan.plan(there, request_, platform(key))
+    assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
+    there["packages_asked"][names[0]] = False
+    todo = driver_plan.plan(there, request_, platform(key))["todo"]
+    assert todo["install"] == names[:1]
+    available = {name: [VERSION.get(key, "580.95.05-1")] for name in todo["query"]}
+    assert driver_plan.plan(there, request_, platform(key), available)["todo"]["install"] == names[:1]
+
+
+def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_beside_a_package_that_was_named():
+    there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), packages_asked={"nvtop": True})
+    there["driver"]["on_disk_next"] = "535.309.01"
+    there["packages"].pop(f"linux-headers-{K12}", None)
+    result = driver_plan.plan(there, {"extra_packages": ["nvtop"]}, platform("debian-12"))
+    assert (result["errors"], result["todo"]["query"]) == ([], [])
+
+
 def test_a_host_without_a_gpu_has_nothing_to_do():
     result = driver_plan.plan(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["acts"], result["errors"]) == ("none", False, [])

@@ -78,6 +78,70 @@ def test_dpkg_packages_holds_and_what_is_unfinished(tmp_path):
     assert packages_state.read(str(tmp_path), "apt", nothing)["interrupted"]
 
 
+FOREIGN = """\
+Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.22.1
+
+Package: nvtop
+Status: install ok installed
+Architecture: amd64
+Version: 3.0.1-1
+
+Package: libfoo
+Status: install ok installed
+Architecture: i386
+Version: 1.0-1
+
+Package: data
+Status: install ok installed
+Architecture: all
+Version: 1.0-1
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1.0-1
+"""
+ASKED_OF_APT = {
+    "nvtop": True, "nvtop:amd64": True, "nvtop:any": True, "nvtop:native": True, "nvtop:i386": False,
+    "libfoo:i386": True, "libfoo:any": True, "libfoo": False, "libfoo:amd64": False,
+    "data": True, "data:all": True, "data:amd64": True, "data:i386": False,
+    "gone": False, "nonesuch": False,
+}  # fmt: skip
+
+
+def test_names_that_were_asked_about_are_answered_as_apt_takes_them(tmp_path):
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(FOREIGN)
+    state = packages_state.read(str(tmp_path), "apt", nothing, list(ASKED_OF_APT))
+    assert state["asked"] == ASKED_OF_APT
+    assert sorted(state["installed"]) == ["data", "libfoo", "nvtop"]
+    assert packages_state.read(str(tmp_path), "apt", nothing)["asked"] == {}
+    assert packages_state.read(str(tmp_path), None, nothing, ["nvtop"])["asked"] == {"nvtop": False}
+
+
+KERNELS = (
+    "kernel-devel\t5.14.0-570.el9\tx86_64\nkernel-devel\t5.14.0-611.el9\tx86_64\n"
+    "nvtop\t3.1.0-2.el9\tx86_64\nbind\t32:9.16.23-1.el9\tx86_64\ncuda\t13.0.2-1\tx86_64\n"
+)
+ASKED_OF_DNF = {
+    "kernel-devel": True, "kernel-devel.x86_64": True, "kernel-devel-5.14.0-570.el9.x86_64": True,
+    "kernel-devel-5.14.0-611.el9": True, "kernel-devel-5.14.0": True, "kernel-devel-5.14.0-570.el9.aarch64": False,
+    "kernel-devel-5.14.0-427.el9.x86_64": False, "kernel-devel-5.14": False, "kernel": False,
+    "nvtop": True, "nvtop-3.1.0": True, "nvtop-0:3.1.0-2.el9.x86_64": True, "nvtop-3.1.1": False,
+    "bind-9.16.23-1.el9": True, "bind-32:9.16.23": True, "bind-31:9.16.23": False, "cuda-13": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+def test_names_that_were_asked_about_are_answered_as_dnf_and_zypper_take_them(tmp_path, manager):
+    state = packages_state.read(str(tmp_path), manager, lambda argv: (0, KERNELS, ""), list(ASKED_OF_DNF))
+    assert state["asked"] == ASKED_OF_DNF
+
+
 RPMS = "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\nkernel-devel\t5.14.0-570.el9\tx86_64\nbash\t5.1-1\tx86_64\n"
 LOCKS = [
     ("nvidia-driver-cuda-3:580.95.05-1.el9.*", True),
