@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, driver_rivals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
@@ -106,9 +108,9 @@ def _headers(case: Case, data: dict, names: dict) -> None:
     The plan adds it where it stands for the installed one.
     """
     if case.wish["kernel_packages"] is not None:
-        case.result["kernel_packages"] = list(case.wish["kernel_packages"])
+        _named_headers(case, data, names)
         return
-    there = {entry["release"] for entry in case.host["kernel"]["kernels"] if entry["headers"]}
+    there = _with_headers(case.host)
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
         if release not in there and kernel.get("headers"):
@@ -125,6 +127,30 @@ def _headers(case: Case, data: dict, names: dict) -> None:
     upcoming = kernel_rule(case.host["kernel"]["next_boot"], data)
     if upcoming.get("meta"):
         case.result["kernel_meta"] = {key: name.format(**names) for key, name in upcoming["meta"].items()}
+
+
+def _with_headers(host: dict) -> set[str]:
+    return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
+
+
+def _named_headers(case: Case, data: dict, names: dict) -> None:
+    """Take the packages that were named, one that has a release in its full name with those of the host's kernels.
+
+    Without, the package manager takes the newest that it knows: headers of a kernel that is not there.
+    """
+    bound: dict[str, dict[str, str]] = {}
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        filled = {**names, **kernel["names"]}
+        for template in kernel.get("headers") or []:
+            stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
+            bound.setdefault(stem, {})[release] = template.format(**filled)
+    for name in case.wish["kernel_packages"]:
+        for release, exact in bound.get(name, {}).items():
+            if release not in _with_headers(case.host):
+                case.result["headers"].setdefault(release, []).append(exact)
+                case.result["kernel_packages"].append(exact)
+        case.result["kernel_packages"] += [] if name in bound else [name]
 
 
 def lacking(case: Case, data: dict) -> list[str]:

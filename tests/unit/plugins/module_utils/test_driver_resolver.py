@@ -323,6 +323,27 @@ def test_a_kernel_of_ones_own_needs_its_headers():
         assert word in error
     request = {"kernel_packages": ["linux-headers-mine"]}
     assert driver_resolver.resolve(there, request, platform("debian-12"))["kernel_packages"] == ["linux-headers-mine"]
+
+
+EL9, EL9_NEXT, EL9_64K = "5.14.0-570.el9.x86_64", "5.14.0-611.el9.x86_64", "5.14.0-570.el9.aarch64+64k"
+BARE = [
+    ((EL9, EL9), [], ["kernel-devel"], [f"kernel-devel-{EL9}"]),
+    ((EL9, EL9), [EL9], ["kernel-devel"], []),
+    ((EL9, EL9_NEXT), [EL9], ["kernel-devel", "mine"], [f"kernel-devel-{EL9_NEXT}", "mine"]),
+    ((EL9, EL9_NEXT), [], ["kernel-devel"], [f"kernel-devel-{EL9}", f"kernel-devel-{EL9_NEXT}"]),
+    ((EL9_64K, EL9_64K), [], ["kernel-64k-devel"], ["kernel-64k-devel-5.14.0-570.el9.aarch64"]),
+    # Of another kernel, or by its full name: as it was said.
+    ((EL9, EL9), [EL9], ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"],
+     ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
+def test_headers_named_without_a_release_are_those_of_the_host_s_kernels(releases, headers, named, expected):
+    there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
+    result = driver_resolver.resolve(there, {"kernel_packages": named}, platform("el-9"))
+    assert (result["errors"], result["kernel_packages"]) == ([], expected)
+    assert {name for some in result["headers"].values() for name in some} == set(expected) - set(named)
     there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["errors"] == []
 
