@@ -50,6 +50,7 @@ def choose(case: Case, data: dict) -> None:
     case.result["rivals"] = driver_rivals.may_go(case.host, data, {rule["name"] for rule in chosen}, context)
     case.result["replaces"] = driver_rivals.must_go(case.host, data, context)
     case.result["replaced_modules"] = driver_rivals.modules(case.result["replaces"], data)
+    case.result["left_behind"] = driver_rivals.left_behind(case.host, data, context)
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
         rule.get("unsigned") for rule in chosen

@@ -127,6 +127,7 @@ def _steps(todo: dict) -> dict[str, bool]:
     names = (
         "install",
         "repair",
+        "purge",
         "repository",
         "remove_files",
         "remove_packages",
@@ -207,6 +208,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     # apt-get finishes what is unfinished as it installs; a journal that a killed dpkg left keeps it from starting.
     todo["repair"] = bool(host["package_state"]["interrupted"])
     installed = host["packages"]
+    # A run that was cut off, or whose modules did not build, may not have come to it.
+    todo["purge"] = result["left_behind"]
     driver_kernels.leave_the_running_kernel(host, result)
     needed = [*result["kernel_packages"], *result["packages"]]
     missing = [name for name in needed if not packages_state.is_there(host, name)]
@@ -226,7 +229,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     todo["query"] = sorted({*asked, *result["kin"]})
     todo["remove"] = result["replaces"]
     # Their files in /etc go on naming them to modprobe; what users set for anything else that goes is theirs.
-    todo["purge"] = result["replaced_modules"] if host["os"]["package_manager"] == "apt" else []
+    if host["os"]["package_manager"] == "apt":
+        todo["purge"] = sorted({*todo["purge"], *result["replaced_modules"]})
     todo["put_back"] = [f"{name}-{installed[name]['version']}" for name in result["replaces"]]
     if available is None:
         # Which version it will be is known once the repositories have been asked.
@@ -542,6 +546,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
         ("enable the module stream {}", [todo["stream"]["name"]] if todo["stream"] else []),
         ("remove {}, whose place the driver's packages take", todo["remove"]),
         (f"install the driver{version}: {{}}", todo["install"]),
+        ("purge {}, whose files name other modules to modprobe", todo["purge"]),
         ("run the installer {}", [todo["runfile"]["place"]] if todo["runfile"] else []),
         ("build the kernel modules for {}", todo["build"]),
         ("hold {}", todo["hold"]),

@@ -117,7 +117,9 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     certain = install_record.certain(host, driver_plan.RECORD_FILE, there)
     candidates = sorted({name for data in sources for name in _members(host, data)})
     members = [name for name in candidates if name in came]
-    result["packages"] = members
+    # What gave way to another flavor, in a run that was cut off before it purged that, has left its files in /etc.
+    removed = host["package_state"]["config_files"]
+    result["packages"] = sorted([*members, *(name for name in removed if name in came)])
     rest = [name for name in there if name in came and name not in members and not _STAYS.match(name)]
     result["leftovers"] = sorted(rest)
     result["release"] = [name for name in result["leftovers"] if name in certain]

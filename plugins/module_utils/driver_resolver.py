@@ -87,6 +87,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "rivals": [],
         "replaces": [],
         "replaced_modules": [],
+        "left_behind": [],
         "reasons": [],
         "errors": [],
     }

@@ -18,19 +18,23 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import u
 
 def must_go(host: dict, data: dict, context: dict) -> list[str]:
     """Name the installed packages that cannot stay: modules of the other flavor, another branch's other names."""
-    same = {key: context[key] for key in ("flavor", "branch", "arch")}
-    named = ({**rule, "name": rule["name"].replace("{branch}", same["branch"])} for rule in data["packages"])
-    staying = _any_of(rule for rule in named if applies(rule, same))
+    staying = _staying(data, context)
     own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True))
     rivals = _any_of(_modules(data))
 
     def is_of_another_driver(name: str, version: str) -> bool:
         if rivals.fullmatch(name):
             return True
-        return bool(own.fullmatch(name)) and upstream_version(version).partition(".")[0] != same["branch"]
+        return bool(own.fullmatch(name)) and upstream_version(version).partition(".")[0] != context["branch"]
 
     there = [name for name in host["packages"] if not staying.fullmatch(name)]
     return sorted(name for name in there if is_of_another_driver(name, host["packages"][name]["version"]))
+
+
+def left_behind(host: dict, data: dict, context: dict) -> list[str]:
+    """Name the removed packages of other modules whose files in /etc are there, and go on naming them to modprobe."""
+    staying = _staying(data, context)
+    return [name for name in modules(host["package_state"]["config_files"], data) if not staying.fullmatch(name)]
 
 
 def modules(names: Iterable[str], data: dict) -> list[str]:
@@ -44,6 +48,13 @@ def may_go(host: dict, data: dict, chosen: set[str], context: dict) -> list[str]
     rivals = _any_of([*_modules(data), *(rule for rule in data["packages"] if "{branch}" in rule["name"])])
     others = {name for name in host["packages"] if name not in chosen and rivals.fullmatch(name)}
     return sorted(others.union(must_go(host, data, context)))
+
+
+def _staying(data: dict, context: dict) -> re.Pattern:
+    """Match what the driver that is wanted may have, whatever its modules are built by."""
+    same = {key: context[key] for key in ("flavor", "branch", "arch")}
+    named = ({**rule, "name": rule["name"].replace("{branch}", same["branch"])} for rule in data["packages"])
+    return _any_of(rule for rule in named if applies(rule, same))
 
 
 def _modules(data: dict) -> list[dict]:

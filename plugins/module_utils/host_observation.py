@@ -130,7 +130,7 @@ def observe(
         "packages": state["installed"],
         "packages_asked": state["asked"],
         "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
-        "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted")},
+        "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted", "config_files")},
         "services": services,
         "modules_loaded": _modules_loaded(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},

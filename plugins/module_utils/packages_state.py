@@ -32,6 +32,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
 
     `asked`: for each of the `extra` names, as package managers take them (with apt name[:arch], else
     name[-[epoch:]version[-release]][.arch]), whether such a package is installed.
+    `config_files`: with apt, names of packages that were removed and have left their files in /etc.
     `installed_at`: with dnf, of packages that only a boot puts to use, when they came, in seconds since 1970.
     """
     wanted = set(extra or [])
@@ -45,6 +46,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
     else:
         state = {"installed": {}, "asked": dict.fromkeys(wanted, False), "unfinished": [], "interrupted": False}
     state.setdefault("installed_at", {})
+    state.setdefault("config_files", [])
     patterns = _locks(root, manager)
     for name, package in state["installed"].items():
         package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
@@ -77,7 +79,7 @@ def names(root: str, manager: str | None, run: Run) -> list[str]:
 def _dpkg(root: str, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
     architectures: dict[str, set[str]] = {name.partition(":")[0]: set() for name in [*wanted, "dpkg"]}
-    unfinished = []
+    unfinished, removed = [], set()
     text = read_text(root, "/var/lib/dpkg/status") or ""
     for stanza in text.split("\n\n"):
         match = _FIELD["Package"].search(stanza)
@@ -88,6 +90,8 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
         want, _flag, state = [*status.split(), "", "", ""][:3]
         if state not in _GOOD_STATES:
             unfinished.append(name)
+        if state == "config-files":
+            removed.add(name)
         if state in ("installed", "triggers-pending", "triggers-awaited"):
             architectures.setdefault(name, set()).add(arch)
             if name not in installed and (name in wanted or INTERESTING.search(name)):
@@ -101,6 +105,7 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
         "asked": asked,
         "unfinished": sorted(set(unfinished)),
         "interrupted": bool(journal),
+        "config_files": sorted(removed - set(installed)),
     }
 
 

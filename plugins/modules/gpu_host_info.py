@@ -186,9 +186,11 @@ host:
       elements: str
       sample: null
     package_state:
-      description: Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
+      description:
+        - Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
+        - With apt, C(config_files) are names of packages that were removed and have left their files in F(/etc).
       type: dict
-      sample: {unfinished: [], interrupted: false, held_patterns: []}
+      sample: {unfinished: [], interrupted: false, held_patterns: [], config_files: []}
     services:
       description: >-
         State of each unit (C(load_state), C(active_state), C(sub_state), C(unit_file_state), C(fragment_path),

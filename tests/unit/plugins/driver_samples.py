@@ -112,7 +112,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         },
         "packages": packages,
         "packages_asked": {},
-        "package_state": {"held_patterns": [], "unfinished": [], "interrupted": False},
+        "package_state": {"held_patterns": [], "unfinished": [], "interrupted": False, "config_files": []},
         "modules_loaded": [],
         "holders": [],
         "files": {},

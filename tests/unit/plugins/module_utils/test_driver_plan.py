@@ -570,6 +570,28 @@ def test_debians_modules_of_the_other_flavor_go_with_what_names_them_to_modprobe
     assert todo["purge"] == todo["remove"]
 
 
+@pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
+def test_a_switch_that_was_cut_off_before_it_purged_is_finished_by_the_next_run(key, flavor):
+    request = {"flavor": flavor}
+    todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key]))["todo"]
+    there = converged(key)
+    for name in todo["remove"]:
+        del there["packages"][name]
+    for name in (text.partition("=")[0] for text in todo["install"]):
+        there["packages"][name] = {"version": VERSION[key], "held": True, "arch": "amd64"}
+    left = sorted([*todo["purge"], "nvidia-settings", "linux-image-6.1.0-1-amd64"])
+    there["package_state"]["config_files"] = left
+    result = driver_plan.plan(there, request, platform(key))
+    assert (result["errors"], result["todo"]["purge"]) == ([], todo["purge"])
+    assert (result["acts"], result["steps"]["packages"], result["todo"]["query"]) == (True, True, [])
+    assert result["summary"] == [f"purge {', '.join(todo['purge'])}, whose files name other modules to modprobe"]
+    # A package of the driver's own that is to come back keeps what is set for it.
+    back = {"flavor": "proprietary" if flavor == "open" else "open"}
+    assert not set(left) & set(driver_plan.plan(there, back, platform(key))["todo"]["purge"])
+    there["packages"].pop("dkms")
+    assert driver_plan.plan(there, request, platform(key))["todo"]["purge"] == todo["purge"]
+
+
 def test_what_users_set_for_a_companion_outlives_its_renaming():
     old = dict.fromkeys(["nvidia-driver-cuda", "nvidia-imex-570", "nvidia-kernel-dkms"], "570.172.08-1")
     more = {"packages": old, "driver": {"library": "570.172.08"}, "headers": (K12,)}

@@ -43,6 +43,16 @@ def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
     assert plan["acts"]
 
 
+def test_what_gave_way_and_left_its_files_behind_is_purged():
+    gone = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
+    there = installed({"packages": [*OURS, *gone]})
+    there["package_state"]["config_files"] = sorted([*gone, "linux-image-6.1.0-1-amd64"])
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert (plan["errors"], plan["unhold"]) == ([], ["libcuda1"])
+    assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", *gone]
+    assert not set(gone) & set(plan["leftovers"])
+
+
 def test_what_came_along_goes_too_whatever_its_name():
     there = {**installed({"packages": [*OURS, "make", "libc6-dev"]}), "package_names": [*OURS, "make", "vim"]}
     assert driver_removal.plan(there, platform("debian-12"))["leftovers"] == ["dkms", "gcc-12", "make"]

@@ -69,6 +69,7 @@ def test_dpkg_packages_holds_and_what_is_unfinished(tmp_path):
         "mine": {"version": "1.0", "held": False, "arch": "all"},
     }
     assert state["unfinished"] == ["nvidia-kernel-dkms"]
+    assert state["config_files"] == ["nvidia-settings"]
     assert not state["interrupted"]
     journal = tmp_path / "var/lib/dpkg/updates"
     journal.mkdir()
