@@ -119,7 +119,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     members = [name for name in candidates if name in came]
     # What gave way to another flavor, in a run that was cut off before it purged that, has left its files in /etc.
     removed = host["package_state"]["config_files"]
-    result["packages"] = sorted([*members, *(name for name in removed if name in came)])
+    left = [name for name in removed if name in came and not _STAYS.match(name)]
+    result["packages"] = sorted([*members, *left])
     rest = [name for name in there if name in came and name not in members and not _STAYS.match(name)]
     result["leftovers"] = sorted(rest)
     result["release"] = [name for name in result["leftovers"] if name in certain]

@@ -29,9 +29,20 @@ def installed(host: dict, platform: dict | None) -> str | None:
             return "nvidia" if has_key and "nvidia" in sources else source
     if host["driver"]["runfile"]:
         return "runfile"
-    if host["driver"]["library"] or host["driver"]["loaded"] or host["driver"]["on_disk"]:
+    if host["driver"]["library"] or host["driver"]["on_disk"]:
         return "preinstalled"
-    return None
+    # Where nothing can be installed, a loaded module may belong to a driver in a place that is not known here.
+    return "preinstalled" if host["driver"]["loaded"] and (platform is None or not is_only_loaded(host)) else None
+
+
+def is_only_loaded(host: dict) -> bool:
+    """Tell whether all that is there of a driver is in the kernel, as after a removal until the next boot.
+
+    A driver that came with a container has its libraries in places where they are looked for, and no module on disk.
+    """
+    driver = host["driver"]
+    on_disk = any(entry["nvidia_module"] for entry in host["kernel"]["kernels"])
+    return bool(driver["loaded"]) and not (driver["library_path"] or driver["library"] or driver["on_disk"] or on_disk)
 
 
 def _marked(name: str, package: dict, mark: dict) -> bool:
@@ -45,9 +56,17 @@ def choose(case: Case, installed: str | None) -> str:
     """Return where the driver comes from; refuse to mix what is installed with another origin."""
     asked = case.wish["source"]
     if asked == "preinstalled" and installed is None:
+        there = "no libnvidia-ml.so.1, no kernel module, no package"
+        if is_only_loaded(case.host):
+            there = f"the kernel still has module {case.host['driver']['loaded']} loaded, and there are no files of it"
         raise Refused(
-            "nvidia_driver_source is preinstalled, but no driver is on this host (no libnvidia-ml.so.1, no kernel "
-            "module, no package). Choose another source or install the driver first."
+            f"nvidia_driver_source is preinstalled, but no driver is on this host ({there}). Choose another source or "
+            "install the driver first."
+        )
+    if installed is None and is_only_loaded(case.host):
+        case.result["reasons"].append(
+            f"module {case.host['driver']['loaded']} is loaded, but there are no files of that driver: it was removed, "
+            "and counts for nothing"
         )
     of_ours = asked in ("distribution", "nvidia", "runfile")
     # An installer that failed half-way leaves libraries, and the record that it was begun.

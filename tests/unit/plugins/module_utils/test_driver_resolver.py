@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     B200,
     GB200,
     H100,
+    KERNELS,
     T4,
     V100,
     host,
@@ -190,6 +191,40 @@ def test_a_driver_of_other_origin_is_adopted_on_any_platform(key):
     result = driver_resolver.resolve(host(key, driver=ADOPTED), {}, data)
     assert (result["action"], result["source"], result["version"]) == ("adopt", "preinstalled", "570.86.15")
     assert "is kept" in result["reasons"][0]
+
+
+ONLY_LOADED = {"loaded": "535.261.03", "kernel_module_flavor": "open"}
+
+
+@pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
+def test_a_driver_of_which_the_kernel_has_all_that_is_left_is_installed_anew(source):
+    there = host("debian-12", driver=ONLY_LOADED, modules_loaded=["nvidia"])
+    result = driver_resolver.resolve(there, {"source": source}, platform("debian-12"))
+    assert (result["errors"], result["action"]) == ([], "install")
+    assert result["source"] == ("distribution" if source == "auto" else source)
+    assert result["branch"] == ("580" if source == "nvidia" else "535")
+    assert any("module 535.261.03 is loaded, but there are no files" in reason for reason in result["reasons"])
+    (error,) = driver_resolver.resolve(there, {"source": "preinstalled"}, platform("debian-12"))["errors"]
+    assert "the kernel still has module 535.261.03 loaded, and there are no files of it" in error
+
+
+CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("debian-12", {"driver": {**ONLY_LOADED, "library": "535.261.03", "library_path": CONTAINER}}),
+        ("debian-12", {"driver": {**ONLY_LOADED, "library_path": CONTAINER}}),
+        ("debian-12", {"driver": ONLY_LOADED, "modules": {KERNELS["debian-12"]: None}}),
+        ("gentoo-2", {"driver": ONLY_LOADED}),
+    ],
+    ids=["container", "container, version unknown", "module of unknown version", "unknown platform"],
+)
+def test_a_loaded_driver_that_has_files_somewhere_is_adopted(key, changes):
+    data = None if key == "gentoo-2" else platform(key)
+    result = driver_resolver.resolve(host(key, **changes), {}, data)
+    assert (result["errors"], result["action"], result["version"]) == ([], "adopt", "535.261.03")
 
 
 ADOPTION_REFUSALS = [

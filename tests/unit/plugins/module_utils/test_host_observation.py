@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     daemon_config,
+    driver_source,
     host_observation,
     json_merge,
     services_state,
@@ -57,6 +58,13 @@ def test_an_empty_root_is_described_and_not_an_error(tmp_path):
     assert host["kernel"]["next_boot"] == K
     assert host["reboot_required_reasons"] == []
     json.dumps(host)
+
+
+def test_a_loaded_driver_counts_by_the_libraries_of_its_container_and_not_by_itself(tree):
+    tree.loaded("535.261.03")
+    assert driver_source.installed(observe(tree), {"sources": {}}) is None
+    tree.library("535.261.03", "run/nvidia/driver/usr/lib/x86_64-linux-gnu")
+    assert driver_source.installed(observe(tree), {"sources": {}}) == "preinstalled"
 
 
 def test_accelerators_of_every_vendor_and_nothing_else(tree):
