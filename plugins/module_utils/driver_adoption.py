@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, packages_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
 
@@ -70,13 +71,17 @@ def adopt(case: Case) -> None:
 
 
 def _say_what_it_does_not_get(case: Case) -> None:
-    wish = case.wish
-    components = [name for name in wish["components"] if name != "compute"]
+    wish, host = case.wish, case.host
+    components = [name for name in wish["components"] if name != "compute" and not _has_component(case, name)]
+    extra = [name for name in wish["extra_packages"] if not packages_state.is_there(host, name)]
+    has_fabric_manager = wish["fabric_manager"] != "enabled" or is_at_work(host, "nvidia-fabricmanager.service")
+    # Its nodes are the user's to configure, so that it need not run.
+    has_imex = not wish["imex"] or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
     asked = {
-        "fabric_manager": "enabled" if wish["fabric_manager"] == "enabled" else "",
-        "imex": "on" if wish["imex"] else "",
+        "fabric_manager": "" if has_fabric_manager else "enabled",
+        "imex": "" if has_imex else "on",
         "components": ", ".join(components),
-        "extra_packages": ", ".join(wish["extra_packages"]),
+        "extra_packages": ", ".join(extra),
     }
     for name, value in asked.items():
         if value:
@@ -84,3 +89,26 @@ def _say_what_it_does_not_get(case: Case) -> None:
                 f"nvidia_driver_{name} ({value}) is not carried out: the driver was there already and is adopted, and "
                 "no package is added to it. Install that by the driver's own means, or drop the wish"
             )
+
+
+def _has_component(case: Case, component: str) -> bool:
+    """Tell whether all packages that some source of the platform has for a component are installed."""
+    branch = str(case.result["branch"])
+    context = {"branch": branch, "arch": case.host["os"]["arch"], "flavor": case.result["flavor"]}
+    for data in ((case.platform or {}).get("sources") or {}).values():
+        rules = [rule for rule in data["packages"] if rule.get("component") == component and applies(rule, context)]
+        names = [rule["name"].replace("{branch}", branch) for rule in rules]
+        if names and all(name in case.host["packages"] for name in names):
+            return True
+    return False
+
+
+def _state(host: dict, unit: str) -> dict:
+    return host["services"].get(unit, {})
+
+
+def is_at_work(host: dict, unit: str) -> bool:
+    """Tell whether a service starts at boot, and runs if the driver is there for it."""
+    state = _state(host, unit)
+    active = state.get("active_state") == "active" or not host["driver"]["loaded"]
+    return state.get("unit_file_state") in ("enabled", "static") and active

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     addresses,
     cuda_repository,
     driver_activation,
+    driver_adoption,
     driver_choice,
     driver_kernels,
     driver_request,
@@ -417,10 +418,7 @@ def _members(host: dict, result: dict) -> list[str]:
 def _services(host: dict, result: dict, todo: dict) -> None:
     """Have the fabric manager and its kin enabled, and running where the driver is."""
     for unit in result["services"]:
-        state = host["services"].get(unit, {})
-        enabled = state.get("unit_file_state") in ("enabled", "static")
-        active = state.get("active_state") == "active" or not host["driver"]["loaded"]
-        if not enabled or not active:
+        if not driver_adoption.is_at_work(host, unit):
             todo["services"].append(unit)
 
 

@@ -918,6 +918,32 @@ def test_what_an_adopted_driver_does_not_get_is_said(wish, words):
     assert all(reason.startswith(f"{words} is not carried out") for reason in said)
 
 
+RUNNING = {"load_state": "loaded", "unit_file_state": "enabled", "active_state": "active"}
+FABRIC, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
+FULFILLED = [
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: RUNNING}}, None),
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "active_state": "failed"}}}, "(enabled)"),
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "unit_file_state": "disabled"}}}, "(enabled)"),
+    ({"imex": True}, {"services": {IMEX: {"load_state": "loaded", "active_state": "inactive"}}}, None),
+    ({"imex": True}, {"services": {IMEX: {"load_state": "not-found", "active_state": "inactive"}}}, "(on)"),
+    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": True}}, None),
+    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": False}}, "(clinfo)"),
+    ({"components": ["video"]}, {"packages": dict.fromkeys(["libnvidia-encode-570", "libnvidia-decode-570"], "570")},
+     None),
+    ({"components": ["video", "opencl"]}, {"packages": {"libnvidia-encode-570": "570"}}, "(video, opencl)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wish", "changes", "words"), FULFILLED)
+def test_what_an_adopted_driver_has_of_a_wish_is_no_matter(wish, changes, words):
+    driver = {"library": "570.86.15", "on_disk": "570.86.15", "loaded": "570.86.15"}
+    there = host("ubuntu-22.04", driver=driver, **changes)
+    result = driver_plan.plan(there, {"source": "preinstalled", **wish}, platform("ubuntu-22.04"))
+    said = [reason for reason in result["reasons"] if "carried out" in reason]
+    assert (result["errors"], len(said)) == ([], 1 if words else 0)
+    assert all(f" {words} is not" in reason for reason in said)
+
+
 @pytest.mark.parametrize(
     ("there", "peermem", "written"),
     [
