@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, packages_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_fabric, packages_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
@@ -67,6 +67,7 @@ def adopt(case: Case) -> None:
             f"nvidia_driver_flavor is {asked}, but the kernel modules that are there are the {case.result['flavor']} "
             "ones, and they were not put there by this role. Set it to auto, or replace the driver by its own means."
         )
+    driver_fabric.adopt(case)
     _say_what_it_does_not_get(case)
 
 
@@ -74,7 +75,7 @@ def _say_what_it_does_not_get(case: Case) -> None:
     wish, host = case.wish, case.host
     components = [name for name in wish["components"] if name != "compute" and not _has_component(case, name)]
     extra = [name for name in wish["extra_packages"] if not packages_state.is_there(host, name)]
-    has_fabric_manager = wish["fabric_manager"] != "enabled" or is_at_work(host, "nvidia-fabricmanager.service")
+    has_fabric_manager = wish["fabric_manager"] != "enabled" or driver_fabric.UNIT in case.result["services"]
     # Its nodes are the user's to configure, so that it need not run.
     has_imex = not wish["imex"] or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
     asked = {

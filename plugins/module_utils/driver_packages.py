@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, driver_rivals
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, driver_fabric, driver_rivals
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
 
@@ -165,11 +165,10 @@ def _available(data: dict) -> set[str]:
 
 
 def _needs(case: Case) -> list[str]:
-    nvidia, wish = case.host["nvidia"], case.wish["fabric_manager"]
     needs = []
-    if wish == "enabled" or (wish == "auto" and (nvidia["nvswitches"] or nvidia["nvlink5_switches"])):
+    if driver_fabric.is_wanted(case.host, case.wish):
         needs.append("fabric")
-        needs += ["nvlink5"] if nvidia["nvlink5_switches"] else []
+        needs += ["nvlink5"] if case.host["nvidia"]["nvlink5_switches"] else []
     return [*needs, *(["imex"] if case.wish["imex"] else [])]
 
 

@@ -65,7 +65,7 @@ def plan(
                     # Should the repositories lack them, the modules get built here: ask for what that takes, too.
                     _ask_for_dkms_too(host, request, platform, todo)
                 _hold(host, request, result, todo)
-                _services(host, result, todo)
+            _services(host, result, todo)
             _files(host, request, result, todo)
             todo["reload_udev"] = memory_hotadd.needs_reload([file["path"] for file in todo["files"]])
             todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])

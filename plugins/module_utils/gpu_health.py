@@ -110,9 +110,10 @@ def _throttling(signs: dict) -> list[str]:
     return [_HARDWARE_THROTTLING[name] for name in telling]
 
 
-def _fabric(signs: dict) -> list[str]:
-    fabric = signs.get("fabric") or {}
-    state, status = fabric.get("state"), fabric.get("status")
+def fabric(signs: dict) -> list[str]:
+    """Say what keeps a GPU out of the NVLink fabric. One that has no fabric to join is well."""
+    registration = signs.get("fabric") or {}
+    state, status = registration.get("state"), registration.get("status")
     if state in ("not_started", "in_progress"):
         how = state.replace("_", " ")
         return [f"its registration with the NVLink fabric is {how}: check nvidia-fabricmanager"]
@@ -121,4 +122,4 @@ def _fabric(signs: dict) -> list[str]:
     return []
 
 
-_LOOKS = (_identity, _recovery, _memory, _errors, _pcie, _throttling, _fabric)
+_LOOKS = (_identity, _recovery, _memory, _errors, _pcie, _throttling, fabric)

@@ -40,11 +40,14 @@ GRAFT_ROOTS = (
     "/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib", "/opt/nvidia", "/usr/bin", "/usr/local/nvidia/bin",
 )  # fmt: skip
 # Settings that live in the driver: gone when it is unloaded.
-VOLATILE = re.compile(r"persistence_mode|compute_mode|power\.limit|clock\.(application|locked)\..*|ecc\.volatile\..*")
+VOLATILE = re.compile(
+    r"persistence_mode|fabric\.state|compute_mode|power\.limit|clock\.(application|locked)\..*|ecc\.volatile\..*"
+)
 TURING, VOLTA, AMPERE, HOPPER = 6, 5, 7, 9
 NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
 DEPENDS = {"nvidia_uvm": ["nvidia"], "nvidia_modeset": ["nvidia"], "nvidia_drm": ["nvidia_modeset", "nvidia"],
            "nvidia_peermem": ["nvidia"]}  # fmt: skip
+FABRIC_STATES = {"not_started": "1", "in_progress": "2", "completed": "3"}
 PCI_DRIVERS = {"nvidia": "nvidia", "nouveau": "nouveau", "nova_core": "nova_core"}
 SECURE_BOOT_VARIABLE = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -1131,6 +1134,15 @@ def mig_command(arguments: argparse.Namespace) -> None:
         after_change()
 
 
+def fabric_command(arguments: argparse.Namespace) -> None:
+    """Bring the GPUs that have an NVLink fabric into it, or out of it, as the fabric manager does."""
+    with locked():
+        with changing_state() as state:
+            for key in [key for key in state if re.fullmatch(r"gpu\.\d+\.fabric\.state", key)]:
+                state[key] = FABRIC_STATES[arguments.state]
+        after_change()
+
+
 def reset_command(arguments: argparse.Namespace) -> None:
     """Reset a GPU, as nvidia-smi --gpu-reset does: pending modes take effect, and it needs no reset any more."""
     with locked():
@@ -1212,6 +1224,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sub = command("mig", mig_command)
     sub.add_argument("gpu", type=int)
     sub.add_argument("layout", nargs="+", help="on, off, or profiles: 3g.20gb 1g.5gb")
+    command("fabric", fabric_command).add_argument("state", choices=FABRIC_STATES)
     command("reset", reset_command).add_argument("gpu", type=int)
     sub = command("fault", fault_command)
     sub.add_argument("call", nargs="?", default="*", help="an NVML function's name, or *")

@@ -95,11 +95,11 @@ def library_files(package: Package, names: tuple[str, ...], version: str, direct
     )
 
 
-def service_package(name: str, full: str, unit: str) -> Package:
-    """Return a package with a daemon that only waits."""
+def service_package(name: str, full: str, unit: str, does: str) -> Package:
+    """Return a package with a daemon that does one thing and then only waits."""
     package = Package(name, full)
     package.files[f"/usr/lib/systemd/system/{unit}"] = (
-        f"[Unit]\nDescription={name} (stand-in)\n\n[Service]\nExecStart=/bin/sleep infinity\n\n"
+        f"[Unit]\nDescription={name} (stand-in)\n\n[Service]\nExecStart=/bin/sleep infinity\nExecStartPost={does}\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
     return package
@@ -112,7 +112,8 @@ def fabric_packages(version: str, full: str, kind: str = "deb") -> list[Package]
     names = (older, f"libnvidia-nscq-{branch}") if int(branch) < 580 else ("nvidia-fabricmanager", "libnvidia-nscq")
     library = Package(names[1], full)
     library_files(library, ("libnvidia-nscq",), version, "/usr/lib")
-    return [service_package(names[0], full, "nvidia-fabricmanager.service"), library]
+    joins = "/usr/lib/gpusim/gpusim fabric completed"
+    return [service_package(names[0], full, "nvidia-fabricmanager.service", joins), library]
 
 
 def debian(version: str) -> list[Package]:

@@ -253,6 +253,24 @@ def test_nvswitches_come_with_the_driver(host_of):
     assert not (host.root / "proc/driver/nvidia-nvswitch").exists()
 
 
+def test_gpus_are_in_the_fabric_once_its_manager_has_begun_and_until_the_driver_goes(host_of):
+    host = host_of({"gpus": [{"model": "H100-SXM5-80GB", "count": 2}], "nvswitches": 2, "fabric": "not_started"})
+    host.load(license="Dual MIT/GPL", version="550.163.01")
+    states = ("gpu.0.fabric.state", "gpu.1.fabric.state")
+    assert [host.state()[key] for key in states] == ["1", "1"]
+    assert host.run("fabric", "completed") == 0
+    assert [host.state()[key] for key in states] == ["3", "3"]
+    host.run("unload", "nvidia")
+    assert [host.state()[key] for key in states] == ["1", "1"]
+
+
+def test_gpus_without_a_fabric_join_none(host_of):
+    host = host_of(A100)
+    host.load()
+    assert host.run("fabric", "completed") == 0
+    assert not [key for key in host.state() if "fabric" in key]
+
+
 def test_mig_instances_have_capabilities(host_of):
     host = host_of(A100)
     host.load()

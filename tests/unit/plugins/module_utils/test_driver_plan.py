@@ -922,8 +922,11 @@ RUNNING = {"load_state": "loaded", "unit_file_state": "enabled", "active_state":
 FABRIC, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 FULFILLED = [
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: RUNNING}}, None),
-    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "active_state": "failed"}}}, "(enabled)"),
-    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "unit_file_state": "disabled"}}}, "(enabled)"),
+    # It gets started.
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "active_state": "failed"}}}, None),
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "unit_file_state": "disabled"}}}, None),
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "masked"}}}, "(enabled)"),
+    ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "not-found"}}}, "(enabled)"),
     ({"imex": True}, {"services": {IMEX: {"load_state": "loaded", "active_state": "inactive"}}}, None),
     ({"imex": True}, {"services": {IMEX: {"load_state": "not-found", "active_state": "inactive"}}}, "(on)"),
     ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": True}}, None),
