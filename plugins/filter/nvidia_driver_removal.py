@@ -55,6 +55,22 @@ def apt_removable(text: str, names: list[str]) -> list[str]:
     return [name for name in names if name in would_go]
 
 
+def rpm_removable(tests: list[dict], gone: list[str] | None = None) -> list[str]:
+    """Pick those of the packages that nothing needs but one another and what goes anyway."""
+    needed = {test["item"]: _needed_by(test.get("stderr", "")) for test in tests}
+    # Who needs them is the one reason for which rpm refuses that is understood here.
+    going = {test["item"] for test in tests if test["rc"] == 0 or needed[test["item"]]}
+    staying = {name for name in going if needed[name] - going - set(gone or [])}
+    while staying:
+        going -= staying
+        staying = {name for name in going if needed[name] - going - set(gone or [])}
+    return sorted(going)
+
+
+def _needed_by(text: str) -> set[str]:
+    return set(re.findall(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE))
+
+
 def nvidia_driver_strangers(
     text: str, may_go: list[str], packages: dict | None = None, released: list[str] | None = None
 ) -> list[str]:
@@ -63,7 +79,7 @@ def nvidia_driver_strangers(
     # dnf's module says so of the old version of a package that it moves, too.
     moved = re.findall(rf"^Installed: {_NEVRA}$", text, re.MULTILINE)
     removed += [name for name in re.findall(rf"^Removed: {_NEVRA}$", text, re.MULTILINE) if name not in moved]
-    removed += re.findall(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE)
+    removed += _needed_by(text)
     changed = re.findall(r"^Inst ([^\s:]+)\S* \[", text, re.MULTILINE)
     held = [name for name, package in (packages or {}).items() if package["held"]]
     found = [name for name in removed if name not in may_go]
@@ -79,5 +95,6 @@ class FilterModule:
             "apt_removable": apt_removable,
             "nvidia_driver_record": nvidia_driver_record,
             "nvidia_driver_removal": nvidia_driver_removal,
+            "rpm_removable": rpm_removable,
             "nvidia_driver_strangers": nvidia_driver_strangers,
         }

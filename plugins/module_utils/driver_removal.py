@@ -155,13 +155,11 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["acts"] = not result["errors"] and any(bool(result[name]) for name in names)
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("nothing that this role installed is here")
-    result["summary"] = _summary(host, result) if result["acts"] else []
+    result["summary"] = _summary(result) if result["acts"] else []
     return result
 
 
-def _summary(host: dict, result: dict) -> list[str]:
-    # zypper's way back takes the driver's packages alone.
-    leftovers = result["leftovers"] if host["os"]["package_manager"] != "zypper" else []
+def _summary(result: dict) -> list[str]:
     stream = result["stream"] or {"module": None, "before": None}
     parts = (
         ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
@@ -170,12 +168,12 @@ def _summary(host: dict, result: dict) -> list[str]:
         ("remove {}", result["packages"]),
         ("leave the stream of module {}", [stream["module"]] if stream["module"] else []),
         ("enable the module stream {}, which was there before", [stream["before"]] if stream["before"] else []),
-        ("remove, of what came along, what nothing else needs: {}", leftovers),
+        ("remove, of what came along, what nothing else needs: {}", result["leftovers"]),
         ("have rpm forget the key {}", result["rpm_keys"]),
         ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
         ("put {} back as it was, unless it was changed since", [item["path"] for item in result["restore"]]),
         ("remove {}", result["files"]),
-        ("have udev read its rules again", result["reload_udev"]),
+        ("have {} read its rules again", ["udev"] if result["reload_udev"] else []),
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
     )
     return [text.format(", ".join(names)) for text, names in parts if names]

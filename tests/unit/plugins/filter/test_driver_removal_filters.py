@@ -13,6 +13,35 @@ def test_what_apt_would_remove():
     assert filters.apt_removable(text, ["dkms", "gcc-12", "make"]) == ["dkms", "gcc-12"]
 
 
+def erased(name, *needed_by, rc=None, said=""):
+    lines = [f"\tlib{name}.so.1()(64bit) is needed by (installed) {other}-2:51.0-1.2.x86_64" for other in needed_by]
+    stderr = "\n".join(["error: Failed dependencies:", *lines] if lines else [said])
+    return {"item": name, "rc": bool(lines) if rc is None else rc, "stderr": stderr}
+
+
+@pytest.mark.parametrize(
+    ("tests", "gone", "expected"),
+    [
+        ([], [], []),
+        ([erased("nvlsm"), erased("libOpenCL1")], [], ["libOpenCL1", "nvlsm"]),
+        # Needed by what goes along, or anyway.
+        (
+            [erased("libibumad3", "infiniband-diags"), erased("infiniband-diags")],
+            [],
+            ["infiniband-diags", "libibumad3"],
+        ),
+        ([erased("libOpenCL1", "nvidia-compute-G06")], ["nvidia-compute-G06"], ["libOpenCL1"]),
+        # Needed by somebody, and what these need again.
+        ([erased("a", "b"), erased("b", "c", "mine"), erased("c"), erased("d")], [], ["c", "d"]),
+        ([erased("a", "b"), erased("b", "c"), erased("c", "mine")], ["mine-too"], []),
+        # rpm could not tell.
+        ([erased("a", rc=1, said="error: package a is not installed"), erased("b")], [], ["b"]),
+    ],
+)
+def test_what_nothing_needs_can_go_from_rpms_hosts(tests, gone, expected):
+    assert filters.rpm_removable(tests, gone) == expected
+
+
 SIMULATED = """\
 Inst libcuda1 [535.261.03-1] (535.309.01-0+deb12u1 Debian:12 [amd64])
 Inst docker.io [20.10.24] (26.1 Debian:12 [amd64])

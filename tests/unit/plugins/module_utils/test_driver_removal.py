@@ -163,6 +163,24 @@ def test_what_would_be_done_is_said():
     ]
 
 
+def test_with_zypper_what_came_along_goes_too():
+    names = ("nvidia-compute-G06", "nvidia-compute-utils-G06")
+    there = host(
+        "sles-15",
+        packages={**dict.fromkeys(names, "580.95.05-1"), "nvlsm": "2025.06-1"},
+        driver={"library": "580.95.05"},
+        files={driver_plan.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
+    )
+    plan = driver_removal.plan(there, platform("sles-15"))
+    assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
+    assert "remove, of what came along, what nothing else needs: nvlsm" in plan["summary"]
+    tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
+    remove = tasks["Remove | Remove what came with them and nothing else needs"]
+    assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
+    # What stays is named where the outcome is told.
+    assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
+
+
 def test_that_there_is_nothing_to_do_is_said():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
     assert (plan["summary"], plan["reasons"]) == ([], ["nothing that this role installed is here"])
