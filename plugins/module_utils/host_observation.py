@@ -133,6 +133,7 @@ def observe(
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted", "config_files")},
         "services": services,
         "modules_loaded": _modules_loaded(root),
+        "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
         "image": host_image.read(root),
         "reboot_flag": reboot_flag.read(root, state["installed_at"]),
@@ -315,6 +316,12 @@ def _modules_loaded(root: str) -> list[str]:
     found = {name for name in names if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name)}
     # It may be part of the kernel itself.
     return sorted(found | {"ib_umad"} if exists(root, "/sys/class/infiniband_mad") else found)
+
+
+def _daemon_users(root: str) -> list[str]:
+    """Name the users that packages make for the persistence daemon."""
+    names = [line.partition(":")[0] for line in (read_text(root, "/etc/passwd") or "").splitlines()]
+    return [name for name in ("nvidia-persistenced", "nvpd") if name in names]
 
 
 def _file(root: str, path: str) -> dict:

@@ -31,6 +31,8 @@ _PACKAGE_UNITS = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT
 # As words of their own, in quotes or not.
 _MODE_OFF = re.compile(r"""\s+(["']?)--no-persistence-mode\1(?!\S)""")
 _MODE_ON = re.compile(r"""\s+(["']?)--persistence-mode\1(?!\S)""")
+# Of its two forms the short one may have the name behind it.
+_USER_NAMED = re.compile(r"""\s["']?(--user(?=[\s="'])|-u)""")
 _HEADER = "# Written by role gpufleet.hosts.nvidia_persistenced, which writes it anew.\n"
 _OWN_UNIT = f"""{_HEADER}[Unit]
 Description=NVIDIA Persistence Daemon
@@ -163,7 +165,7 @@ def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, 
     wanted: dict[str, str | None] = {}
     text = _packaged_unit(host, service)
     if text is not None:
-        wanted[DROP_IN_FILE] = drop_in(text)
+        wanted[DROP_IN_FILE] = drop_in(text, USER if USER in (host.get("daemon_users") or []) else None)
     elif service.get("load_state") in (None, "not-found") or service.get("fragment_path") == UNIT_FILE:
         mine = (_content(host, UNIT_FILE) or "").startswith(_HEADER)
         has_program = host["driver"]["runfile"] or mine
@@ -191,8 +193,11 @@ def _logical_lines(unit: str) -> str:
     return re.sub(r"[ \t]*\\\n[ \t]*", " ", "\n".join([*lines, ""]))
 
 
-def drop_in(unit: str) -> str | None:
-    """The drop-in that makes a packaged unit effective, None where it is as it stands."""
+def drop_in(unit: str, user: str | None = None) -> str | None:
+    """The drop-in that makes a packaged unit effective, None where it is as it stands.
+
+    `user`: whom the daemon is to run as where the unit names nobody.
+    """
     text = _logical_lines(unit)
     settings = dict(re.findall(r"^[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
     lines = []
@@ -200,9 +205,14 @@ def drop_in(unit: str) -> str | None:
         lines += ["[Unit]", "StopWhenUnneeded=false", ""]
     # The command is kept as it is written, with whatever systemd makes of its quotes.
     kept, off = _MODE_OFF.subn("", settings.get("ExecStart", ""))
+    options = []
     if off:
         kept = _MODE_ON.sub("", kept)
-        lines += ["[Service]", "ExecStart=", f"ExecStart={kept} --persistence-mode", ""]
+        options.append(" --persistence-mode")
+    if user and kept and not settings.get("User") and not _USER_NAMED.search(kept):
+        options.append(f" --user {user}")
+    if options:
+        lines += ["[Service]", "ExecStart=", f"ExecStart={kept}{''.join(options)}", ""]
     if not re.search(r"^[ \t]*\[Install\]", text, re.MULTILINE):
         lines += ["[Install]", "WantedBy=multi-user.target", ""]
     return _HEADER + "\n".join(lines) if lines else None
@@ -212,7 +222,7 @@ def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str,
     if not host["driver"]["loaded"]:
         return "no NVIDIA driver is loaded, so the daemon is not started"
     if DROP_IN_FILE in result["files"]:
-        return "the packaged unit starts the daemon with persistence mode off, or only for a moment"
+        return "the packaged unit starts the daemon with persistence mode off, as root, or only for a moment"
     if UNIT_FILE in result["files"]:
         return "the driver came without a unit"
     if not (service.get("load_state") == "loaded" or result["packages"]):

@@ -166,6 +166,11 @@ host:
       type: list
       elements: str
       sample: [nvidia, nvidia_uvm]
+    daemon_users:
+      description: Users of the host that packages make for the persistence daemon.
+      type: list
+      elements: str
+      sample: [nvidia-persistenced]
     secure_boot:
       description:
         - Whether Secure Boot is C(enabled) (null without UEFI variables), whether the kernel has

@@ -471,3 +471,9 @@ def test_identity_tells_boots_apart_on_one_kernel(tree):
     tree.file("proc/sys/kernel/random/boot_id", "0f6e2b3c\n")
     tree.file("proc/1/stat", "1 (a (b) c) S " + " ".join(str(number) for number in range(4, 40)))
     assert observe(tree)["identity"] == {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/22"}
+
+
+def test_users_of_the_persistence_daemon(tree):
+    assert observe(tree)["daemon_users"] == []
+    tree.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnvidia-persistenced:x:991:985::/:/sbin/nologin\n")
+    assert observe(tree)["daemon_users"] == ["nvidia-persistenced"]

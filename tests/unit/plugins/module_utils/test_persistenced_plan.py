@@ -272,3 +272,40 @@ def test_a_section_in_a_comment_is_none() -> None:
     text = persistenced_plan.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
     assert text is not None
     assert "[Install]\nWantedBy=multi-user.target\n" in text
+
+
+NVIDIAS = f"[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --verbose\n\n{OWN}"
+
+
+def test_the_daemon_runs_as_its_own_user_where_the_package_made_one() -> None:
+    system = {"key": "el-9", "family": "el", "package_manager": "dnf"}
+    seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
+    done = plan(seen, PACKAGES)
+    assert "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --verbose --user nvidia-persistenced\n" in (
+        done["files"][DROP_IN_FILE] or ""
+    )
+    assert done["user"] is None
+    seen["files"][DROP_IN_FILE] = {"content": done["files"][DROP_IN_FILE]}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+    assert plan(host(RUNNING, NVIDIAS, os=system, daemon_users=["nvpd"]), PACKAGES)["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ("ExecStart=/usr/bin/d", "/usr/bin/d --user me"),
+        ("ExecStart=/usr/bin/d --no-persistence-mode", "/usr/bin/d --persistence-mode --user me"),
+        ("ExecStart=/usr/bin/d --no-user-data", "/usr/bin/d --no-user-data --user me"),
+        ("ExecStart=/usr/bin/d --user root", None),
+        ("ExecStart=/usr/bin/d --user=root", None),
+        ("ExecStart=/usr/bin/d -u root", None),
+        ("ExecStart=/usr/bin/d -uroot", None),
+        ("ExecStart=/usr/bin/d '--user' root", None),
+        ("User=nvpd\nExecStart=/usr/bin/d", None),
+        ("Type=forking", None),
+    ],
+)
+def test_a_user_that_the_unit_names_is_kept(lines: str, command: str | None) -> None:
+    text = persistenced_plan.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
+    assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
+    assert "User" not in (text or "")
