@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, driver_fabric, driver_rivals
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
+    driver_fabric,
+    driver_metas,
+    driver_rivals,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
 
@@ -31,7 +36,7 @@ def choose(case: Case, data: dict) -> None:
     chosen = [
         {**rule, "name": name}
         for rule in data["packages"]
-        if applies(rule, context)
+        if applies(rule, context) and not rule.get("meta")
         for name in _fill(case, data, rule["name"], names)
     ]
     case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
@@ -47,7 +52,11 @@ def choose(case: Case, data: dict) -> None:
         and "{" not in rule["name"]
         and applies(rule, context)
     ]
-    case.result["rivals"] = driver_rivals.may_go(case.host, data, {rule["name"] for rule in chosen}, context)
+    # Where users name the packages of their kernel, they know what comes with it.
+    if case.result["module_build"] != "dkms" or case.wish["kernel_packages"] is None:
+        case.result["kernel_meta"] = driver_metas.wanted(case.host, data, kernel, context)
+    mine = {*(rule["name"] for rule in chosen), *driver_metas.names(case.result)}
+    case.result["rivals"] = driver_rivals.may_go(case.host, data, mine, context)
     case.result["replaces"] = driver_rivals.must_go(case.host, data, context)
     case.result["replaced_modules"] = driver_rivals.modules(case.result["replaces"], data)
     case.result["left_behind"] = driver_rivals.left_behind(case.host, data, context)
@@ -125,9 +134,6 @@ def _headers(case: Case, data: dict, names: dict) -> None:
                 "names of their packages are not known for such a kernel. Install them, or name them in "
                 "nvidia_driver_kernel_packages."
             )
-    upcoming = kernel_rule(case.host["kernel"]["next_boot"], data)
-    if upcoming.get("meta"):
-        case.result["kernel_meta"] = {key: name.format(**names) for key, name in upcoming["meta"].items()}
 
 
 def _with_headers(host: dict) -> set[str]:

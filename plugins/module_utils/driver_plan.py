@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_adoption,
     driver_choice,
     driver_kernels,
+    driver_metas,
     driver_request,
     driver_resolver,
     install_record,
@@ -225,8 +226,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         if todo["build"] and result["source"] == "nvidia" and result["version"] not in known:
             todo["register"] = f"nvidia/{result['version']}"
         return
-    meta = result.get("kernel_meta")
-    asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *([meta["headers"]] if meta else [])]
+    asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *driver_metas.names(result)]
     todo["query"] = sorted({*asked, *result["kin"]})
     todo["remove"] = result["replaces"]
     # Their files in /etc go on naming them to modprobe; what users set for anything else that goes is theirs.
@@ -257,7 +257,11 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
     todo["unlock"] = [
         f"{name}-{installed[name]['version'].rpartition(':')[2]}" for name in changing if name in installed
     ]
-    todo["install"] += _meta_headers(host, result, available, joint)
+    beside = driver_metas.missing(host, result, available)
+    offered = [upstream_version(entry) for name in lockstep for entry in available[name]]
+    if any(name in installed for name in changing) and version == max(offered, key=natural_key):
+        beside.update(driver_metas.rebuilt(host, result, available))
+    todo["install"] += [f"{name}{joint}{full_version}" for name, full_version in beside.items()]
     if any(name in installed for name in changing) or result["rivals"]:
         # The driver as it is now gives way to the one that is wanted; nobody else's packages and holds do.
         own = [name for name in installed if _is_of_the_driver(host, result, name)]
@@ -280,7 +284,9 @@ def _question(request: dict, result: dict) -> driver_choice.Question:
 def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:
     pattern = result.get("patterns", {}).get("hold")
     version = upstream_version(host["packages"][name]["version"])
-    companion = bool(pattern and re.search(pattern, name)) and _DRIVER_VERSION.fullmatch(version) is not None
+    # Prebuilt modules have their kernel's version.
+    of_a_driver = name.startswith("linux-") or _DRIVER_VERSION.fullmatch(version) is not None
+    companion = bool(pattern and re.search(pattern, name)) and of_a_driver
     return companion or name in result["lockstep"] or name in result["rivals"]
 
 
@@ -295,21 +301,6 @@ def _builds(request: dict, result: dict, todo: dict, version: str) -> None:
         f"the {limit['flavor']} kernel modules of driver {version} cannot be had: {limit['reason']}, and this host has "
         f"{', '.join(limit['kernels'])}. Choose nvidia_driver_source nvidia, {other}or boot an older kernel."
     )
-
-
-def _meta_headers(host: dict, result: dict, available: dict, joint: str) -> list[str]:
-    """Have headers come with each kernel. The meta package of the installed kernel's version upgrades no kernel."""
-    meta = result.get("kernel_meta")
-    if not meta or meta["headers"] in host["packages"] or meta["image"] not in host["packages"]:
-        return []
-    kernel = host["packages"][meta["image"]]["version"]
-    if kernel in available.get(meta["headers"], []):
-        return [f"{meta['headers']}{joint}{kernel}"]
-    result["reasons"].append(
-        f"{meta['headers']} is left out: the repositories do not have it for the installed kernel ({kernel}). Install "
-        "it when you upgrade the kernel, so that the driver is built for that one too"
-    )
-    return []
 
 
 def _built_here_if_need_be(host: dict, request: dict, platform: dict | None, result: dict, available: dict) -> dict:

@@ -79,6 +79,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "prerequisites": [],
         "kernel_packages": [],
         "headers": {},
+        "kernel_meta": None,
         "repository": None,
         "stream": None,
         "services": [],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 # What these can be in a package's name; the "open" that some names end with is none of it.
-_FILLED = {"branch": r"\d+", "release": r"\d.+"}
+_FILLED = {"branch": r"\d+", "release": r"\d.+", "kernel": r"(?!open-)[a-z0-9].*", "series": r".*"}
 
 
 def kernels(host: dict) -> list[str]:
