@@ -67,9 +67,8 @@ def choose(case: Case, data: dict) -> None:
     # The subnet manager reaches the switches through it, and nothing loads it by itself.
     case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
     case.result["services"] = [rule["service"] for rule in chosen if rule.get("service")]
-    case.result["prerequisites"] = data.get("prerequisites", []) + (
-        data.get("hold_needs", []) if case.wish.get("hold", True) else []
-    )
+    case.result["hold_needs"] = data.get("hold_needs", []) if case.wish.get("hold", True) else []
+    case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
     case.result["stream"] = _stream(data, context, names)
     case.result["repository"] = _repository(case, data, names)
     case.result["components"] = data.get("components", [])

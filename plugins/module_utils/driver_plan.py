@@ -372,6 +372,9 @@ def _hold(host: dict, request: dict, result: dict, todo: dict) -> None:
         todo["hold"] += [
             name for name in result["lockstep"] if name not in host["packages"] and name not in result["optional"]
         ]
+        # Where all packages are there already, nothing else has seen to it.
+        if todo["hold"] and not todo["query"]:
+            todo["prerequisites"] = [name for name in result["hold_needs"] if name not in host["packages"]]
     else:
         todo["unhold"] = [name for name in members if host["packages"][name]["held"]]
     todo["unhold"] += stale_locks(host, result.get("patterns", {}).get("hold"))

@@ -77,6 +77,7 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "prebuilt": [],
         "signed": False,
         "prerequisites": [],
+        "hold_needs": [],
         "kernel_packages": [],
         "headers": {},
         "kernel_meta": None,

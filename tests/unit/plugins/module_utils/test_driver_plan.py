@@ -454,6 +454,19 @@ def test_the_module_stream_of_the_branch_is_enabled(streams, expected):
     assert result["todo"]["prerequisites"] == ["epel-release", "python3-dnf-plugin-versionlock"]
 
 
+@pytest.mark.parametrize("key", ["el-8", "el-9", "el-10", "amazon-2023"])
+def test_the_plugin_that_locks_comes_also_where_all_else_is_there(key):
+    driver = {"library": "580.95.05", "loaded": "580.95.05"}
+    there = converged(key, version="3:580.95.05-1", driver=driver, held=())
+    todo = driver_plan.plan(there, {}, platform(key))["todo"]
+    assert todo["query"] == []
+    assert "nvidia-driver-cuda" in todo["hold"]
+    assert todo["prerequisites"] == ["python3-dnf-plugin-versionlock"]
+    there["packages"]["python3-dnf-plugin-versionlock"] = {"version": "4.0", "held": False, "arch": "noarch"}
+    assert driver_plan.plan(there, {}, platform(key))["todo"]["prerequisites"] == []
+    assert driver_plan.plan(there, {"hold": False}, platform(key))["todo"]["prerequisites"] == []
+
+
 def test_dnf_locks_before_it_installs():
     result = driver_plan.plan(
         host("el-9"), {}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
