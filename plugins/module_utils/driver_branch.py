@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
@@ -73,8 +74,8 @@ def choose(case: Case, data: dict, is_installed: bool) -> str:
             f"{_words(case.wish)}, but source {case.result['source']} has {', '.join(data['branches'])} "
             "only. Ask for that one or choose another nvidia_driver_source."
         )
-    last = data.get("last_proprietary_branch")
-    if case.result["flavor"] == "proprietary" and last and int(asked) > int(last):
+    last = gpu_generations.LAST_PROPRIETARY_BRANCH
+    if case.result["flavor"] == "proprietary" and int(asked) > last:
         raise Refused(
             f"{_words(case.wish)}, but branch {asked} has no proprietary kernel modules; {last} is the last that has. "
             "Ask for that one, or set nvidia_driver_flavor to auto."

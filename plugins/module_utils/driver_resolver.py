@@ -94,20 +94,21 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "errors": [],
     }
     ids = host["nvidia"]["device_ids"]
-    if not ids:
-        guests = host["nvidia"]["gpus_of_guests"]
-        why = (
-            f"all GPUs are handed to virtual machines ({', '.join(guests)})"
-            if guests
-            else "no NVIDIA GPU on the PCI bus"
-        )
-        result["reasons"].append(f"{why}: nothing of NVIDIA's is needed here")
-        return result
-    generations = {device: gpu_generations.of(device) for device in ids}
     try:
+        # On every host: what is wrong is found before the first one that has a GPU.
         _check_names(request)
         driver_request.check(wish)
-        _resolve(Case(host, wish, platform, generations, driver_branch.window(generations), result))
+        if ids:
+            generations = {device: gpu_generations.of(device) for device in ids}
+            _resolve(Case(host, wish, platform, generations, driver_branch.window(generations), result))
+        else:
+            guests = host["nvidia"]["gpus_of_guests"]
+            why = (
+                f"all GPUs are handed to virtual machines ({', '.join(guests)})"
+                if guests
+                else "no NVIDIA GPU on the PCI bus"
+            )
+            result["reasons"].append(f"{why}: nothing of NVIDIA's is needed here")
     except (Refused, driver_request.RequestError) as refused:
         result["errors"].append(str(refused))
     return result

@@ -38,6 +38,8 @@ NEWER = BLACKWELL_ULTRA._replace(name="newer than any that is known here")
 
 # The first branch with open kernel modules.
 FIRST_OPEN_BRANCH = 515
+# Branch 620 has the open ones alone, from whichever source.
+LAST_PROPRIETARY_BRANCH = 615
 
 # Single ids that differ from the block that they lie in.
 _EXCEPTIONS = {

@@ -138,6 +138,26 @@ def test_an_unknown_platform_or_architecture_is_refused():
     assert "x86_64" in error
 
 
+@pytest.mark.parametrize("gpus", [(), (A100,)])
+@pytest.mark.parametrize(
+    "request_", [{"branch": "5x0"}, {"source": "ftp"}, {"version": "abc"}, {"mirror": "nonsense"}, {"surprise": 1}]
+)
+def test_wrong_input_is_refused_on_hosts_without_a_gpu_too(gpus, request_):
+    (error,) = driver_resolver.resolve(host("debian-12", gpus), request_, platform("debian-12"))["errors"]
+    assert next(iter(request_)) in error
+
+
+@pytest.mark.parametrize("gpu", [A100, V100])
+@pytest.mark.parametrize("key", ["ubuntu-24.04", "gentoo-2"])
+def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
+    request = {"source": "runfile", "flavor": "proprietary", "runfile_checksum": "sha256:" + "0" * 64}
+    data = platform(key) if key == "ubuntu-24.04" else None
+    there = host(key, (gpu,), headers=("6.1.0-47-amd64",))
+    (error,) = driver_resolver.resolve(there, {**request, "version": "620.10.01"}, data)["errors"]
+    assert ("615 is the last that has" if gpu == A100 else "served by branches up to 580") in error
+    assert driver_resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
+
+
 def test_no_gpu_means_nothing_and_says_why():
     result = driver_resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
