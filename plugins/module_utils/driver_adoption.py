@@ -77,7 +77,7 @@ def _say_what_it_does_not_get(case: Case) -> None:
     extra = [name for name in wish["extra_packages"] if not packages_state.is_there(host, name)]
     has_fabric_manager = wish["fabric_manager"] != "enabled" or driver_fabric.UNIT in case.result["services"]
     # Its nodes are the user's to configure, so that it need not run.
-    has_imex = not wish["imex"] or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
+    has_imex = wish["imex"] is not True or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
     asked = {
         "fabric_manager": "" if has_fabric_manager else "enabled",
         "imex": "" if has_imex else "on",

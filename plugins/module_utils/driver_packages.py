@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_fabric,
     driver_metas,
     driver_rivals,
+    gpu_generations,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
@@ -66,9 +67,9 @@ def choose(case: Case, data: dict) -> None:
     )
     # The subnet manager reaches the switches through it, and nothing loads it by itself.
     case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
-    case.result["services"] = [rule["service"] for rule in chosen if rule.get("service")]
     case.result["hold_needs"] = data.get("hold_needs", []) if case.wish.get("hold", True) else []
     case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
+    case.result["services"] = driver_fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
     case.result["stream"] = _stream(data, context, names)
     case.result["repository"] = _repository(case, data, names)
     case.result["components"] = data.get("components", [])
@@ -162,27 +163,28 @@ def _named_headers(case: Case, data: dict, names: dict) -> None:
 def lacking(case: Case, data: dict) -> list[str]:
     """Name what a source does not have of that which the host needs beside the driver itself."""
     available = _available(data)
-    return [_COMPANIONS[name] for name in _needs(case) if name not in available]
+    return [_COMPANIONS[name] for name in driver_fabric.needs(case) if name not in available]
 
 
 def _available(data: dict) -> set[str]:
     return {rule["when"] for rule in data["packages"] if "when" in rule}
 
 
-def _needs(case: Case) -> list[str]:
-    needs = []
-    if driver_fabric.is_wanted(case.host, case.wish):
-        needs.append("fabric")
-        needs += ["nvlink5"] if case.host["nvidia"]["nvlink5_switches"] else []
-    return [*needs, *(["imex"] if case.wish["imex"] else [])]
-
-
 def _features(case: Case, data: dict) -> list[str]:
     """Return what of the companions the source has and the host needs; refuse what was asked for and is not there."""
-    available, source, needs = _available(data), case.result["source"], _needs(case)
+    available, source, needs = _available(data), case.result["source"], driver_fabric.needs(case)
+    driver_fabric.say_what_was_not_found(case)
     count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
     why = f"{count} NVSwitch{'es' if count != 1 else ''} here" if count else "asked for"
-    if "imex" in needs and "imex" not in available:
+    across = driver_fabric.gpus_with(case, gpu_generations.spans_machines)
+    if "imex" in needs and "imex" in available:
+        case.result["reasons"].append(f"IMEX: {f'{across} share NVLink across machines' if across else 'asked for'}")
+    elif "imex" in needs and case.wish["imex"] == "auto":
+        case.result["reasons"].append(
+            f"no IMEX: {across} share NVLink across machines, but source {source} has no package for it; source nvidia "
+            "has it"
+        )
+    elif "imex" in needs:
         raise Refused(
             f"nvidia_driver_imex is on, but source {source} has no package for it. Choose nvidia_driver_source nvidia."
         )

@@ -52,7 +52,7 @@ CHOICES = {
 }
 _COMPONENTS = ("compute", "video", "opencl")
 _LISTS = ("components", "extra_packages", "kernel_packages")
-_TRUTHS = ("hold", "imex", "activate", "peermem", "memory_hotadd_override", "secure_boot_key_enrolled")
+_TRUTHS = ("hold", "activate", "peermem", "memory_hotadd_override", "secure_boot_key_enrolled")
 # Seconds, and the fewest that make sense.
 _SECONDS = {"reboot_timeout": 1, "lock_timeout": 0}
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
@@ -65,10 +65,15 @@ def _words(value: Any) -> list[str]:
     return [] if words == [""] and not isinstance(value, list) else words
 
 
+def _truth_or_auto(value: Any) -> bool | str:
+    return value if value == "auto" else check_type_bool(value)
+
+
 _TYPES = {
     **dict.fromkeys(_LISTS, (_words, "a list")),
     **dict.fromkeys(_TRUTHS, (check_type_bool, "true or false")),
     **dict.fromkeys(_SECONDS, (check_type_int, "a whole number")),
+    "imex": (_truth_or_auto, "auto, true or false"),
     "module_options": (check_type_dict, f"of the form {_OPTIONS_SAMPLE}"),
 }
 

@@ -36,7 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "extra_packages": [],
     "kernel_packages": None,
     "fabric_manager": "auto",
-    "imex": False,
+    "imex": "auto",
     "peermem": False,
     "memory_hotadd_override": False,
     "mirror": None,

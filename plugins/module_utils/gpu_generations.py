@@ -41,6 +41,11 @@ FIRST_OPEN_BRANCH = 515
 # Branch 620 has the open ones alone, from whichever source.
 LAST_PROPRIETARY_BRANCH = 615
 
+# Boards whose NVLink 5 leads to switches that a subnet manager runs: B200, B300, GB200 and GB300.
+_NVLINK5 = (0x2901, 0x3182, 0x2941, 0x31C2)
+# Of these, the ones whose NVLink leads to other machines, too.
+_ACROSS_MACHINES = (0x2941, 0x31C2)
+
 # Single ids that differ from the block that they lie in.
 _EXCEPTIONS = {
     0x2335: HOPPER_H200,
@@ -76,3 +81,13 @@ def of(device_id: str | int) -> Generation:
     if number in _EXCEPTIONS:
         return _EXCEPTIONS[number]
     return next(generation for first, generation in reversed(_BLOCKS) if number >= first)
+
+
+def has_nvlink5(device_id: str) -> bool:
+    """Tell whether a GPU is of a board with NVLink 5, to switches of its own."""
+    return int(device_id, 16) in _NVLINK5
+
+
+def spans_machines(device_id: str) -> bool:
+    """Tell whether a GPU's NVLink leads to the GPUs of other machines, which takes IMEX."""
+    return int(device_id, 16) in _ACROSS_MACHINES

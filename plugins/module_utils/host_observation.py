@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     apt_sources,
     cuda_repository,
     daemon_config,
+    driver_fabric,
     driver_versions,
     host_image,
     kernel_modules,
@@ -65,6 +66,7 @@ FILES = (
     _DAEMON_JSON,
     _DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
+    driver_fabric.IMEX_NODES,
     "/etc/modprobe.d/nvidia-gpufleet.conf",
     "/etc/modules-load.d/nvidia-gpufleet.conf",
     "/etc/apt/preferences.d/gpufleet-nvidia-driver",
@@ -242,18 +244,22 @@ def _nvidia(root: str, functions: list[dict]) -> dict:
         "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
         "gpus_of_guests": [function["address"] for function in handed_over if function["kind"] == "gpu"],
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
-        "nvlink5_switches": _nvlink5(root),
+        "nvlink5_switches": _nvlink5(root, functions) if own else [],
     }
 
 
-def _nvlink5(root: str) -> list[str]:
-    """Name the InfiniBand devices that manage an NVLink 5 switch: their product data says so."""
-    found = []
-    for name in listing(root, "/sys/class/infiniband"):
-        data = read_bytes(root, f"/sys/class/infiniband/{name}/device/vpd", 4096) or b""
-        if b"SW_MNG" in data:
-            found.append(name)
-    return found
+def _nvlink5(root: str, functions: list[dict]) -> list[str]:
+    """Name the devices that manage an NVLink 5 switch: their product data says so.
+
+    By their InfiniBand names, or by their addresses where no driver has given them one yet.
+    """
+    adapters = [function for function in functions if function["vendor_id"] == pci.MELLANOX_VENDOR_ID]
+    places = {name: f"/sys/class/infiniband/{name}/device/vpd" for name in listing(root, "/sys/class/infiniband")}
+    for function in adapters:
+        base = f"/sys/bus/pci/devices/{function['address']}"
+        if not pci.is_for_guests(function) and not listing(root, f"{base}/infiniband"):
+            places[function["address"]] = f"{base}/vpd"
+    return [name for name, path in places.items() if b"SW_MNG" in (read_bytes(root, path, 4096) or b"")]
 
 
 def _driver(root: str, kernel: dict, run: Run) -> dict:

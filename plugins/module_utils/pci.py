@@ -9,6 +9,7 @@ import os
 import re
 
 NVIDIA_VENDOR_ID = "0x10de"
+MELLANOX_VENDOR_ID = "0x15b3"
 
 _GPU_CLASSES = ("0x0300", "0x0302")
 _NVSWITCH_CLASS = "0x0680"

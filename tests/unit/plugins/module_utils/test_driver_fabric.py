@@ -6,7 +6,14 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_fabric, driver_plan
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import H100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    B200,
+    GB200,
+    H100,
+    host,
+    platform,
+)
 
 UNIT = "nvidia-fabricmanager.service"
 VERSION = "580.95.05"
@@ -112,3 +119,78 @@ def test_a_gpu_without_an_address_is_named_by_its_number_and_no_facts_name_none(
     gpu = {"index": 3, "pci_bus_id": None, "fabric": {"state": "in_progress", "status": None}}
     assert driver_fabric.waiting({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
     assert driver_fabric.waiting({}) == []
+
+
+B300, GB300 = "0x3182", "0x31c2"
+NODES = "/etc/nvidia-imex/nodes_config.cfg"
+SEEN = {"nvlink5_switches": ["0000:05:00.0"]}
+ALL = {"fabricmanager", "nvlsm", "imex"}
+
+
+def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[dict, set[str]]:
+    """Plan for a bare host; return what of the companions comes, too."""
+    result = driver_plan.plan(host(key, (gpu,), **changes), request or {}, platform(key))
+    names = ("fabricmanager", "nvlsm", "imex")
+    return result, {name for name in names if any(name in package for package in result["packages"])}
+
+
+NVLINK5 = [
+    *((gpu, {}, {}, set(), "but no switch of theirs is seen here") for gpu in (B200, B300)),
+    *((gpu, {}, {}, {"imex"}, "but no switch of theirs is seen here") for gpu in (GB200, GB300)),
+    *((gpu, {}, SEEN, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
+    *((gpu, {}, SEEN, ALL, None) for gpu in (GB200, GB300)),
+    *((gpu, {"fabric_manager": "enabled"}, {}, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
+    *((gpu, {"fabric_manager": "enabled"}, {}, ALL, None) for gpu in (GB200, GB300)),
+    (B200, {"fabric_manager": "disabled"}, {}, set(), None),
+    (GB200, {"imex": False}, {}, set(), "but no switch of theirs is seen here"),
+    (B200, {"imex": True}, {}, {"imex"}, "but no switch of theirs is seen here"),
+    (H100, {"fabric_manager": "enabled"}, {}, {"fabricmanager"}, None),
+    (A100, {}, {}, set(), None),
+]
+
+
+@pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "sles-15"])
+@pytest.mark.parametrize("row", NVLINK5)
+def test_nvlink_5_has_its_companions_or_a_reason(key, row):
+    gpu, request_, nvidia, companions, words = row
+    result, came = planned(gpu, {"source": "nvidia", **request_}, key, nvidia=nvidia)
+    assert (result["errors"], came) == ([], companions)
+    assert ("ib_umad" in result["modules"]) == ("nvlsm" in companions)
+    assert any("no fabric manager" in reason and gpu in reason for reason in result["reasons"]) == bool(words)
+    assert not words or any(words in reason for reason in result["reasons"])
+
+
+def test_the_source_is_one_that_has_the_subnet_manager_where_the_fabric_manager_is_asked_for():
+    result, came = planned(B200, {"fabric_manager": "enabled"})
+    assert (result["source"], came) == ("nvidia", {"fabricmanager", "nvlsm"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "runs"),
+    [(None, False), ("", False), ("# 192.0.2.1\n\n", False), ("# ours\n192.0.2.1\n192.0.2.2\n", True)],
+)
+def test_imex_of_its_own_accord_is_started_once_its_nodes_are_known(nodes, runs):
+    files = {} if nodes is None else {NODES: {"exists": True, "content": nodes}}
+    result, came = planned(GB200, files=files)
+    assert came == {"imex"}
+    assert ("nvidia-imex.service" in result["services"]) is runs
+    assert any(f"{NODES} names no machine yet" in reason for reason in result["reasons"]) is not runs
+    asked, came = planned(GB200, {"imex": True}, files=files)
+    assert came == {"imex"}
+    assert "nvidia-imex.service" in asked["services"]
+
+
+def test_a_source_without_imex_is_no_error_where_nobody_asked_for_it():
+    request = {"source": "runfile", "version": VERSION, "runfile_checksum": "sha256:" + "0" * 64}
+    result, came = planned(GB200, request)
+    assert (result["errors"], came) == ([], set())
+    assert any(reason.startswith("no IMEX: 0x2941 (Blackwell) share NVLink") for reason in result["reasons"])
+    result, came = planned(GB200, {**request, "imex": True})
+    assert "nvidia_driver_imex is on" in result["errors"][0]
+
+
+def test_an_adopted_driver_of_gpus_with_nvlink_5_says_that_no_switch_is_seen():
+    there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
+    result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
+    assert (result["errors"], result["acts"]) == ([], result["steps"]["modules"])
+    assert any("no switch of theirs is seen here" in reason for reason in result["reasons"])

@@ -24,6 +24,9 @@ TEXTS = [
     ({"hold": True}, {"hold": True}),
     ({"imex": "false", "activate": "no", "peermem": "0"}, {"imex": False, "activate": False, "peermem": False}),
     ({"memory_hotadd_override": "false"}, {"memory_hotadd_override": False}),
+    ({"imex": "auto"}, {"imex": "auto"}),
+    ({"imex": "True"}, {"imex": True}),
+    ({"imex": True}, {"imex": True}),
     ({"secure_boot_key_enrolled": "False"}, {"secure_boot_key_enrolled": False}),
     ({"reboot_timeout": "60", "lock_timeout": "5"}, {"reboot_timeout": 60, "lock_timeout": 5}),
     ({"module_options": '{"nvidia": {"NVreg_X": 0}}'}, {"module_options": {"nvidia": {"NVreg_X": 0}}}),
@@ -38,6 +41,7 @@ def test_a_text_is_what_it_stands_for(request_, expected):
 
 NO_TYPE = [
     ({"hold": "perhaps"}, "nvidia_driver_hold is perhaps, which is not true or false."),
+    ({"imex": "always"}, "nvidia_driver_imex is always, which is not auto, true or false."),
     ({"lock_timeout": "soon"}, "nvidia_driver_lock_timeout is soon, which is not a whole number."),
     ({"reboot_timeout": float("inf")}, "nvidia_driver_reboot_timeout is inf, which is not a whole number."),
     ({"components": {"video": 1}}, "nvidia_driver_components is {'video': 1}, which is not a list."),

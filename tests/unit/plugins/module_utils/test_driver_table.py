@@ -104,6 +104,12 @@ def test_every_platform_and_source_has_its_companions_components_and_secure_boot
     assert {key for key, *_rest in records("kernels")} == {key for key, _source in pairs}
 
 
+def imex_of(key: str, answer: dict) -> list[str]:
+    """Return the packages of IMEX that go with an answer."""
+    of = [key, answer["source"], answer["branch"]]
+    return next((record[-1].split(",") for record in records("companions") if record[:3] == of), [])
+
+
 # --- the code does what the table says ---
 
 
@@ -125,7 +131,9 @@ def test_every_platform_arch_source_flavor_and_gpu(key, arch, gpus):
         assert result["errors"] == [], where
         chosen = {field: result[field] for field in ("source", "flavor", "branch")}
         assert {**chosen, "build": result["module_build"]}.items() <= answer.items(), where
-        packages = answer["packages"]
+        # Their NVLink leads to other machines, which takes IMEX.
+        imex = imex_of(key, answer) if gpus == "GB200" else []
+        packages = [*answer["packages"], *imex]
         assert result["kernel_packages"] == of_arch(answer["headers"], arch), where
         assert [item for item in result["packages"] if item not in result["optional"]] == packages, where
         assert result["optional"] == answer.get("optional", []), where

@@ -142,9 +142,38 @@ def test_modules_of_other_vendors_where_their_accelerators_are(tree):
 
 
 def test_nvlink5_switches_show_as_infiniband_devices(tree):
+    tree.function("0000:01:00.0", "0x2901")
     tree.file("sys/class/infiniband/mlx5_0/device/vpd", b"\x82 NVLINK5 SW_MNG \x00")
     tree.file("sys/class/infiniband/mlx5_1/device/vpd", b"\x82 ConnectX \x00")
     assert observe(tree)["nvidia"]["nvlink5_switches"] == ["mlx5_0"]
+
+
+ADAPTERS = [
+    ("no driver", {}, b"\x82 NVLINK5 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("a name of InfiniBand's", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
+    ("no name yet", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("an adapter for the network", {}, b"\x82 ConnectX-7 \x00", "", []),
+    ("a virtual machine's", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
+    ("another vendor's", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
+]
+
+
+@pytest.mark.parametrize(("function", "data", "name", "found"), [row[1:] for row in ADAPTERS],
+                         ids=[row[0] for row in ADAPTERS])  # fmt: skip
+def test_nvlink5_switches_are_seen_by_what_the_adapter_is(tree, function, data, name, found):
+    tree.function("0000:1b:00.0", "0x2901")
+    tree.function("0000:05:00.0", "0x1021", **{"vendor": "0x15b3", "class_id": "0x020700", **function})
+    tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", data)
+    if name:
+        tree.file(f"sys/bus/pci/devices/0000:05:00.0/infiniband/{name}/node_type", "1: CA\n")
+        tree.link(f"sys/class/infiniband/{name}/device", "../../../bus/pci/devices/0000:05:00.0")
+    assert observe(tree)["nvidia"]["nvlink5_switches"] == found
+
+
+def test_a_host_without_gpus_has_no_switches_of_theirs(tree):
+    tree.function("0000:05:00.0", "0x1021", vendor="0x15b3", class_id="0x020700")
+    tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", b"\x82 SW_MNG \x00")
+    assert observe(tree)["nvidia"]["nvlink5_switches"] == []
 
 
 @pytest.mark.parametrize("there", [True, False])
