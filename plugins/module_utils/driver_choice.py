@@ -68,7 +68,8 @@ def choose(available: dict, lockstep: list[str], question: Question, installed: 
         old = ", ".join(sorted(unmoved))
         raise NoVersion(
             f"driver {old} is installed, but packages of it are missing and {question.place} has "
-            f"{', '.join(fitting)} only. A driver is not upgraded unasked: set nvidia_driver_version to {fitting[-1]}."
+            f"{', '.join(fitting)} only. A driver is not moved to another version unasked: set nvidia_driver_version "
+            f"to {fitting[-1]}."
         )
     return fitting[-1]
 

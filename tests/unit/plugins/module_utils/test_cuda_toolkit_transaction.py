@@ -41,7 +41,7 @@ def test_a_package_of_a_toolkit_is_none_of_the_drivers(name: str) -> None:
 @pytest.mark.parametrize("key", KERNELS)
 def test_every_package_that_role_nvidia_driver_installs_is_known(key: str) -> None:
     names = [
-        rule["name"].format(branch="580", release="6.8.0-88-generic", kernel="generic")
+        rule["name"].format(branch="580", release="6.8.0-88-generic", kernel="generic", series="-hwe-24.04")
         for data in platform(key)["sources"].values()
         for rule in data["packages"]
     ]
