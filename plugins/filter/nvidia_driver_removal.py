@@ -39,9 +39,12 @@ def nvidia_driver_record(
     *,
     todo: dict | None = None,
     runfile: str | None = None,
+    holds: list[str] | None = None,
 ) -> str:
     """Return the text that remembers what came to a host, so that it can be taken back."""
     _checked("nvidia_driver_record", host)
+    if holds is not None:
+        return driver_removal.hold(host, holds)
     if after is None and runfile:
         return driver_removal.begin_runfile(host, runfile)
     if after is None:

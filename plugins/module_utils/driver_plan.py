@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_activation,
     driver_adoption,
     driver_choice,
+    driver_holds,
     driver_kernels,
     driver_metas,
     driver_request,
@@ -35,8 +36,6 @@ MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
 PROXY_FILE = cuda_repository.APT_PROXY_FILE
 RECORD_FILE = install_record.DRIVER
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
-# name-[epoch:]version-release[.arch or .*], the version being one that a driver can have.
-_DRIVER_LOCK = re.compile(r"[\w.+-]+-(\d+:)?\d{3}\.\d{2,3}(\.\d+)?-[^*?-]+(\.\*)?")
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d{2,3}(\.\d+)?")
 _RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 
@@ -66,6 +65,8 @@ def plan(
                     # Should the repositories lack them, the modules get built here: ask for what that takes, too.
                     _ask_for_dkms_too(host, request, platform, todo)
                 _hold(host, request, result, todo)
+            else:
+                driver_holds.adopt(host, request, result, todo, platform)
             _services(host, result, todo)
             _files(host, request, result, todo)
             todo["reload_udev"] = memory_hotadd.needs_reload([file["path"] for file in todo["files"]])
@@ -111,6 +112,8 @@ def _nothing() -> dict[str, Any]:
         "register": None,
         "hold": [],
         "unhold": [],
+        # What the record is to say of holds beside a driver that is adopted, before and after they are made.
+        "holds": None,
         "files": [],
         "initramfs": [],
         "reload_udev": False,
@@ -142,7 +145,7 @@ def _steps(todo: dict) -> dict[str, bool]:
         "finish": todo["finish"] and not any(bool(todo[name]) for name in names),
         "runfile": bool(todo["runfile"]),
         "build": bool(todo["build"]),
-        "hold": bool(todo["hold"] or todo["unhold"]),
+        "hold": bool(todo["hold"] or todo["unhold"] or todo["holds"]),
         "files": bool(todo["files"]),
         "modules": bool(todo["modules"]["load"] or todo["modules"]["unload"]),
         "services": bool(todo["services"]),
@@ -377,24 +380,7 @@ def _hold(host: dict, request: dict, result: dict, todo: dict) -> None:
             todo["prerequisites"] = [name for name in result["hold_needs"] if name not in host["packages"]]
     else:
         todo["unhold"] = [name for name in members if host["packages"][name]["held"]]
-    todo["unhold"] += stale_locks(host, result.get("patterns", {}).get("hold"))
-
-
-def stale_locks(host: dict, pattern: str | None) -> list[str]:
-    """Name the locks on versions of the driver's packages that are gone, as a change of the flavor leaves them.
-
-    A lock with wildcards, or on a package that is none of the driver's, is somebody else's.
-    """
-    if not pattern:
-        return []
-    there = list(host["packages"].items())  # Ansible's own mappings give an iterator that serves once
-    return [
-        lock
-        for lock in host["package_state"]["held_patterns"]
-        if re.search(pattern, lock)
-        and _DRIVER_LOCK.fullmatch(lock)
-        and not any(packages_state.locks(lock, name, entry["version"]) for name, entry in there)
-    ]
+    todo["unhold"] += driver_holds.stale_locks(host, result.get("patterns", {}).get("hold"))
 
 
 def _members(host: dict, result: dict) -> list[str]:
@@ -429,6 +415,12 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
     elif request.get("peermem") or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
         # What an adopted driver loads at boot is its own matter, unless it was asked for here.
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
+    if result["action"] == "adopt" and host["os"]["package_manager"] == "apt" and result.get("patterns"):
+        files = _apt_files(request, result)
+        wanted[BLACKLIST_FILE] = files[BLACKLIST_FILE]
+        # Nothing is to come that would need a pin. One that is there is from an installation by this role.
+        if not request.get("hold", True) and host["files"].get(PIN_FILE, {}).get("exists"):
+            wanted[PIN_FILE] = files[PIN_FILE]
     # Packages about to come bring their own blacklist; what is still missing then is seen afterwards.
     coming = result.get("blacklists", []) if todo["install"] else []
     wanted[MODPROBE_FILE] = _modprobe(host, request, coming)
@@ -543,6 +535,7 @@ def _summary(result: dict, todo: dict) -> list[str]:
         ("build the kernel modules for {}", todo["build"]),
         ("hold {}", todo["hold"]),
         ("release the hold of {}", todo["unhold"]),
+        ("write down which holds are this role's", bool(todo["holds"])),
         ("write {}", [file["path"] for file in todo["files"] if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in todo["files"] if file["state"] == "absent"]),
         ("have udev read its rules again", todo["reload_udev"]),

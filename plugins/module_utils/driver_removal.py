@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
     driver_activation,
+    driver_holds,
     driver_plan,
     driver_rules,
     driver_source,
@@ -78,6 +79,11 @@ def begin_runfile(host: dict, version: str) -> str:
     return install_record.begin_runfile(host, driver_plan.RECORD_FILE, version)
 
 
+def hold(host: dict, names: list[str]) -> str:
+    """Return the record to write before packages of a driver are held that somebody else installed, and afterwards."""
+    return install_record.hold(host, driver_plan.RECORD_FILE, names)
+
+
 def read_record(host: dict) -> dict:
     """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
     return install_record.read(host, driver_plan.RECORD_FILE)
@@ -126,11 +132,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["release"] = [name for name in result["leftovers"] if name in certain]
     result["initramfs"] = driver_plan.initramfs(host, result["files"])
     result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
-    result["unhold"] = [name for name in members if host["packages"][name]["held"]]
-    if _has_record(host):
-        # A run that was cut off may have locked versions of packages that never came.
-        stale = [lock for data in sources for lock in driver_plan.stale_locks(host, data["patterns"]["hold"])]
-        result["unhold"] += dict.fromkeys(stale)
+    result["unhold"] = _held_by_us(host, members, sources, known)
     others = [name for name in candidates if name not in came]
     if others:
         was = "was" if len(others) == 1 else "were"
@@ -198,6 +200,18 @@ def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict
     if source in known:
         return [known[source]]
     return list(known.values()) if _has_record(host) else []
+
+
+def _held_by_us(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
+    """Name the holds to release: of what the role installed, and those that it made on what it did not."""
+    packages = host["packages"]
+    found = {name: None for name in [*members, *known["holds"]] if name in packages and packages[name]["held"]}
+    if _has_record(host) and (not known["holds"] or any(value for name, value in known.items() if name != "holds")):
+        # A run that was cut off may have locked versions of packages that never came.
+        for data in sources:
+            found.update(dict.fromkeys(driver_holds.stale_locks(host, data["patterns"]["hold"])))
+    found.update(dict.fromkeys(driver_holds.left_over(host)))
+    return list(found)
 
 
 def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:

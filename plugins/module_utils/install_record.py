@@ -11,6 +11,7 @@ Each role has a record of its own:
 - `key`: the fingerprint of the repository that packages came from;
 - `stream`: the module stream of dnf's that was enabled (`module`, `name`), and the one `before`;
 - `runfile`: the version that NVIDIA's installer was run for;
+- `holds`: packages that were held beside a driver that somebody else installed;
 - `verified`: directories of toolkits that were tried and worked, after the last installation;
 - `pending`: what was there before an installation that has not ended, `asked`: what it asks for by name;
 - `pending_key`, `pending_stream`, `pending_runfile`: what becomes `key`, `stream` and `runfile` once it has come.
@@ -24,7 +25,7 @@ from typing import Any
 
 DRIVER = "/var/lib/gpufleet/nvidia_driver.json"
 TOOLKIT = "/var/lib/gpufleet/cuda_toolkit.json"
-_LISTS = ("packages", "uncertain", "pending", "asked", "verified")
+_LISTS = ("packages", "uncertain", "pending", "asked", "verified", "holds")
 _ITEMS = ("key", "pending_key", "stream", "pending_stream", "runfile", "pending_runfile")
 # What may follow a name in what a package manager is asked for: =version, or rpm's -[epoch:]version-release.
 _VERSION = r"(=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
@@ -87,6 +88,8 @@ def finish(
         "pending": [],
         "asked": [],
         "verified": [],
+        # A hold goes with its package, and what comes later by that name is held by whoever holds it.
+        "holds": [name for name in known["holds"] if name in set(after)],
         "key": known["confirmed_key"] or (key or known["key"] if came or earlier else None),
         "pending_key": None,
         "stream": stream,
@@ -99,6 +102,11 @@ def finish(
 def begin_runfile(host: dict, path: str, version: str) -> str:
     """Return the record to write before NVIDIA's installer of this version is run."""
     return _text(host, read(host, path), {"pending_runfile": version})
+
+
+def hold(host: dict, path: str, names: list[str]) -> str:
+    """Return the record with these as the packages that are held beside a driver that somebody else installed."""
+    return _text(host, read(host, path), {"holds": sorted(names)})
 
 
 def verify(host: dict, path: str, directories: list[str]) -> str:

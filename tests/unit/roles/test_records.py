@@ -122,6 +122,32 @@ def test_the_version_of_an_installer_is_written_down_before_and_by_what_came_of_
     assert record == {"packages": [], "files": {}, state: "580.95.05"}, said
 
 
+@pytest.mark.parametrize("hold", [True, False])
+def test_holds_beside_an_adopted_driver_are_written_down_before_they_are_made(tmp_path: Path, hold: bool) -> None:
+    there = host("debian-12")
+    begun = install_record.begin(there, install_record.DRIVER, ["vim"], asked=["dkms"])
+    there["files"][install_record.DRIVER] = {"exists": True, "content": begun}
+    made, left = (["libcuda1"], []) if hold else ([], ["libcuda1"])
+    holds = {"before": ["libcuda1"], "after": ["nvidia-smi"] if hold else []}
+    plan = {"repository": None, "todo": {"hold": made, "unhold": left, "holds": holds}}
+    tasks = load("nvidia_driver", "hold.yml")
+    seen = []
+    for task in tasks:
+        if LOOK in task:
+            task["ansible.builtin.set_fact"] = {task.pop("register"): {"host": "{{ host_now }}"}}
+            del task[LOOK]
+        if "gpufleet.hosts.package_hold" in task:
+            seen.append(task.pop("gpufleet.hosts.package_hold").get("state", "held"))
+            path = tmp_path / "remembered/record.json"
+            task["ansible.builtin.assert"] = {"that": f"(lookup('file', '{path}') | from_json).holds == ['libcuda1']"}
+    # One that is let go of is another version's, and would pass for the new one.
+    assert seen == ["released", "held"]
+    said, record = play(tmp_path, "nvidia_driver", tasks, there, {"__nvidia_driver_plan": plan})
+    assert "failed=0" in said, said
+    kept = {"asked": ["dkms"], "files": {}, "packages": [], "pending": ["vim"]}
+    assert record == {**kept, **({"holds": ["nvidia-smi"]} if hold else {})}, said
+
+
 @pytest.mark.parametrize(
     ("before", "expected"), [("nvidia-driver:570", ["reset", "enable"]), (None, ["reset", "file"])]
 )

@@ -35,7 +35,7 @@ def adopted(request=None, **changes) -> dict:
 
 
 def test_a_fabric_manager_that_does_its_work_is_left_alone():
-    result = adopted(packages=OURS, services=AT_WORK)
+    result = adopted({"hold": False}, packages=OURS, services=AT_WORK)
     assert (result["errors"], result["acts"], result["todo"]["services"]) == ([], False, [])
     assert not any("fabric" in reason for reason in result["reasons"])
 
