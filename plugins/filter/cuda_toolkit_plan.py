@@ -109,9 +109,7 @@ _value:
 
 import typing as t
 
-from ansible.errors import AnsibleFilterError
-
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan, cuda_toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan
 
 
 def plan(
@@ -123,12 +121,7 @@ def plan(
     platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
-    try:
-        return cuda_toolkit_plan.plan(
-            host, request, distributions, branches, platform=platform or None, offered=offered
-        )
-    except cuda_toolkit_request.RequestError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return cuda_toolkit_plan.plan(host, request, distributions, branches, platform=platform or None, offered=offered)
 
 
 class FilterModule:

@@ -42,9 +42,8 @@ def plan(
     toolkit is made for, `platform` what role nvidia_driver knows of the platform, `offered` the versions on offer by
     package, once the repository has been asked.
     """
-    wish = cuda_toolkit_request.typed(request)
     result: dict[str, t.Any] = {
-        "source": wish["source"],
+        "source": request.get("source"),
         "toolkits": [],
         "default": None,
         "packages": [],
@@ -63,7 +62,14 @@ def plan(
         "reasons": [],
         "warnings": [],
         "problems": [],
+        "summary": [],
+        "acts": False,
     }
+    try:
+        wish = cuda_toolkit_request.typed(request)
+    except cuda_toolkit_request.RequestError as error:
+        return {**result, "problems": [str(error)]}
+    result["source"] = wish["source"]
     _SOURCES[wish["source"]](result, host, wish, distributions, platform)
     if not result["problems"]:
         _environment(result, host, wish)

@@ -30,8 +30,9 @@ class Question(NamedTuple):
 
     request: dict
     branch: str | None
-    # The repository in words.
+    # The repository in words, and what may mend it if it has nothing.
     place: str
+    remedy: str
     # Patterns of the names that a package of the driver has in other branches, where names have the branch in them.
     kin: list[str]
     # Packages that the driver has in all branches, by one name.
@@ -46,7 +47,7 @@ def choose(available: dict, lockstep: list[str], question: Question, installed: 
     if absent:
         raise NoVersion(
             f"{_asked(question)}, but {question.place} has no package {', '.join(absent)}. "
-            + _there(_drivers(available, question))
+            + _there(_drivers(available, question), question)
         )
     common = set.intersection(*offered.values()) if offered else set()
     fitting = sorted((version for version in common if satisfies(version, branch, request)), key=natural_key)
@@ -57,7 +58,7 @@ def choose(available: dict, lockstep: list[str], question: Question, installed: 
         lacking = f" of {', '.join(sorted(partial))}" if len(partial) < len(lockstep) else ""
         raise NoVersion(
             f"{_asked(question)}, but {question.place} has no such version{lacking}. "
-            + _there(_drivers(available, question) or common)
+            + _there(_drivers(available, question) or common, question)
         )
     explicit = bool(request.get("version"))
     kept = [version for version in fitting if version in (installed or set())]
@@ -96,9 +97,9 @@ def _drivers(available: dict, question: Question) -> set[str]:
     return {version for version in there if not satisfies(version, question.branch, question.request)}
 
 
-def _there(versions: set[str]) -> str:
+def _there(versions: set[str], question: Question) -> str:
     if not versions:
-        return "Choose another nvidia_driver_source, or see that the repository (nvidia_driver_mirror) is complete."
+        return f"Choose another nvidia_driver_source, or see that {question.remedy}."
     there = ", ".join(sorted(versions, key=natural_key))
     return f"Drivers that it has: {there}. Ask for one of those or choose another nvidia_driver_source."
 

@@ -276,12 +276,12 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
 
 def _question(request: dict, result: dict) -> driver_choice.Question:
     repository = result["repository"]
-    place = (
-        f"the repository {addresses.masked(repository['url'])}"
+    place, remedy = (
+        (f"the repository {addresses.masked(repository['url'])}", "the repository (nvidia_driver_mirror) is complete")
         if repository
-        else "the archive of this host's package sources"
+        else ("the archive of this host's package sources", "these sources have the whole archive")
     )
-    return driver_choice.Question(request, result["branch"], place, result["kin"], result["core"])
+    return driver_choice.Question(request, result["branch"], place, remedy, result["kin"], result["core"])
 
 
 def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:

@@ -173,11 +173,9 @@ def data_of(case: Case, source: str) -> dict:
         raise Refused(_unknown_platform(case.host))
     data = case.platform["sources"].get(source)
     if data is None:
-        known = ", ".join(sorted(case.platform["sources"]))
+        known = ", ".join([*sorted(case.platform["sources"]), "runfile", "preinstalled"])
         why = case.platform.get("absent_sources", {}).get(source, "is not known for it")
-        raise Refused(
-            f"nvidia_driver_source {source}: {case.platform['title']}: {why}. Sources there: {known}, preinstalled."
-        )
+        raise Refused(f"nvidia_driver_source {source}: {case.platform['title']}: {why}. Sources there: {known}.")
     if case.host["os"]["arch"] not in data["arches"]:
         raise Refused(_unknown_arch(case.host, case.platform, source))
     return data

@@ -42,7 +42,7 @@ def fetch(url: str, fingerprint: str, proxy: str | None = None, timeout: int = 3
     except Exception as error:  # urllib has many, and each is the same to the user
         raise SigningKeyError(
             f"The repository's key could not be fetched from {shown}: {addresses.masked(str(error))}. "
-            "Check the address, or name a mirror."
+            "Check the address, the proxy and the network, or name a mirror."
         ) from error
     try:
         found = openpgp.fingerprints(data)

@@ -139,6 +139,21 @@ def test_a_package_that_no_repository_has_is_named():
     assert "Choose another nvidia_driver_source" in error
 
 
+@pytest.mark.parametrize(
+    ("source", "remedy", "not_meant"),
+    [
+        ("distribution", "see that these sources have the whole archive", "nvidia_driver_mirror"),
+        ("nvidia", "see that the repository (nvidia_driver_mirror) is complete", "whole archive"),
+    ],
+)
+def test_where_nothing_is_on_offer_the_remedy_is_that_of_the_source(source, remedy, not_meant):
+    offered = offers("debian-12", {"source": source}, NEW)
+    headers = {name: versions if name.startswith("linux-") else [] for name, versions in offered.items()}
+    (error,) = driver_plan.plan(host("debian-12"), {"source": source}, platform("debian-12"), headers)["errors"]
+    assert remedy in error
+    assert not_meant not in error
+
+
 def test_a_version_that_the_repository_has_in_part_says_of_what():
     request = {"source": "nvidia", "version": "580.95.05"}
     available = offers("el-9", request, "580.82.07-1", "580.95.05-1")

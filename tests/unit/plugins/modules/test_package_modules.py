@@ -265,7 +265,11 @@ def test_a_key_is_written_if_it_is_the_right_one_and_fetched_once(run, key, tmp_
 REFUSED = [
     (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "It is not trusted and was not written"]),
     (b"<html>", FINGERPRINT, ["is no public key"]),
-    (None, FINGERPRINT, ["could not be fetched from file://", "Check the address, or name a mirror"]),
+    (
+        None,
+        FINGERPRINT,
+        ["could not be fetched from file://", "Check the address, the proxy and the network, or name a mirror"],
+    ),
 ]
 
 
