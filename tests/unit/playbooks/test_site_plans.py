@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which roles site.yml plans for, and in which order: what speaks against a run is found in the same order each time."""
+"""Which roles site.yml plans for, in the order in which they act: what speaks against a run is the same each time."""
 
 from __future__ import annotations
 
