@@ -13,6 +13,9 @@ from typing import Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
 
+# What apt has behind a colon, and rpm behind a dot.
+_ARCHES = "any|native|all|amd64|arm64|i386|noarch|x86_64|aarch64|i686"
+
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
@@ -30,7 +33,7 @@ def read(manager: str, names: list[str], run: Run, views: Iterable[list[str]] = 
     for options in views if names else ():
         for name, version in _ASK[manager](names, run, list(options)):
             for asked in names:
-                if asked == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", asked):
+                if _is_of(asked, name, version):
                     offers[asked].add(version)
                 elif _is_pattern(asked) and fnmatch.fnmatchcase(name, asked):
                     offers.setdefault(name, set()).add(version)
@@ -49,6 +52,14 @@ def streams(modules: list[str], run: Run, views: Iterable[list[str]] = ((),)) ->
             if len(words) > 1 and words[0] in found:
                 found[words[0]].add(words[1])
     return {name: sorted(there, key=natural_key) for name, there in found.items()}
+
+
+def _is_of(asked: str, name: str, version: str) -> bool:
+    """Tell whether a package is meant by what was asked for: its name, with a version or an architecture or neither."""
+    if asked == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", asked):
+        return True
+    # By these alone: of "python3.12" the end is none.
+    return re.fullmatch(rf"{re.escape(name)}[.:]({_ARCHES})", asked) is not None
 
 
 def _is_pattern(name: str) -> bool:

@@ -297,6 +297,25 @@ def test_streams_of_modules_in_all_views():
         package_offers.streams(["x"], lambda argv: (1, "", "no space left"))
 
 
+@pytest.mark.parametrize(
+    ("manager", "asked", "there"),
+    [
+        ("dnf", "kernel-devel.x86_64", True),
+        ("dnf", "kernel-devel-5.14.0-570.el9.x86_64", True),
+        ("dnf", "kernel-devel.12", False),
+        ("apt", "kernel-devel:amd64", True),
+        ("apt", "kernel-devel:nonesuch", False),
+    ],
+)
+def test_what_is_named_with_an_architecture_is_on_offer(manager, asked, there):
+    text = {
+        "dnf": "kernel-devel\t5.14.0-570.el9\n",
+        "apt": "kernel-devel | 5.14.0-570.el9 | http://x x/main Packages\n",
+    }
+    offers = package_offers.read(manager, [asked], lambda argv: (0, text[manager], ""))
+    assert offers == {asked: ["5.14.0-570.el9"] if there else []}
+
+
 def test_nothing_asked_is_nothing_run():
     assert package_offers.read("apt", [], nothing) == {}
 
