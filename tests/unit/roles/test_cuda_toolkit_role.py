@@ -49,6 +49,16 @@ def test_a_refusal_takes_back_what_went_before_it() -> None:
     assert place(block["rescue"], "undo.yml") < place(block["rescue"], "ansible_failed_result.msg")
 
 
+@pytest.mark.parametrize("what", ["files", "remove_files", "remove_packages"])
+def test_all_that_the_plan_has_of_the_repository_is_done(what: str) -> None:
+    (block,) = (task for task in load(PRESENT) if "rescue" in task)
+    (step,) = (task for task in block["block"] if task.get("ansible.builtin.include_tasks") == "repository.yml")
+    evaluate = jinja2.Environment().compile_expression(step["when"])
+    nothing: dict[str, list] = {"files": [], "remove_files": [], "remove_packages": []}
+    assert evaluate(__cuda_toolkit_plan=nothing) is False
+    assert evaluate(__cuda_toolkit_plan={**nothing, what: ["x"]}) is True
+
+
 @pytest.mark.parametrize("came", [[], ["gpg-pubkey-1"], ["x"]])
 def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: list[str]) -> None:
     """Run the block of present.yml with a repository that is written and packages that are refused."""
