@@ -67,9 +67,13 @@ def in_the_way(proc_modules: str, unload: list[str]) -> list[str]:
 
 
 def daemons(host: dict) -> list[str]:
-    """Name the running services of the driver itself that hold its modules."""
-    held_by = {_DAEMONS[holder["command"]] for holder in host["holders"] if holder["command"] in _DAEMONS}
-    return sorted(unit for unit in held_by if host["services"].get(unit, {}).get("active_state") == "active")
+    """Name the running services of the driver itself.
+
+    One that holds no module at the moment has to start anew as well: the GPUs of new modules are in no fabric yet.
+    """
+    return sorted(
+        unit for unit in _DAEMONS.values() if host["services"].get(unit, {}).get("active_state") == "active"
+    )
 
 
 def differs(host: dict) -> bool:

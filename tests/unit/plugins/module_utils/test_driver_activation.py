@@ -64,6 +64,12 @@ def test_modules_that_nobody_holds_are_loaded_anew():
     assert plan["services"] == ["nvidia-persistenced.service"]
 
 
+def test_a_daemon_that_holds_nothing_starts_anew_with_the_modules():
+    running = {"nvidia-fabricmanager.service": {"active_state": "active"}, "nvidia-imex.service": {}}
+    assert driver_activation.modules(upgraded(services=running), False)["services"] == ["nvidia-fabricmanager.service"]
+    assert driver_activation.modules(host("debian-12", services=running), True)["services"] == []
+
+
 @pytest.mark.parametrize("also", [[], ["nvidia_peermem"], ["nvidia_fs", "nvidia_peermem"]])
 @pytest.mark.parametrize("drm", [["nvidia_drm", "nvidia_modeset"], ["nvidia_modeset"], []])
 @pytest.mark.parametrize("uvm", [["nvidia_uvm"], []])
