@@ -71,9 +71,7 @@ def daemons(host: dict) -> list[str]:
 
     One that holds no module at the moment has to start anew as well: the GPUs of new modules are in no fabric yet.
     """
-    return sorted(
-        unit for unit in _DAEMONS.values() if host["services"].get(unit, {}).get("active_state") == "active"
-    )
+    return sorted(unit for unit in _DAEMONS.values() if host["services"].get(unit, {}).get("active_state") == "active")
 
 
 def differs(host: dict) -> bool:
