@@ -47,6 +47,12 @@ def without_login(address: str) -> str:
     return _OF_ADDRESS.sub("", address)
 
 
+def logins(*addresses: str | None) -> set[str]:
+    """Return the logins of addresses, as they are written, for what a module must not show of its own arguments."""
+    found = (_OF_ADDRESS.search(address) for address in addresses if address)
+    return {login.group()[:-1] for login in found if login and len(login.group()) > 1}
+
+
 def plain(address: str) -> str:
     """Return an address as facts name it and as addresses are compared: without a login, not even in a query."""
     return masked(without_login(address))

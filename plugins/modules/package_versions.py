@@ -128,6 +128,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    addresses,
     apt_sources,
     module_run,
     os_release,
@@ -180,6 +181,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked, run = module.params, module_run.runner(module)
+    repository = asked["repository"] or {}
+    module.no_log_values.update(addresses.logins(*(repository.get(name) for name in ("url", "key", "proxy"))))
     for name in ("repository", "components", "without"):
         if asked[name] and not asked["fresh"]:
             module.fail_json(msg=f"{name} is set, but fresh is false. Set fresh to true, or leave {name} out.")

@@ -76,7 +76,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import openpgp, signing_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, openpgp, signing_keys
 
 
 def present(path: str) -> list[str]:
@@ -127,6 +127,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    module.no_log_values.update(addresses.logins(module.params["url"], module.params["proxy"]))
     path = module.params["path"]
     try:
         wanted = signing_keys.normalised(module.params["fingerprint"])

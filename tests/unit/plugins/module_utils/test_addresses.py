@@ -122,3 +122,15 @@ def test_the_drivers_proxy_file_with_a_login_is_roots_alone():
     item = {"content": cuda_repository.apt_proxy(repository)}
     assert written(task, item=item) == ("0600", "False")
     assert written(task, item={"content": "options nvidia X=a@b\n"}) == ("0644", "True")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([LOGIN, None, ""], {"user:s3cret"}),
+        ([LOGIN, "http://t0ken@p.example:3128"], {"user:s3cret", "t0ken"}),
+        (["https://mirror.example/cuda", "http://@p.example", "https://p.example/a@b"], set()),
+    ],
+)
+def test_a_modules_arguments_are_shown_without_these(given, expected):
+    assert addresses.logins(*given) == expected

@@ -384,3 +384,24 @@ def test_what_dnf_refuses_is_a_failure(run, dnf, monkeypatch):
     )
     result = run(dnf_packages, name=["x"])
     assert (result["failed"], result["msg"]) == (True, "dnf install x answered 1: no")
+
+
+# --- logins ---
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        (signing_key, {"url": "file://robot:s3cret@/nowhere", "fingerprint": "A" * 40, "path": "/nowhere/key.gpg"}),
+        (package_versions, {"names": ["x"], "package_manager": "apt", "fresh": True, "repository": {
+            "url": "file://robot:s3cret@/nowhere", "key": "file://robot:s3cret@/nowhere/key", "fingerprint": "A" * 40,
+            "proxy": "http://robot:s3cret@p.example"}}),
+    ],
+    ids=["signing_key", "package_versions"],
+)  # fmt: skip
+def test_the_arguments_are_shown_without_logins(capsys, module, arguments):
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        module.main()
+    printed = capsys.readouterr().out
+    assert "module_args" in printed
+    assert "s3cret" not in printed
