@@ -29,3 +29,13 @@ def test_the_driver_is_removed_by_root_only():
     words = [str(task) for task in tasks]
     (rights,) = [place for place, text in enumerate(words) if "gpufleet_host.uid == 0" in text]
     assert rights < next(place for place, text in enumerate(words) if "remove.yml" in text)
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+def test_apt_calls_unneeded_what_is_suggested_alone(role):
+    """Else dpkg-dev, which apt suggests, keeps a compiler on a host that had none."""
+    tasks = yaml.safe_load((ROLES / role / "tasks/remove-apt.yml").read_text(encoding="utf-8"))
+    (asked,) = [task for task in tasks if "Ask what nothing needs" in task["name"]]
+    argv = asked["ansible.builtin.command"]["argv"]
+    assert "--simulate" in argv
+    assert "--option=APT::AutoRemove::SuggestsImportant=false" in argv
