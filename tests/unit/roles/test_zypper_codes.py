@@ -13,8 +13,8 @@ import yaml
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 FILES = [
-    *(f"nvidia_driver/tasks/{name}-zypper" for name in ("packages", "repository")),
-    *(f"cuda_toolkit/tasks/{name}" for name in ("packages-zypper", "repository")),
+    *(f"nvidia_driver/tasks/{name}-zypper" for name in ("packages", "repository", "remove")),
+    *(f"cuda_toolkit/tasks/{name}" for name in ("packages-zypper", "repository", "remove-zypper")),
 ]
 CALLS = [
     (task["name"], task)
@@ -36,4 +36,7 @@ def test_what_only_informs_is_no_failure(name: str, task: dict) -> None:
 
 
 def test_all_calls_are_judged() -> None:
-    assert len(CALLS) == 5
+    assert len(CALLS) == 10
+    texts = {path: path.read_text(encoding="utf-8") for path in ROLES.glob("*/tasks/*.yml")}
+    calling = {path for path, text in texts.items() if "['zypper'," in text or "[zypper," in text}
+    assert calling == {ROLES / f"{name}.yml" for name in FILES}
