@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jinja2
+import jinja2.nativetypes
 import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
 
@@ -69,6 +74,38 @@ def test_nothing_that_puts_back_hides_why_the_installation_failed():
     assert [task["name"] for task in acting if task.get("failed_when") is not False] == []
     # Looked at last, so that the message says what is lacking then.
     assert "ansible.builtin.include_role" in load("restore.yml")[-1]
+
+
+def test_with_zypper_what_came_is_locked_before_anything_else_is_done():
+    tasks = {task["name"]: task for task in load("packages-zypper.yml")}
+    names = ["Let go of the driver's own locks", "Install the driver", "Look at what came", "Lock what came"]
+    assert list(tasks) == [f"Packages | {name}" for name in names]
+    lock = tasks["Packages | Lock what came"]
+    held = {name: value for name, value in lock["gpufleet.hosts.package_hold"].items() if name != "names"}
+    assert held == {"package_manager": "zypper"}
+    # Of the host as it is now: a package that came along is one of them.
+    came = driver_plan.plan(host("sles-15"), {}, platform("sles-15"))["packages"]
+    there = host("sles-15", packages=dict.fromkeys([*came, "libnvidia-along"], "580.95.05-1"))
+    variables = {"gpufleet_host": there, "__nvidia_driver_request": {}, "__nvidia_driver_platform": platform("sles-15")}
+    hold = evaluated(lock, variables)
+    assert sorted(hold) == sorted(there["packages"])
+    for name in hold:
+        there["packages"][name]["held"] = True
+    assert driver_plan.plan(there, {}, platform("sles-15"))["todo"]["hold"] == []
+    assert evaluated(lock, variables) == []
+
+
+def evaluated(task: dict, variables: dict) -> list[str]:
+    """Have the names that a task holds, or none where it is left out."""
+    environment = jinja2.nativetypes.NativeEnvironment()
+    # Filters of collections have dots in their names, which Ansible's own templates alone can read.
+    environment.filters["plan"] = driver_plan.plan
+    text = task["vars"]["__nvidia_driver_now"].replace("gpufleet.hosts.nvidia_driver_plan", "plan")
+    now = environment.from_string(text).render(variables)
+    values = {"__nvidia_driver_now": now, "__nvidia_driver_plan": {"todo": {"install": ["x"]}}}
+    if not all(environment.compile_expression(condition)(**values) for condition in task["when"]):
+        return []
+    return environment.from_string(task["gpufleet.hosts.package_hold"]["names"]).render(values)
 
 
 def test_what_nothing_needs_any_more_is_asked_for_without_the_network():
