@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What role nvidia_driver says where a reload does not go well: the cause, and not what comes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
+UNIT = "nvidia-persistenced.service"
+PLAN = {"load": ["nvidia", "nvidia_uvm"], "unload": ["nvidia_uvm", "nvidia"], "services": [UNIT]}
+FREE = "nvidia_uvm 4907008 0 - Live 0x0\nnvidia 56717312 1 nvidia_uvm, Live 0x0\n"
+HELD = FREE.replace("nvidia 56717312 1 ", "nvidia 56717312 2 gdrdrv,")
+DAEMON = """\
+case $1 in
+    show) echo LoadState=loaded; [ -e "$0.stopped" ] && echo ActiveState=inactive || echo ActiveState=active ;;
+    stop) : > "$0.stopped" ;;
+    start) exit 1 ;;
+esac"""
+
+
+class Host:
+    """A host whose programs are scripts that write down how they were called. Its daemon starts no second time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, script in {"rmmod": "exit 0", "modprobe": "exit 0", "systemctl": DAEMON}.items():
+            self.program(name, script)
+
+    def program(self, name: str, script: str) -> None:
+        path = self.root / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\n[ "$1" = show ] || echo "{name} $*" >> {self.root}/calls\n{script}\n')
+        path.chmod(0o755)
+
+    def reload(self, modules: str) -> str:
+        (self.root / "modules").write_text(modules)
+        for name in ("modules.yml", "in_the_way.yml"):
+            text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
+            (self.root / name).write_text(text)
+        (self.root / "look_again.yml").write_text("- ansible.builtin.debug:\n    msg: It was looked again.\n")
+        play = {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "tasks": [{"ansible.builtin.include_tasks": "modules.yml"}],
+        }
+        (self.root / "play.yml").write_text(yaml.safe_dump([play]))
+        values = {"ansible_python_interpreter": sys.executable, "__nvidia_driver_plan": {"todo": {"modules": PLAN}}}
+        argv = [
+            "ansible-playbook",
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            "-e",
+            json.dumps(values),
+            f"{self.root}/play.yml",
+        ]
+        environment = {
+            **os.environ,
+            "PATH": f"{self.root}/bin:{os.environ['PATH']}",
+            "SYSTEMD_IGNORE_CHROOT": "1",
+            "ANSIBLE_LOCAL_TEMP": f"{self.root}/local",
+            "ANSIBLE_REMOTE_TEMP": f"{self.root}/remote",
+        }
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        return done.stdout + done.stderr
+
+    def calls(self) -> list[str]:
+        return (self.root / "calls").read_text().splitlines()
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+STOP, START = f"systemctl stop {UNIT}", f"systemctl start {UNIT}"
+RMMOD, MODPROBE = "rmmod nvidia_uvm nvidia", "modprobe --all nvidia nvidia_uvm"
+
+
+def test_why_modprobe_refused_is_said_and_the_daemon_does_not_hide_it(host: Host) -> None:
+    host.program("modprobe", "echo 'could not insert nvidia: Key was rejected by service' >&2; exit 1")
+    said = host.reload(FREE)
+    assert "failed=1" in said, said
+    assert "answered 1: could not insert nvidia: Key was rejected by service" in said
+    assert "nvidia_driver_secure_boot_key_enrolled" in said
+    assert "Unable to start service" not in said
+    assert "It was looked again" not in said
+    assert host.calls() == [STOP, RMMOD, MODPROBE, START]
+
+
+def test_a_daemon_that_does_not_start_with_the_new_modules_is_a_failure(host: Host) -> None:
+    said = host.reload(FREE)
+    assert "failed=1" in said, said
+    assert "Unable to start service" in said
+    assert host.calls() == [STOP, RMMOD, MODPROBE, START]
+
+
+def test_a_daemon_that_does_not_start_with_the_old_modules_is_none(host: Host) -> None:
+    said = host.reload(HELD)
+    assert "failed=0" in said, said
+    assert "It was looked again" in said
+    assert host.calls() == [STOP, START]
