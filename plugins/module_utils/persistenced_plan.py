@@ -70,6 +70,8 @@ def plan(
         "query": [],
         "user": None,
         "files": {},
+        # systemd is to read its files again, and the daemon to start anew with what they say.
+        "reload": False,
         "enable": False,
         "start": False,
         "verify": False,
@@ -84,6 +86,9 @@ def plan(
     result["packages"] = _missing_packages(host, packages, service)
     _versions(host, result, offered)
     result["files"] = _files(host, service, result)
+    # A run that was cut off may have written them, and not have come to it.
+    unread = bool(service.get("need_daemon_reload")) and _is_ours(host, service)
+    result["reload"] = bool(result["files"]) or unread
     loaded = host["driver"]["loaded"]
     has_unit = service.get("load_state") == "loaded" or bool(result["packages"]) or UNIT_FILE in result["files"]
     has_systemd = bool(host["services"]) and has_unit
@@ -96,7 +101,7 @@ def plan(
         )
     if service.get("load_state") == "masked":
         result["problems"].append(f"{UNIT} is masked on this host, so somebody wants it off. Unmask it first.")
-    works = result["packages"] or result["files"] or result["enable"] or result["start"]
+    works = result["packages"] or result["reload"] or result["enable"] or result["start"]
     if works and host["uid"] != 0:
         result["problems"].append(f"this needs root, and the host was seen as user {host['uid']}. Set become: true.")
     result["reason"] = _reason(result, host, service)
@@ -175,6 +180,12 @@ def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, 
     return {path: content for path, content in wanted.items() if content != _content(host, path)}
 
 
+def _is_ours(host: dict[str, t.Any], service: dict[str, t.Any]) -> bool:
+    """Tell whether there is a file of ours that systemd may not know, or one that it knows and that has gone."""
+    written = [(_content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
+    return any(written) or DROP_IN_FILE in (service.get("drop_in_paths") or [])
+
+
 def _content(host: dict[str, t.Any], path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")
 
@@ -225,6 +236,8 @@ def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str,
         return "the packaged unit starts the daemon with persistence mode off, as root, or only for a moment"
     if UNIT_FILE in result["files"]:
         return "the driver came without a unit"
+    if result["reload"]:
+        return "systemd has not read the unit as it is now"
     if not (service.get("load_state") == "loaded" or result["packages"]):
         return "no package, unit or installer of the daemon is known here; what counts is what NVML says of each GPU"
     if result["start"]:

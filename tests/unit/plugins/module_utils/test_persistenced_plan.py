@@ -309,3 +309,47 @@ def test_a_user_that_the_unit_names_is_kept(lines: str, command: str | None) -> 
     text = persistenced_plan.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
     assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
     assert "User" not in (text or "")
+
+
+UNREAD = {**RUNNING, "need_daemon_reload": True}
+
+
+def cut_off() -> dict[str, t.Any]:
+    """Describe a host whose drop-in was written, and whose systemd runs the daemon without it."""
+    seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
+    first = plan(seen, PACKAGES)
+    assert first["reload"]
+    seen["files"][DROP_IN_FILE] = {"content": first["files"][DROP_IN_FILE]}
+    seen["services"] = {UNIT: UNREAD}
+    return seen
+
+
+def test_a_drop_in_that_was_written_and_not_read_is_made_up_for_once() -> None:
+    seen = cut_off()
+    done = plan(seen, PACKAGES)
+    assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
+    assert done["reason"] == "systemd has not read the unit as it is now"
+    assert "this needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
+    assert not plan(seen, PACKAGES)["reload"]
+
+
+def test_so_is_one_that_was_taken_away() -> None:
+    seen = host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, DEBIANS)
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+def test_so_is_a_unit_of_ours() -> None:
+    seen = host(
+        {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
+    )
+    seen["files"][UNIT_FILE] = {"content": persistenced_plan._OWN_UNIT}
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+@pytest.mark.parametrize("fragment", [PACKAGED, UNIT_FILE])
+def test_what_somebody_else_changed_is_hers_to_have_read(fragment: str) -> None:
+    seen = host({**UNREAD, "fragment_path": fragment, "drop_in_paths": ["/etc/other.conf"]}, DEBIANS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\n" if fragment == UNIT_FILE else None}
+    assert not plan(seen, PACKAGES)["reload"]
+    assert not plan(host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, nvidia={"gpus": []}), PACKAGES)["reload"]
