@@ -124,7 +124,8 @@ def _distribution(
     if known is None:
         result["problems"].append(
             f"cuda_toolkit_source=distribution: the toolkit of {name} is not known (known: "
-            f"{', '.join(sorted(distributions))}). Set cuda_toolkit_source=nvidia and cuda_toolkit_versions, or "
+            f"{', '.join(sorted(distributions))}). Set cuda_toolkit_source=nvidia and the versions that are wanted, as "
+            'cuda_toolkit_versions: ["12.6"], or '
             "install one by your own means and set cuda_toolkit_source=preinstalled."
         )
         return
@@ -325,10 +326,22 @@ def _driver(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.
     for toolkit in result["toolkits"]:
         version = toolkit["version"]
         served = cuda_compatibility.serves(driver, version, branches) if driver and version else "fully"
+        older = cuda_compatibility.dropped(version, host["nvidia"]["device_ids"]) if version else {}
+        # CUDA takes the fastest GPU, which may be one of the older ones.
+        tried = run and (not older or wish["verify"] == "run")
         # A driver translates no PTX that is newer than itself; then the GPUs' own code has to be compiled.
         toolkit.update(
-            verify=wish["verify"] != "none", run=run, options=["-arch=native"] if run and served == "minor" else []
+            verify=wish["verify"] != "none", run=tried, options=["-arch=native"] if tried and served == "minor" else []
         )
+        if older and len(older) == len(host["nvidia"]["device_ids"]):
+            # No driver would help.
+            _all_dropped(result, version, older, only_compiles)
+            continue
+        if older:
+            result["warnings"].append(
+                f"CUDA {version} compiles nothing for {', '.join(older)}: what it compiles runs on the other GPUs of "
+                f"this host alone{'' if tried or not run else ', and the trial only compiles'}."
+            )
         if served == "no":
             text = (
                 f"driver {driver} cannot run what CUDA {version} compiles: that needs "
@@ -347,6 +360,17 @@ def _driver(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.
                 "compatibility, without the features that are newer than the driver, and has to be compiled for the "
                 "GPUs' own architecture (nvcc -arch=native)."
             )
+
+
+def _all_dropped(result: dict[str, t.Any], version: str, older: dict[str, int], only_compiles: bool) -> None:
+    text = f"CUDA {version} compiles nothing for the GPUs of this host, {', '.join(older)}"
+    if only_compiles:
+        result["warnings"].append(f"{text}.")
+        return
+    result["problems"].append(
+        f"{text}. Ask for a toolkit of version {min(older.values())}.x, or set cuda_toolkit_verify=compile on a host "
+        "that only compiles."
+    )
 
 
 def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository, install_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_plan import PROFILE_FILE, profile
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
     URL,
@@ -287,6 +287,12 @@ def test_nothing_is_left_to_do_with_the_distributions() -> None:
             {},
             "the toolkit of el-9 is not known (known: debian-12, debian-13). Set cuda_toolkit_source=nvidia",
         ),
+        (
+            bare("ubuntu-24.04"),
+            {},
+            "is not known (known: debian-12, debian-13). Set cuda_toolkit_source=nvidia and the "
+            'versions that are wanted, as cuda_toolkit_versions: ["12.6"], or',
+        ),
         (bare(apt={"missing_components": ["non-free"]}), {}, "are not enabled: non-free"),
         (bare(packages={"libcuda1": "1"}, uid=1000), {}, "this needs root, and the host was seen as user 1000"),
     ],
@@ -377,6 +383,59 @@ def test_a_driver_that_is_too_old_is_named_with_the_way_out() -> None:
     (problem,) = nvidia(bare(driver={"loaded": "570.172.08"}), "13.0")["problems"]
     assert problem.startswith("driver 570.172.08 cannot run what CUDA 13.0 compiles: that needs 580 or newer.")
     assert "nvidia_driver_branch" in problem
+
+
+K80, P100 = "0x102d", "0x15f8"
+NO_CODE = "CUDA 13.0 compiles nothing for"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "driver", "verify", "outcome"),
+    [
+        ((V100,), "580.95.05", "auto", "refused: 12.x"),
+        ((V100,), "580.95.05", "run", "refused: 12.x"),
+        ((V100,), None, "auto", "refused: 12.x"),
+        ((P100, V100), "580.95.05", "auto", "refused: 12.x"),
+        ((K80,), "470.256.02", "auto", "refused: 11.x"),
+        # Another driver would not help.
+        ((V100,), "570.172.08", "auto", "refused: 12.x"),
+        ((V100,), "580.95.05", "compile", "compiled, warned"),
+        ((V100,), "580.95.05", "none", "left, warned"),
+        ((V100, T4), "580.95.05", "auto", "compiled, warned"),
+        ((V100, T4), "580.95.05", "run", "run, warned"),
+        ((V100, T4), "580.95.05", "compile", "compiled, warned"),
+        ((T4,), "580.95.05", "auto", "run"),
+        ((B200,), "580.95.05", "auto", "run"),
+        ((), None, "auto", "compiled"),
+    ],
+)
+def test_gpus_that_a_toolkit_has_dropped(gpus: tuple[str, ...], driver: str | None, verify: str, outcome: str) -> None:
+    done = nvidia(bare("ubuntu-24.04", gpus=gpus, driver={"loaded": driver, "library": driver}), "13.0", verify=verify)
+    (toolkit,) = done["toolkits"]
+    said = ("run" if toolkit["run"] else "compiled") if toolkit["verify"] else "left"
+    if done["problems"]:
+        (problem,) = done["problems"]
+        assert problem.startswith(f"{NO_CODE} the GPUs of this host, {gpus[0]} (")
+        assert "cuda_toolkit_verify=compile" in problem
+        said = f"refused: {problem.partition('of version ')[2].partition(',')[0]}"
+    elif done["warnings"]:
+        (warning,) = done["warnings"]
+        assert warning.startswith(NO_CODE)
+        assert gpus[0] in warning
+        assert T4 not in warning
+        said += ", warned"
+    assert said == outcome
+
+
+@pytest.mark.parametrize("version", ["11.8", "12.6"])
+def test_older_toolkits_serve_older_gpus(version: str) -> None:
+    done = nvidia(bare(gpus=(V100, P100), driver={"loaded": "580.95.05"}), version)
+    assert (done["problems"], done["warnings"], done["toolkits"][0]["run"]) == ([], [], True)
+
+
+def test_of_several_toolkits_the_one_that_has_dropped_the_gpus_is_refused() -> None:
+    (problem,) = nvidia(bare(gpus=(V100,), driver={"loaded": "580.95.05"}), "12.6", "13.0")["problems"]
+    assert problem.startswith(f"{NO_CODE} the GPUs of this host, {V100} (Volta). Ask for a toolkit of version 12.x")
 
 
 # --- forms ---
