@@ -35,10 +35,11 @@ def modules(host: dict, will_be_there: bool) -> dict:
     if not differs(host):
         missing = "nvidia_uvm" not in host["modules_loaded"] and driver["on_disk"] == driver["loaded"]
         return {**nothing, "load": ["nvidia_uvm"]} if missing else nothing
-    if foreign_holders(host):
+    unload = loaded_in_order(host)
+    # A module that needs them stays until the next boot: no run stops daemons in vain for it.
+    if foreign_holders(host) or foreign_users(host):
         return nothing
     services = daemons(host)
-    unload = loaded_in_order(host)
     load = list(reversed(unload))
     return {"load": load if "nvidia_uvm" in load else [*load, "nvidia_uvm"], "unload": unload, "services": services}
 
@@ -59,7 +60,7 @@ def in_the_way(proc_modules: str, unload: list[str]) -> list[str]:
         if name not in unload:
             continue
         known = [user for user in users.split(",") if user not in ("", "-")]
-        found += [f"module {user}, which needs {name}" for user in known if user not in unload]
+        found += [_needs(user, name) for user in known if user not in unload]
         # What keeps a module itself, such as an open device, is counted and not named.
         if count.isdigit() and int(count) > len(known):
             found.append(f"{int(count) - len(known)} more of {name}")
@@ -93,6 +94,21 @@ def foreign_holders(host: dict) -> list[str]:
     ]
 
 
+def foreign_users(host: dict) -> list[str]:
+    """Name the modules of somebody else's that need the driver's, which cannot be taken out then."""
+    unload = loaded_in_order(host)
+    return [
+        _needs(user, name)
+        for name in unload
+        for user in host.get("module_users", {}).get(name, [])
+        if user not in unload
+    ]
+
+
+def _needs(user: str, name: str) -> str:
+    return f"module {user}, which needs {name}"
+
+
 def reboot(host: dict, policy: str, is_controller: bool) -> dict:
     """Say why the driver owes a reboot (`reasons`), whether to reboot (`go`), and what speaks against it (`why_not`).
 
@@ -103,6 +119,8 @@ def reboot(host: dict, policy: str, is_controller: bool) -> dict:
     reasons = [reason["text"] for reason in owed]
     if held:
         reasons.append(f"the loaded modules are in use by {', '.join(held)}")
+    if differs(host):
+        reasons += [f"the loaded modules are in use by {user}" for user in foreign_users(host)]
     result = {"reasons": reasons, "ids": sorted(reason["id"] for reason in owed), "go": False, "why_not": None}
     if not owed:
         return result

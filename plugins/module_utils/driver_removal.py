@@ -261,5 +261,12 @@ def _release(host: dict, result: dict) -> None:
             f"the driver cannot be removed while it is in use by {', '.join(held)}. Stop them first; nothing was done."
         )
         return
+    users = driver_activation.foreign_users(host)
+    if users:
+        result["errors"].append(
+            f"the driver cannot be removed while its modules are in use by {', '.join(users)}. Take that out first; "
+            "nothing was done."
+        )
+        return
     result["unload"] = driver_activation.loaded_in_order(host)
     result["services"] = driver_activation.daemons(host)

@@ -135,6 +135,7 @@ def observe(
         "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted", "config_files")},
         "services": services,
         "modules_loaded": _modules_loaded(root),
+        "module_users": _module_users(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
         "image": host_image.read(root),
@@ -317,9 +318,22 @@ def _blacklisted_by(root: str, name: str) -> list[str]:
     return [path for path in paths if line.search(read_text(root, path) or "")]
 
 
+def _modules(root: str) -> dict[str, list[str]]:
+    """Return the loaded modules that drive accelerators, each with the modules that need it."""
+    found = {}
+    for line in (read_text(root, "/proc/modules") or "").splitlines():
+        name, _size, _count, users = [*line.split(), "", "", "", ""][:4]
+        if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name):
+            found[name] = sorted(user for user in users.split(",") if user not in ("", "-"))
+    return found
+
+
+def _module_users(root: str) -> dict[str, list[str]]:
+    return {name: users for name, users in _modules(root).items() if users}
+
+
 def _modules_loaded(root: str) -> list[str]:
-    names = (line.split(" ", 1)[0] for line in (read_text(root, "/proc/modules") or "").splitlines())
-    found = {name for name in names if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name)}
+    found = set(_modules(root))
     # It may be part of the kernel itself.
     return sorted(found | {"ib_umad"} if exists(root, "/sys/class/infiniband_mad") else found)
 

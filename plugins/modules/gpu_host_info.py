@@ -166,6 +166,12 @@ host:
       type: list
       elements: str
       sample: [nvidia, nvidia_uvm]
+    module_users:
+      description: >-
+        For each of C(modules_loaded) that other modules need, the names of these as the kernel says them. While one of them is
+        loaded, the module stays.
+      type: dict
+      sample: {nvidia: [gdrdrv, nvidia_uvm]}
     daemon_users:
       description: Users of the host that packages make for the persistence daemon.
       type: list

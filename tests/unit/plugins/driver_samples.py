@@ -114,6 +114,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "packages_asked": {},
         "package_state": {"held_patterns": [], "unfinished": [], "interrupted": False, "config_files": []},
         "modules_loaded": [],
+        "module_users": {},
         "holders": [],
         "files": {},
         "driver": driver,

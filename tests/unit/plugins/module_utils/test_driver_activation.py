@@ -118,6 +118,39 @@ def test_who_holds_the_modules_is_named_and_left_alone(holder, named):
     assert not decision["go"]
 
 
+OWN_USERS = {"nvidia": ["nvidia_modeset", "nvidia_uvm"], "nvidia_modeset": ["nvidia_drm"]}
+
+
+@pytest.mark.parametrize(
+    ("users", "named"),
+    [
+        ({**OWN_USERS, "nvidia": ["gdrdrv", "nvidia_uvm"]}, ["module gdrdrv, which needs nvidia"]),
+        ({**OWN_USERS, "nvidia_drm": ["evdi"], "nvidia": ["gdrdrv"]},
+         ["module evdi, which needs nvidia_drm", "module gdrdrv, which needs nvidia"]),
+    ],
+)  # fmt: skip
+def test_modules_that_another_module_needs_are_no_longer_tried(users, named):
+    there = upgraded(module_users=users, holders=[DAEMON])
+    assert driver_activation.modules(there, False) == {"load": [], "unload": [], "services": []}
+    decision = driver_activation.reboot(there, "when_required", False)
+    assert decision["reasons"][-len(named) :] == [f"the loaded modules are in use by {one}" for one in named]
+    assert decision["go"]
+
+
+def test_the_drivers_own_modules_are_in_nobodys_way():
+    there = upgraded(module_users=OWN_USERS)
+    assert driver_activation.modules(there, False)["unload"] == ALL
+    without = {name: value for name, value in there.items() if name != "module_users"}
+    assert driver_activation.modules(without, False)["unload"] == ALL
+    assert not any("in use" in reason for reason in driver_activation.reboot(there, "never", False)["reasons"])
+
+
+def test_who_uses_a_driver_that_is_the_right_one_is_no_reason_for_a_reboot():
+    driver = {**LOADED, "on_disk": "535.309.01", "library": "535.309.01"}
+    there = upgraded(driver=driver, module_users={"nvidia": ["gdrdrv"]})
+    assert driver_activation.reboot(there, "never", False)["reasons"] == []
+
+
 def test_the_same_version_of_the_other_flavor_is_another_driver():
     driver = {**UPGRADED, "on_disk": "535.309.01", "library": "535.309.01", "on_disk_flavor": "open"}
     assert driver_activation.differs(upgraded(driver=driver))

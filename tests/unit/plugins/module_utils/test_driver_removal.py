@@ -200,6 +200,16 @@ def test_nobody_loses_a_gpu_by_it():
     assert not plan["acts"]
 
 
+def test_a_module_of_somebody_elses_is_named_before_a_daemon_is_stopped():
+    users = {"nvidia": ["gdrdrv", "nvidia_uvm"]}
+    loaded = ["gdrdrv", "nvidia", "nvidia_uvm"]
+    there = installed({"packages": list(OURS)}, modules_loaded=loaded, module_users=users)
+    plan = driver_removal.plan(there, platform("debian-12"))
+    (error,) = plan["errors"]
+    assert "in use by module gdrdrv, which needs nvidia. Take that out first" in error
+    assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
+
+
 def test_modules_go_in_the_order_in_which_the_kernel_lets_them():
     there = installed({"packages": list(OURS)}, modules_loaded=["nvidia", "nvidia_modeset", "nvidia_uvm"])
     assert driver_removal.plan(there, platform("debian-12"))["unload"] == ["nvidia_uvm", "nvidia_modeset", "nvidia"]

@@ -184,6 +184,21 @@ def test_ib_umad_counts_as_loaded_where_it_is_part_of_the_kernel(tree, there):
     assert observe(tree)["modules_loaded"] == ["ib_core", *(["ib_umad"] if there else [])]
 
 
+@pytest.mark.parametrize(
+    ("lines", "users"),
+    [
+        ("", {}),
+        ("nvidia\n", {}),
+        ("nvidia 1 0 - Live 0x0\next4 1 1 dm_x, Live 0x0\n", {}),
+        ("gdrdrv 1 0 - Live 0x0\nnvidia 1 2 nvidia_uvm,gdrdrv, Live 0x0\n", {"nvidia": ["gdrdrv", "nvidia_uvm"]}),
+    ],
+    ids=["a kernel without modules", "a line that says little", "others", "one of somebody else's"],
+)
+def test_modules_that_need_the_drivers_are_seen(tree, lines, users):
+    tree.file("proc/modules", lines)
+    assert observe(tree)["module_users"] == users
+
+
 def test_versions_loaded_in_user_space_and_on_disk(tree):
     tree.function("0000:01:00.0", driver="nvidia")
     tree.loaded("535.261.03", PROPRIETARY)
@@ -198,6 +213,7 @@ def test_versions_loaded_in_user_space_and_on_disk(tree):
     assert host["driver"]["library"] == "550.163.01"
     assert (host["driver"]["on_disk"], host["driver"]["on_disk_flavor"]) == ("550.163.01", "proprietary")
     assert host["modules_loaded"] == ["nvidia", "nvidia_uvm"]
+    assert host["module_users"] == {"nvidia": ["nvidia_uvm"]}
     (kernel,) = host["kernel"]["kernels"]
     assert kernel["nvidia_module"] == {
         "path": f"/lib/modules/{K}/updates/dkms/nvidia-current.ko",
