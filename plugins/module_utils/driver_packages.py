@@ -69,6 +69,8 @@ def choose(case: Case, data: dict) -> None:
     case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
     case.result["hold_needs"] = data.get("hold_needs", []) if case.wish.get("hold", True) else []
     case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
+    case.result["prerequisites_bring"] = data.get("prerequisites_bring", [])
+    case.result["prerequisites_hint"] = (case.platform or {}).get("prerequisites_hint")
     case.result["services"] = driver_fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
     case.result["stream"] = _stream(data, context, names)
     case.result["repository"] = _repository(case, data, names)

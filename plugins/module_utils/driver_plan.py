@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_holds,
     driver_kernels,
     driver_metas,
+    driver_prerequisites,
     driver_request,
     driver_resolver,
     install_record,
@@ -187,7 +188,6 @@ def _entries(host: dict, result: dict, todo: dict) -> None:
     if todo["query"]:
         wanted = result.get("components", [])
         todo["components"] = [name for name in wanted if apt is not None and name in apt["missing_components"]]
-        todo["prerequisites"] = [name for name in result["prerequisites"] if name not in host["packages"]]
         module, _colon, stream = (result["stream"] or "").partition(":")
         there = host["module_streams"].get(module)
         if stream and there != stream:
@@ -230,7 +230,8 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
             todo["register"] = f"nvidia/{result['version']}"
         return
     asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *driver_metas.names(result)]
-    todo["query"] = sorted({*asked, *result["kin"]})
+    todo["query"] = sorted({*asked, *result["kin"], *driver_prerequisites.queried(host, result)})
+    todo["prerequisites"] = driver_prerequisites.missing(host, result, available)
     todo["remove"] = result["replaces"]
     # Their files in /etc go on naming them to modprobe; what users set for anything else that goes is theirs.
     if host["os"]["package_manager"] == "apt":

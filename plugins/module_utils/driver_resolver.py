@@ -77,6 +77,8 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "prebuilt": [],
         "signed": False,
         "prerequisites": [],
+        "prerequisites_bring": [],
+        "prerequisites_hint": None,
         "hold_needs": [],
         "kernel_packages": [],
         "headers": {},

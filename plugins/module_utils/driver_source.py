@@ -220,4 +220,5 @@ def runfile_data(case: Case) -> dict:
         "kernels": built["kernels"],
         "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],
         "prerequisites": built.get("prerequisites", []),
+        "prerequisites_bring": built.get("prerequisites_bring", []),
     }
