@@ -168,8 +168,8 @@ host:
       sample: [nvidia, nvidia_uvm]
     module_users:
       description: >-
-        For each of C(modules_loaded) that other modules need, the names of these. While one of them is loaded, it cannot
-        be taken out.
+        For each of C(modules_loaded) that other modules need, the names of these. While one of them is loaded, it
+        cannot be taken out.
       type: dict
       sample: {nvidia: [gdrdrv, nvidia_uvm]}
     daemon_users:
