@@ -17,6 +17,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, i
 
 ID = "gpufleet-nvidia-cuda"
 APT_PROXY_FILE = f"/etc/apt/apt.conf.d/53{ID}"
+# What has the repository come last for a driver that is not from it. Of several preferences the first that fits a
+# package counts, and by its name this one comes after role nvidia_driver's.
+APT_PREFERENCE_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
 _ENTRY_FILES = {
     "apt": f"/etc/apt/sources.list.d/{ID}.sources",
     "dnf": f"/etc/yum.repos.d/{ID}.repo",
@@ -155,8 +158,9 @@ def replaced_files(repository: dict) -> list[str]:
 
 def is_ours_elsewhere(host: dict, repository: dict) -> bool:
     """Tell whether our own entry is there and leads to another address."""
-    there = _content(host, _ENTRY_FILES[repository["type"]]) is not None
-    return there and not any(item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository))
+    return is_ours(host, repository) and not any(
+        item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository)
+    )
 
 
 def is_used_by(host: dict, record: str) -> bool:
@@ -195,6 +199,16 @@ def apt_proxy(repository: dict | None) -> str | None:
         return None
     lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
     return f"// Written by Ansible collection gpufleet.hosts.\n{''.join(lines)}"
+
+
+def apt_last(names: list[str]) -> str:
+    """Return the preference of apt's by which the repository comes last for packages of these names."""
+    return f"Package: {' '.join(names)}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
+
+
+def is_ours(host: dict, repository: dict) -> bool:
+    """Tell whether our own entry is there."""
+    return _content(host, _ENTRY_FILES[repository["type"]]) is not None
 
 
 def has_apt_proxy(host: dict) -> bool:

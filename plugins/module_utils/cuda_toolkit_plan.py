@@ -16,13 +16,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_compatibility,
     cuda_repository,
     cuda_toolkit_request,
+    driver_plan,
+    driver_source,
     install_record,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
 
 PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
 # Debian's toolkit depends on the driver's library, by one of these names.
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
+_DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
 _TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
 _ELSEWHERE = "Install one by your own means and set cuda_toolkit_source=preinstalled."
 
@@ -245,13 +248,45 @@ def _repository(
         result["remove_files"], result["remove_packages"] = cuda_repository.superseded(host, repository)
     # How the driver reaches the repository stands.
     elsewise = cuda_repository.is_reached_otherwise(host, repository) and not of_the_driver
-    if (result["packages"] and not kept) or elsewise:
+    adds = (result["packages"] and not kept) or elsewise
+    if repository["type"] == "apt":
+        # Before the entry, so that there is no moment at which apt has that alone.
+        ours = (adds or cuda_repository.is_ours(host, repository)) and not of_the_driver
+        content = _preference(host, platform) if ours else None
+        _file(result["files"], host, cuda_repository.APT_PREFERENCE_FILE, content)
+    if adds:
         result["repository"] = repository
         result["files"].append({"state": "present", **cuda_repository.entry(repository)})
     result["look"] = _look(result)
     if repository["type"] == "apt" and not (of_the_driver and cuda_repository.has_apt_proxy(host)):
         content = cuda_repository.apt_proxy(repository)
         _file(result["files"], host, cuda_repository.APT_PROXY_FILE, content)
+
+
+def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
+    """Return the preference by which apt takes nothing of a driver that came from elsewhere out of NVIDIA's repository.
+
+    Nothing where there is no such driver, or role nvidia_driver has seen to it.
+    """
+    sources = (platform or {}).get("sources") or {}
+    names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
+    if not names or (host["files"].get(driver_plan.PIN_FILE) or {}).get("exists"):
+        return None
+    if driver_source.installed(host, platform) == "nvidia":
+        return None
+    holds = [data["patterns"]["hold"] for data in sources.values()]
+    there = any(
+        re.search(hold, name) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
+        for name, package in host["packages"].items()
+        for hold in holds
+    )
+    if not there:
+        return None
+    return (
+        "# Written by role gpufleet.hosts.cuda_toolkit.\n"
+        "# The driver that is here is not from NVIDIA's repository, and no upgrade is to take parts of it from there.\n"
+        f"{cuda_repository.apt_last(names)}"
+    )
 
 
 def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -30,8 +30,8 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     rest = [name for name in there if name in came - set(toolkits) and not name.startswith("gpg-pubkey-")]
     files = [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT]
     shared = cuda_repository.is_used_by(host, install_record.DRIVER)
-    if known["key"] and not shared:
-        files += cuda_repository.FILES
+    if known["key"]:
+        files += [*(() if shared else cuda_repository.FILES), cuda_repository.APT_PREFERENCE_FILE]
     result: dict[str, t.Any] = {
         "packages": roots,
         # Asked for by name beside the toolkit, so that the package manager would not call them unneeded.

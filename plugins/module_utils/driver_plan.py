@@ -412,6 +412,9 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
         if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
             wanted.update(_apt_files(request, result))
             wanted.update(_proxy_file(host, result["repository"]))
+            if result["source"] == "nvidia":
+                # A toolkit may have had the repository come last, for another driver that was there.
+                wanted[cuda_repository.APT_PREFERENCE_FILE] = None
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
     elif request.get("peermem") or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
         # What an adopted driver loads at boot is its own matter, unless it was asked for here.
@@ -443,7 +446,7 @@ def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
         # The first that fits a version counts, and up to 555 NVIDIA's may have the very version of the distribution's.
         pins.append(
             "# Where NVIDIA's repository is there, too, it gives nothing that the distribution has for its driver.\n"
-            f"Package: {' '.join(patterns['own'])}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
+            f"{cuda_repository.apt_last(patterns['own'])}"
         )
     if hold and result["version"]:
         pins.append(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_repository import APT_PREFERENCE_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_plan import BLACKLIST_FILE, PIN_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
@@ -16,7 +17,7 @@ def files(before: dict, now: dict, version: str | None) -> list[dict]:
     """
     if _of_version(now, version) - _of_version(before, version) or _unfinished(now) - _unfinished(before):
         return []
-    former = {path: _content(before, path) for path in (PIN_FILE, BLACKLIST_FILE)}
+    former = {path: _content(before, path) for path in (PIN_FILE, BLACKLIST_FILE, APT_PREFERENCE_FILE)}
     return [
         {"path": path, "state": "absent" if text is None else "present", "content": text or ""}
         for path, text in former.items()

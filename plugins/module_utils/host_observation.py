@@ -70,6 +70,7 @@ FILES = (
     "/etc/modprobe.d/nvidia-gpufleet.conf",
     "/etc/modules-load.d/nvidia-gpufleet.conf",
     "/etc/apt/preferences.d/gpufleet-nvidia-driver",
+    cuda_repository.APT_PREFERENCE_FILE,
     "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
     "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources",
     "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
