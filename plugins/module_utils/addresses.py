@@ -37,6 +37,19 @@ def sealed(text: str) -> str:
     return _replaced(text, _digest)
 
 
+def unsealed(text: str, truth: str) -> str:
+    """Return a sealed text with its logins, of which a digest is in it, as far as they are in another text."""
+    for found in _LOGIN.finditer(truth):
+        part = found.groupdict()
+        if part["scheme"]:
+            written = login = part["login"]
+        else:
+            written = part["quoted"] if part["in_query"] else part["value"]
+            login = unquote(written)
+        text = text.replace(_digest(login), written)
+    return text
+
+
 def has_login(text: str) -> bool:
     """Tell whether there is a login in a text."""
     return masked(text) != text

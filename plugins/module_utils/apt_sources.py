@@ -13,6 +13,8 @@ import os
 import re
 from typing import Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
+
 # The pockets of a release: what may follow its codename in a suite.
 _POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
 _ALIASES = ("stable", "oldstable", "oldoldstable", "testing")
@@ -43,6 +45,19 @@ def read_files(root: str = "/") -> dict[str, str]:
     ]
     files = {f"/etc/apt/{name}": _read(os.path.join(base, name)) for name in names}
     return {path: text for path, text in files.items() if text is not None}
+
+
+def restored(files: dict[str, str], changes: list[dict]) -> dict[str, str]:
+    """Return the text that files had before changes, for those that nobody has changed since.
+
+    The texts of the changes have a digest in the place of each login, which is had from the file itself.
+    """
+    found = {}
+    for change in changes:
+        now = files.get(change["path"])
+        if now is not None and change["after"] in (now, addresses.sealed(now)):
+            found[change["path"]] = addresses.unsealed(change["before"], now)
+    return {path: text for path, text in found.items() if text != files[path]}
 
 
 def parse(path: str, text: str) -> list[dict]:

@@ -22,10 +22,28 @@ description:
   - It fetches nothing. Let M(ansible.builtin.apt) update its cache afterwards.
 options:
   components:
-    description: Components that every entry of the archive shall carry.
+    description: Components that every entry of the archive shall carry. Either this or O(restore) is needed.
     type: list
     elements: str
-    required: true
+  restore:
+    description:
+      - Changes to take back, as a run of this module returned them in RV(diff).
+      - A file that somebody has changed since is left as it is.
+    type: list
+    elements: dict
+    suboptions:
+      path:
+        description: The file, by its absolute path.
+        type: str
+        required: true
+      before:
+        description: Its text before the change.
+        type: str
+        required: true
+      after:
+        description: Its text after the change.
+        type: str
+        required: true
   codename:
     description: Codename of the release whose entries are meant. By default that of the host.
     type: str
@@ -34,13 +52,14 @@ attributes:
     description: Says what would change and changes nothing.
     support: full
   diff_mode:
-    description: Shows every file before and after.
+    description: Shows every file before and after, with a digest in the place of a login to a mirror.
     support: full
   idempotent:
     description: A second run finds the components and changes nothing.
     support: full
 notes:
-  - There is no state V(absent), because nobody can tell which packages of a host came from a component.
+  - There is no state V(absent), because nobody can tell which packages of a host came from a component. What was
+    written down of a change can be taken back with O(restore).
 seealso:
   - module: ansible.builtin.apt
   - module: ansible.builtin.deb822_repository
@@ -65,6 +84,18 @@ files:
   elements: str
   returned: always
   sample: [/etc/apt/sources.list]
+diff:
+  description: >-
+    For each of RV(files) its path (C(before_header), C(after_header)) and its text C(before) and C(after). In the place
+    of a login to a mirror is a digest of it.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - before_header: /etc/apt/sources.list
+      after_header: /etc/apt/sources.list
+      before: deb http://deb.debian.org/debian bookworm main
+      after: deb http://deb.debian.org/debian bookworm main contrib
 """
 
 import os
@@ -72,7 +103,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, os_release
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, apt_sources, os_release
 
 
 def replace(module: AnsibleModule, path: str, text: str) -> None:
@@ -84,32 +115,53 @@ def replace(module: AnsibleModule, path: str, text: str) -> None:
     module.atomic_move(temporary, target)
 
 
-def main() -> None:
-    """Read, plan, apply, report."""
-    module = AnsibleModule(
-        argument_spec={
-            "components": {"type": "list", "elements": "str", "required": True},
-            "codename": {"type": "str"},
-        },
-        supports_check_mode=True,
-    )
+def added(module: AnsibleModule, files: dict[str, str]) -> dict[str, str]:
+    """Return the files that lack components, as they are with them."""
     system = os_release.read("/", os.uname().machine)
     codename = module.params["codename"] or system["codename"]
     if not codename:
         module.fail_json(msg=f"{system['name']} names no codename in os-release. Set codename.")
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
-    before = apt_sources.read_files()
+    origin = apt_sources.recorded_origin()
     try:
-        after = apt_sources.add_components(
-            before, module.params["components"], codename, arch, apt_sources.recorded_origin()
-        )
+        return apt_sources.add_components(files, module.params["components"], codename, arch, origin)
     except apt_sources.AptSourcesError as error:
-        module.fail_json(msg=str(error))
+        return module.fail_json(msg=str(error))
+
+
+def main() -> None:
+    """Read, plan, apply, report."""
+    text = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "components": {"type": "list", "elements": "str"},
+            "restore": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"path": text, "before": text, "after": text},
+            },
+            "codename": {"type": "str"},
+        },
+        required_one_of=[("components", "restore")],
+        mutually_exclusive=[("components", "restore"), ("codename", "restore")],
+        supports_check_mode=True,
+    )
+    before = apt_sources.read_files()
+    if module.params["restore"] is None:
+        after = added(module, before)
+    else:
+        after = apt_sources.restored(before, module.params["restore"])
     if not module.check_mode:
         for path, text in after.items():
             replace(module, path, text)
+    # What is shown, and written down, has no login in it.
     diff = [
-        {"before_header": path, "after_header": path, "before": before[path], "after": text}
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": addresses.sealed(before[path]),
+            "after": addresses.sealed(text),
+        }
         for path, text in after.items()
     ]
     module.exit_json(changed=bool(after), files=sorted(after), diff=diff)

@@ -83,6 +83,67 @@ def test_components_in_check_mode_change_nothing(run, sources):
     assert sources.read_text() == BEFORE
 
 
+LOGIN = "deb http://robot:s3cret@m.example.org/debian bookworm main # we@example.org\r\n"
+WITH_LOGIN = LOGIN.replace("main", "main contrib")
+
+
+def read_exactly(path):
+    return path.read_bytes().decode()
+
+
+def changes_of(result):
+    return [{"path": item["after_header"], "before": item["before"], "after": item["after"]} for item in result["diff"]]
+
+
+@pytest.fixture
+def exactly(sources, monkeypatch):
+    """Read the sources with their line ends, as the module does."""
+    monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(sources): read_exactly(sources)})
+    return sources
+
+
+@pytest.mark.parametrize("text", [BEFORE, LOGIN, LOGIN + BEFORE, "# https://a:b@c/?proxyuser=a%20b\n" + LOGIN])
+def test_what_was_added_is_taken_back_and_no_login_is_shown(run, exactly, text):
+    exactly.write_bytes(text.encode())
+    exactly.chmod(0o640)
+    result = run(apt_components, components=["contrib"])
+    assert read_exactly(exactly) == text.replace("main", "main contrib")
+    assert "s3cret" not in str(result)
+    changes = changes_of(result)
+    predicted = run(apt_components, check=True, restore=changes)
+    assert read_exactly(exactly) == text.replace("main", "main contrib")
+    back = run(apt_components, restore=changes)
+    assert back == predicted
+    assert (back["changed"], back["files"]) == (True, [str(exactly)])
+    assert "s3cret" not in str(back)
+    assert (read_exactly(exactly), exactly.stat().st_mode & 0o777) == (text, 0o640)
+    assert not run(apt_components, restore=changes)["changed"]
+
+
+@pytest.mark.parametrize("now", [WITH_LOGIN + "# mine\n", WITH_LOGIN.replace("s3cret", "another")])
+def test_what_somebody_has_changed_since_is_left(run, exactly, now):
+    exactly.write_bytes(LOGIN.encode())
+    changes = changes_of(run(apt_components, components=["contrib"]))
+    exactly.write_bytes(now.encode())
+    assert not run(apt_components, restore=changes)["changed"]
+    assert read_exactly(exactly) == now
+
+
+def test_a_record_with_the_login_in_it_counts_too(run, exactly):
+    exactly.write_bytes(WITH_LOGIN.encode())
+    assert run(apt_components, restore=[{"path": str(exactly), "before": LOGIN, "after": WITH_LOGIN}])["changed"]
+    assert read_exactly(exactly) == LOGIN
+
+
+def test_files_that_are_none_of_apts_and_ones_that_are_gone_are_left(run, sources, tmp_path):
+    other = tmp_path / "other"
+    other.write_text(AFTER)
+    gone = {"path": str(tmp_path / "gone.list"), "before": BEFORE, "after": AFTER}
+    restore = [{"path": str(other), "before": BEFORE, "after": AFTER}, gone]
+    assert not run(apt_components, restore=restore)["changed"]
+    assert (other.read_text(), sources.read_text()) == (AFTER, BEFORE)
+
+
 def test_a_link_stays_a_link(run, sources, tmp_path):
     real = tmp_path / "real.list"
     sources.rename(real)
