@@ -33,6 +33,17 @@ def fitting(data: dict, window: tuple) -> list[str]:
     return [branch for branch in data["branches"] if fits(branch, window)]
 
 
+def check_window(case: Case) -> None:
+    """Refuse GPUs that have no branch in common."""
+    first, last, new, old = case.window
+    if last is not None and first > last:
+        raise Refused(
+            f"no driver branch serves all GPUs of this host: {old} is served by branches up to {last}, and {new} needs "
+            f"branch {first} or newer. Take one sort of card out. Where {old} is left alone, and no other source has "
+            f"branch {last}: set nvidia_driver_source to runfile, and nvidia_driver_version to one of that branch."
+        )
+
+
 def asked_for(wish: dict) -> str | None:
     """Return the branch that was asked for, by itself or with a version."""
     return wish["branch"] or (_branch_of(wish["version"]) if wish["version"] else None)

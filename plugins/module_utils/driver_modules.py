@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, gpu_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_branch, driver_signing, gpu_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
@@ -23,12 +23,13 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"this host mixes GPUs that only the open kernel modules drive ({needs_open}) with GPUs that only the "
             f"proprietary ones drive ({needs_proprietary}); one host can load one kind. Take one sort of card out."
         )
+    driver_branch.check_window(case)
     asked = case.wish["flavor"]
     if needs_proprietary and modern and asked == "auto":
         raise Refused(
             f"this host mixes GPUs that want the open kernel modules ({modern}) with GPUs that only the proprietary "
-            f"ones drive ({needs_proprietary}). Proprietary modules of branch 580 or older serve them all: set "
-            "nvidia_driver_flavor to proprietary to say that this is what you want."
+            f"ones drive ({needs_proprietary}). Proprietary modules of branch {case.window[1]} or older serve them "
+            "all: set nvidia_driver_flavor to proprietary to say that this is what you want."
         )
     if asked == "open" and needs_proprietary:
         raise Refused(
@@ -184,12 +185,9 @@ def check_secure_boot(case: Case, data: dict) -> None:
         )
         return
     how = "built here" if case.result["module_build"] == "dkms" else "prebuilt ones"
-    key = state["dkms_key"] or "/var/lib/dkms/mok.pub"
     raise Refused(
         f"Secure Boot is on and the modules would be {how}, not signed with a key that this machine trusts: the kernel "
-        f"would refuse to load them. Enrol the key once at the console ('mokutil --import {key}', reboot, "
-        "confirm), or set nvidia_driver_secure_boot_key_enrolled when that is done, or choose a source with prebuilt "
-        "signed modules, or turn Secure Boot off."
+        f"would refuse to load them. {driver_signing.advice(case)}"
     )
 
 

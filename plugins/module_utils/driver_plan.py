@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_adoption,
     driver_choice,
     driver_holds,
+    driver_installer,
     driver_kernels,
     driver_metas,
     driver_prerequisites,
@@ -346,10 +347,6 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
         return
     arch = host["os"]["arch"]
     url = request.get("runfile_url") or _RUNFILE_URL.format(version=version, arch=arch)
-    # The option's name changed with the first branch whose default is open.
-    modern = int(version.partition(".")[0]) >= 560
-    kind = f"--kernel-module-type={result['flavor']}"
-    older = "-m=kernel-open" if result["flavor"] == "open" else "-m=kernel"
     # Where it cannot be had from the repositories that are known, its absence must not stop the installer.
     has_dkms = "dkms" in (*result["packages"], *host["packages"]) or host["os"]["package_manager"] is None
     if not has_dkms:
@@ -360,7 +357,7 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
         "url": url,
         "place": addresses.masked(url),
         "checksum": request["runfile_checksum"],
-        "options": ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", kind if modern else older],
+        "options": driver_installer.options(version, result["flavor"], has_dkms),
     }
 
 

@@ -420,7 +420,7 @@ def test_prebuilt_modules_of_a_kernel_that_is_about_to_go_are_not_asked_for_agai
     ("request_", "more", "words"),
     [
         ({"module_build": "precompiled"}, {}, ["no prebuilt module for kernel", "module_build to auto or dkms"]),
-        ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is on", "Enrol the key", "choose a source"]),
+        ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is on", "update-secureboot-policy", "enrol it"]),
     ],
 )
 def test_prebuilt_modules_of_the_next_kernel_are_a_must(request_, more, words):

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan,
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
+    H100,
     KERNELS,
     T4,
     V100,
@@ -27,7 +28,9 @@ WAY_OUT = re.compile(
     r"(Set|set|Choose|Ask|Lower|Remove|Install|install|Drop|Enrol|Run|Name|name|Take|Boot|Replace|Upgrade) "
     r"|(Finish|Check|The form is|of the form) |have to be named"
 )
+K80 = "0x102d"
 KEPT = {"library": "570.86.15", "loaded": "570.86.15", "kernel_module_flavor": "open"}
+DKMS_KEY = "/var/lib/dkms/mok.pub"
 SUM = "sha256:" + "0" * 64
 
 
@@ -101,7 +104,29 @@ GPUS = [
     ({}, ("0x102d",), ["0x102d (Kepler or older) is served by branches up to 470"]),
     ({"flavor": "open"}, (V100,), ["nvidia_driver_flavor is open", "0x1db1 (Volta)", "auto or proprietary"]),
     ({"flavor": "proprietary"}, (B200,), ["nvidia_driver_flavor is proprietary", "0x2901 (Blackwell)", "auto or open"]),
-    ({}, (V100, A100), ["0x1db1 (Volta)", "0x20b0 (Ampere)", "set nvidia_driver_flavor to proprietary"]),
+    (
+        {},
+        (V100, A100),
+        ["0x1db1 (Volta)", "0x20b0 (Ampere)", "branch 580 or older", "set nvidia_driver_flavor to proprietary"],
+    ),
+    ({}, (K80, A100), ["0x102d (Kepler", "0x20b0 (Ampere)", "branch 470 or older", "flavor to proprietary"]),
+    ({}, (K80, V100, A100), ["branch 470 or older"]),
+    ({"flavor": "proprietary"}, (K80, A100), ["0x102d (Kepler or older) is served by branches up to 470"]),
+    *(
+        (
+            wish,
+            (K80, H100),
+            [
+                "no driver branch serves all GPUs",
+                "0x102d (Kepler or older) is served by branches up to 470",
+                "0x2330 (Hopper) needs branch 525 or newer",
+                "Take one sort of card out",
+                "nvidia_driver_source to runfile",
+            ],
+        )
+        for wish in ({}, {"flavor": "proprietary"}, {"branch": "470"}, {"source": "nvidia"})
+    ),
+    ({}, (K80, B200), ["mixes GPUs that only the open kernel modules drive", "Take one sort of card out"]),
 ]
 
 
@@ -332,6 +357,64 @@ def test_secure_boot_without_a_key(key, secure_boot):
         "nvidia_driver_secure_boot_key_enrolled",
     ):
         assert word in error
+
+
+# Where, and what is to be done for a key; the last column is the key's place, which is nowhere yet.
+NO_KEY = [
+    ("debian-12", {}, ["Install dkms and mokutil", "openssl req ", "-out /var/lib/dkms/mok.pub"], DKMS_KEY),
+    ("debian-13", {}, ["Install dkms and mokutil", "(dkms generate_mok; with DKMS before 3.1 "], DKMS_KEY),
+    ("el-9", {}, ["Install dkms and mokutil", "(dkms generate_mok; "], DKMS_KEY),
+    ("el-9", {"dkms": "3.0.13-1.el9"}, ["(openssl req "], DKMS_KEY),
+    ("amazon-2023", {"dkms": "3.2.1-1"}, ["(dkms generate_mok; "], DKMS_KEY),
+    (
+        "ubuntu-24.04",
+        {},
+        ["Install dkms, mokutil and shim-signed", "(update-secureboot-policy --new-key)"],
+        "/var/lib/shim-signed/mok/MOK.der",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "packages", "words", "place"), NO_KEY)
+def test_secure_boot_on_a_host_that_has_made_no_key_says_how_to_make_one(key, packages, words, place):
+    there = host(key, headers=(KERNELS[key],), packages=packages, secure_boot={"enabled": True})
+    error = refusal(there, {"source": "nvidia"}, platform(key))
+    for word in (
+        *words,
+        "DKMS has made no key here yet",
+        f"'mokutil --import {place}'",
+        "nvidia_driver_secure_boot_key",
+    ):
+        assert word in error
+
+
+def test_secure_boot_names_another_source_only_where_that_has_signed_modules():
+    def error(key: str, request: dict, **more) -> str:
+        there = host(key, headers=(KERNELS[key],), secure_boot={"enabled": True}, **more)
+        return refusal(there, request, platform(key))
+
+    offer = "choose nvidia_driver_source distribution with its prebuilt signed modules"
+    assert offer in error("ubuntu-24.04", {"source": "nvidia"})
+    for key, request, more in (
+        ("debian-12", {}, {}),
+        ("debian-13", {"source": "nvidia"}, {}),
+        ("el-9", {}, {}),
+        ("amazon-2023", {}, {}),
+        ("sles-15", {}, {"gpus": (V100,)}),
+        ("ubuntu-24.04", {"source": "nvidia", "branch": "390"}, {"gpus": (K80,)}),
+        ("ubuntu-24.04", {"source": "nvidia", "module_build": "dkms"}, {}),
+        ("ubuntu-24.04", {"source": "nvidia"}, {"kernel": "6.12.1-custom", "next_kernel": "6.12.1-custom"}),
+    ):
+        text = error(key, request, **more)
+        assert "signed modules" not in text, (key, text)
+
+
+def test_prebuilt_modules_that_nobody_signed_are_not_sent_to_the_key_of_dkms():
+    there = host("sles-15", (V100,), secure_boot={"enabled": True, "dkms_key": DKMS_KEY})
+    error = refusal(there, {}, platform("sles-15"))
+    assert "would be prebuilt ones" in error
+    assert "the key of the vendor who signs them" in error
+    assert "dkms" not in error.lower()
 
 
 def test_an_installer_that_failed_half_way_runs_again():
