@@ -37,6 +37,8 @@ MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
 PROXY_FILE = cuda_repository.APT_PROXY_FILE
 RECORD_FILE = install_record.DRIVER
+# By being there it says that a run has acted, and that what came of it has not been verified.
+UNVERIFIED_FILE = "/var/lib/gpufleet/nvidia_driver_unverified"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d{2,3}(\.\d+)?")
 _RUNFILE_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"

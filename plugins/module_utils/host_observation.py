@@ -81,6 +81,7 @@ FILES = (
     "/usr/share/pki/gpufleet-nvidia-cuda.asc",
     "/var/lib/gpufleet/nvidia_driver.json",
     "/var/lib/gpufleet/nvidia_driver_reboot.json",
+    "/var/lib/gpufleet/nvidia_driver_unverified",
     "/var/lib/gpufleet/cuda_toolkit.json",
     "/etc/profile.d/gpufleet-cuda.sh",
     "/lib/systemd/system/nvidia-persistenced.service",

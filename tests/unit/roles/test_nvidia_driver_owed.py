@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What role nvidia_driver remembers while it acts, so that a run that failed or was cut off is made up for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal, host_observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+
+ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
+MEMORY = "/var/lib/gpufleet"
+RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", driver_plan.UNVERIFIED_FILE
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    return load(ROLE / "tasks" / name)
+
+
+class Role:
+    """The role's own tasks on this machine, with what it remembers in a directory of the test's, and nobody root."""
+
+    def __init__(self, folder: Path) -> None:
+        """Put the role's tasks and variables there."""
+        self.folder, self.memory = folder, folder / "memory"
+        for part in ("tasks", "vars"):
+            (folder / "role" / part).mkdir(parents=True)
+        for name in ("files.yml", "forget.yml", "mark.yml"):
+            self.write(f"tasks/{name}", steps(name))
+        self.write("vars/main.yml", load(ROLE / "vars/main.yml"))
+
+    def write(self, name: str, content: Any) -> None:
+        """Write a file of the role."""
+        for step in content if isinstance(content, list) else []:
+            for module in ("ansible.builtin.copy", "ansible.builtin.file"):
+                for owner in ("owner", "group"):
+                    step.get(module, {}).pop(owner, None)
+        text = yaml.safe_dump(content).replace(MEMORY, str(self.memory))
+        (self.folder / "role" / name).write_text(text.replace("/var/cache/gpufleet", str(self.folder / "cache")))
+
+    def run(self, tasks: list[dict], **values: Any) -> subprocess.CompletedProcess:
+        """Run tasks as the role's."""
+        self.write("tasks/main.yml", tasks)
+        book = {"hosts": "localhost", "gather_facts": False, "roles": [str(self.folder / "role")]}
+        (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
+        values = {**values, "ansible_python_interpreter": sys.executable,
+                  "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
+        argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
+                json.dumps(values).replace(MEMORY, str(self.memory)), str(self.folder / "play.yml")]  # fmt: skip
+        environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local")}
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+
+    def remembered(self) -> list[str] | None:
+        """Name what is remembered; None where not even the directory is there."""
+        return sorted(path.name for path in self.memory.iterdir()) if self.memory.exists() else None
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Role:
+    return Role(tmp_path)
+
+
+def look(*there: str, reasons: tuple[bool, ...] = (), uid: int = 0) -> dict[str, Any]:
+    """Describe a host by what it remembers and whether the driver is owed a reboot."""
+    files = {path: {"exists": path in there} for path in (RECORD, UNVERIFIED)}
+    return {"files": files, "reboot_reasons": [{"driver": driver} for driver in reasons], "uid": uid}
+
+
+# --- what has to be verified --------------------------------------------------------------------------------------
+
+VERIFIED = [
+    # acts, what is remembered, activate, reboots that are owed, the plan's action
+    (True, (), True, (), "install", True),
+    (False, (), True, (), "install", False),
+    (False, (UNVERIFIED,), True, (), "install", True),
+    (False, (UNVERIFIED,), "true", (), "adopt", True),
+    (False, (UNVERIFIED,), True, (False,), "install", True),
+    # The driver would not answer before the reboot, and the run after that asks.
+    (False, (UNVERIFIED,), True, (True,), "install", False),
+    (False, (UNVERIFIED,), "false", (), "install", False),
+    (False, (UNVERIFIED,), True, (), "none", False),
+]
+
+
+def test_what_has_not_passed_is_verified_again_though_nothing_is_to_be_done(role: Role) -> None:
+    (verify,) = [task for task in steps("present.yml") if task.get("ansible.builtin.include_tasks") == "verify.yml"]
+    del verify["ansible.builtin.include_tasks"]
+    tasks = []
+    for number, (acts, there, activate, reasons, action, _due) in enumerate(VERIFIED):
+        seen = {"gpufleet_host": look(*there, reasons=reasons), "__nvidia_driver_acts": acts,
+                "nvidia_driver_activate": activate, "__nvidia_driver_plan": {"action": action}}  # fmt: skip
+        task = {**verify, "ansible.builtin.debug": {"msg": f"<case {number}>"}}
+        tasks += [{"ansible.builtin.set_fact": seen}, task]
+    done = role.run(tasks)
+    assert done.returncode == 0, done.stdout
+    due = [f"<case {number}>" in done.stdout for number in range(len(VERIFIED))]
+    assert due == [case[-1] for case in VERIFIED]
+
+
+@pytest.mark.parametrize(
+    ("activate", "reasons", "uid", "left"),
+    [
+        (True, (), 0, []),
+        (True, (False,), 0, []),
+        (True, (True,), 0, ["nvidia_driver_unverified"]),
+        (False, (), 0, ["nvidia_driver_unverified"]),
+        (True, (), 1000, ["nvidia_driver_unverified"]),
+    ],
+)
+def test_it_is_forgotten_when_all_has_been_asked(
+    role: Role, activate: bool, reasons: tuple[bool, ...], uid: int, left: list[str]
+) -> None:
+    role.memory.mkdir()
+    for name in ("nvidia_driver.json", "nvidia_driver_unverified"):
+        (role.memory / name).touch()
+    seen = look(RECORD, UNVERIFIED, reasons=reasons, uid=uid)
+    done = role.run(steps("verify.yml")[-1:], gpufleet_host=seen, nvidia_driver_activate=activate)
+    assert role.remembered() == ["nvidia_driver.json", *left], done.stdout
+    # The run that finds nothing to do says so.
+    assert "changed=0" in done.stdout
+
+
+def test_where_nothing_else_is_remembered_no_directory_is_left(role: Role) -> None:
+    (remember,) = [task for task in steps("act.yml") if task.get("ansible.builtin.include_tasks") == "mark.yml"]
+    plan = {"steps": {"packages": False, "runfile": False}}
+    done = role.run([remember], __nvidia_driver_plan=plan)
+    assert role.remembered() == ["nvidia_driver_unverified"], done.stdout
+    assert "changed=0" in role.run([remember], __nvidia_driver_plan=plan).stdout
+    forget = steps("verify.yml")[-1:]
+    done = role.run(forget, gpufleet_host=look(UNVERIFIED), nvidia_driver_activate=True)
+    assert role.remembered() is None, done.stdout
+
+
+def test_it_is_remembered_before_anything_is_done_and_only_once_all_was_had() -> None:
+    def places(name: str) -> dict[str, int]:
+        return {task["name"].partition(" | ")[2] or task["name"]: place for place, task in enumerate(steps(name))}
+
+    act, remember = places("act.yml"), "Remember that it has to be verified"
+    assert act["Have NVIDIA's installer"] < act[remember] < act["Install the packages"]
+    assert steps("act.yml")[act[remember]]["when"][0] == (
+        "not (__nvidia_driver_plan.steps.packages or __nvidia_driver_plan.steps.runfile)"
+    )
+    # A key or an installer that cannot be had leaves nothing behind.
+    packages = places("packages.yml")
+    assert (
+        packages["Put the repository's key there"]
+        < packages[remember]
+        < packages["Make the repositories known"]
+        < packages["Install them"]
+    )
+    runfile = places("runfile.yml")
+    assert runfile["Write down that it is run"] < runfile["Run it"]
+    (writing,) = [task for task in steps("runfile.yml") if task["name"] == "Runfile | Write down that it is run"]
+    assert writing["block"][-1]["ansible.builtin.include_tasks"] == "mark.yml"
+    reboot = places("reboot_now.yml")
+    assert reboot["Remember that the driver has to be verified afterwards"] < reboot["Reboot"]
+    marks = [task for name in ("act.yml", "packages.yml") for task in steps(name) if "mark.yml" in str(task)]
+    assert all("not ansible_check_mode" in task["when"] for task in marks)
+    assert len(marks) == 2
+
+
+@pytest.mark.parametrize("path", [UNVERIFIED])
+def test_nothing_of_it_stays_where_the_driver_is_taken_back(path: str) -> None:
+    assert path in host_observation.FILES
+    there = host("debian-12", files={path: {"exists": True, "content": ""}})
+    removal = driver_removal.plan(there, platform("debian-12"))
+    assert (removal["acts"], removal["files"]) == (True, [path])
+    # It is no record, from which it would follow that locks are the role's.
+    assert removal["unhold"] == []
