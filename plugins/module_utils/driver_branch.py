@@ -61,22 +61,9 @@ def candidates(case: Case, data: dict) -> list[str]:
 def choose(case: Case, data: dict, is_installed: bool) -> str:
     """Return the branch that was asked for, else the installed one, else the source's first that serves all GPUs."""
     _check_agreement(case.wish)
-    asked, minimum = asked_for(case.wish), case.wish["minimum_version"]
+    asked = asked_for(case.wish)
     if asked is None:
-        present = _installed_branch(case.host) if is_installed else None
-        if present and fits(present, case.window) and not (minimum and older(case.host, minimum)):
-            case.result["reasons"].append(f"branch {present}: installed already")
-            return present
-        serving = candidates(case, data)
-        if serving:
-            why = (
-                "the source's default"
-                if serving[0] == data["branches"][0]
-                else "the source's first that serves the GPUs"
-            )
-            case.result["reasons"].append(f"branch {serving[0]}: {why}")
-            return serving[0]
-        raise Refused(_no_branch(data, case.window, case.result["source"], minimum))
+        return _unasked(case, data, is_installed)
     if not fits(asked, case.window):
         raise Refused(f"{_words(case.wish)}, but {_served(asked, case.window)}. Ask for one of those.")
     # Which versions it has is told once it has been asked.
@@ -93,6 +80,36 @@ def choose(case: Case, data: dict, is_installed: bool) -> str:
         )
     case.result["reasons"].append(f"branch {asked}: asked for")
     return asked
+
+
+def _unasked(case: Case, data: dict, is_installed: bool) -> str:
+    """Return the first branch that may do and has not been passed over, and note those that may do in its place."""
+    minimum, passed_over = case.wish["minimum_version"], case.wish["passed_over"]
+    present = _installed_branch(case.host) if is_installed else None
+    present = present if present and fits(present, case.window) else None
+    if present and not (minimum and older(case.host, minimum)):
+        case.result["reasons"].append(f"branch {present}: installed already")
+        return present
+    serving = candidates(case, data)
+    # Another version of the branch that is there, before another branch.
+    if present and minimum and int(present) >= int(_branch_of(minimum)):
+        serving = [present, *(name for name in serving if name != present)]
+    serving = [name for name in serving if name not in passed_over]
+    if not serving:
+        raise Refused(_no_branch(data, case.window, case.result["source"], minimum))
+    if passed_over:
+        why = f"the repositories have nothing from {minimum} on of branch {', '.join(passed_over)}"
+    elif serving[0] == present:
+        why = "installed already"
+    elif serving[0] == data["branches"][0]:
+        why = "the source's default"
+    else:
+        why = "the source's first that serves the GPUs"
+    case.result["reasons"].append(f"branch {serving[0]}: {why}")
+    if minimum:
+        last = gpu_generations.LAST_PROPRIETARY_BRANCH if case.result["flavor"] == "proprietary" else None
+        case.result["next_branches"] = [name for name in serving[1:] if last is None or int(name) <= last]
+    return serving[0]
 
 
 def _words(wish: dict) -> str:

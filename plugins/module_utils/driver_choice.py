@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key, upstream_version
@@ -25,6 +26,13 @@ def satisfies(version: str, branch: str | None, request: dict) -> bool:
     return not (minimum and natural_key(version) < natural_key(upstream_version(str(minimum))))
 
 
+def has_some(available: dict, names: list[str], branch: str, request: dict) -> bool:
+    """Tell whether some package is on offer in a version of this branch that is what was asked for."""
+    return any(
+        satisfies(upstream_version(version), branch, request) for name in names for version in available.get(name, [])
+    )
+
+
 class Question(NamedTuple):
     """What is looked for, and where."""
 
@@ -37,6 +45,8 @@ class Question(NamedTuple):
     kin: list[str]
     # Packages that the driver has in all branches, by one name.
     core: list[str]
+    # Sources of the platform that a bare host may have its driver from instead.
+    elsewhere: Sequence[str] = ()
 
 
 def choose(available: dict, lockstep: list[str], question: Question, installed: set[str] | None = None) -> str:
@@ -101,7 +111,9 @@ def _there(versions: set[str], question: Question) -> str:
     if not versions:
         return f"Choose another nvidia_driver_source, or see that {question.remedy}."
     there = ", ".join(sorted(versions, key=natural_key))
-    return f"Drivers that it has: {there}. Ask for one of those or choose another nvidia_driver_source."
+    other = " or ".join(question.elsewhere)
+    instead = f"set nvidia_driver_source to {other}" if other else "choose another nvidia_driver_source"
+    return f"Drivers that it has: {there}. Ask for one of those or {instead}."
 
 
 def check_stream(wanted: str, streams: dict, place: str) -> None:

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_installer,
     driver_kernels,
     driver_metas,
+    driver_minimum,
     driver_prerequisites,
     driver_request,
     driver_resolver,
@@ -54,8 +55,10 @@ def plan(
     """
     request = driver_request.typed(request)
     result = driver_resolver.resolve(host, request, platform)
-    if available is not None and request.get("module_build", "auto") == "auto" and not result["errors"]:
-        result = _built_here_if_need_be(host, request, platform, result, available)
+    if available is not None and not result["errors"]:
+        result = driver_minimum.choose(host, request, platform, result, available)
+        if request.get("module_build", "auto") == "auto":
+            result = _built_here_if_need_be(host, request, platform, result, available)
     result["todo"] = todo = _nothing()
     result.setdefault("version", None)
     if not result["errors"] and result["action"] != "none":
@@ -65,9 +68,8 @@ def plan(
                 _sources(host, result, todo, streams)
                 if result["source"] == "runfile":
                     _runfile(host, request, result, todo)
-                elif result["prebuilt"] and available is None and todo["query"]:
-                    # Should the repositories lack them, the modules get built here: ask for what that takes, too.
-                    _ask_for_dkms_too(host, request, platform, todo)
+                elif available is None and todo["query"]:
+                    _ask_for_more(host, request, platform, result, todo)
                 _hold(host, request, result, todo)
             else:
                 driver_holds.adopt(host, request, result, todo, platform)
@@ -182,7 +184,10 @@ def _look(host: dict, result: dict, todo: dict) -> dict:
         "repository": added,
         "components": todo["components"],
         "without": without,
-        "modules": [todo["stream"]["name"].partition(":")[0]] if todo["stream"] else [],
+        # The stream of another branch counts as well, where that may come instead.
+        "modules": [result["stream"].partition(":")[0]]
+        if todo["stream"] or (result["stream"] and result["next_branches"])
+        else [],
     }
 
 
@@ -232,8 +237,7 @@ def _packages(host: dict, request: dict, result: dict, todo: dict, available: di
         if todo["build"] and result["source"] == "nvidia" and result["version"] not in known:
             todo["register"] = f"nvidia/{result['version']}"
         return
-    asked = [*result["packages"], *result["optional"], *result["kernel_packages"], *driver_metas.names(result)]
-    todo["query"] = sorted({*asked, *result["kin"], *driver_prerequisites.queried(host, result)})
+    todo["query"] = sorted({*_asked(result), *result["kin"], *driver_prerequisites.queried(host, result)})
     todo["prerequisites"] = driver_prerequisites.missing(host, result, available)
     todo["remove"] = result["replaces"]
     # Their files in /etc go on naming them to modprobe; what users set for anything else that goes is theirs.
@@ -285,7 +289,9 @@ def _question(request: dict, result: dict) -> driver_choice.Question:
         if repository
         else ("the archive of this host's package sources", "these sources have the whole archive")
     )
-    return driver_choice.Question(request, result["branch"], place, remedy, result["kin"], result["core"])
+    return driver_choice.Question(
+        request, result["branch"], place, remedy, result["kin"], result["core"], result["other_sources"]
+    )
 
 
 def _is_of_the_driver(host: dict, result: dict, name: str) -> bool:
@@ -314,16 +320,28 @@ def _built_here_if_need_be(host: dict, request: dict, platform: dict | None, res
     missing = ", ".join(driver_kernels.lacking_prebuilt(host, result, available))
     if not missing:
         return result
-    other = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
+    other = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform, result["passed_over"])
     other["reasons"].append(f"dkms modules: the repositories have no {missing}")
     other["errors"] = [f"The repositories have no {missing}. Beyond that, {error}" for error in other["errors"]]
     return other
 
 
-def _ask_for_dkms_too(host: dict, request: dict, platform: dict | None, todo: dict) -> None:
-    other = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform)
-    if not other["errors"]:
-        todo["query"] = sorted({*todo["query"], *other["packages"], *other["kernel_packages"]})
+def _ask_for_more(host: dict, request: dict, platform: dict | None, result: dict, todo: dict) -> None:
+    """Ask for what is taken where the repositories turn out to lack what is wanted first, so that they are asked once.
+
+    Other branches where a minimum is wanted, and what it takes to build modules here in place of prebuilt ones.
+    """
+    others = driver_minimum.others(host, request, platform, result)
+    names = [name for other in others for name in _asked(other)]
+    for first in (result, *others):
+        if first["prebuilt"]:
+            built = driver_resolver.resolve(host, {**request, "module_build": "dkms"}, platform, first["passed_over"])
+            names += [] if built["errors"] else [*built["packages"], *built["kernel_packages"]]
+    todo["query"] = sorted({*todo["query"], *names})
+
+
+def _asked(result: dict) -> list[str]:
+    return [*result["packages"], *result["optional"], *result["kernel_packages"], *driver_metas.names(result)]
 
 
 def _unbuilt(host: dict, result: dict) -> list[str]:

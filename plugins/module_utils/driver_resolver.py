@@ -12,6 +12,7 @@ there is worked out by `driver_plan`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
@@ -54,12 +55,14 @@ DEFAULTS: dict[str, Any] = {
 _FOR_THE_PLAN = {"hold", "activate"}
 
 
-def resolve(host: dict, request: dict, platform: dict | None) -> dict:
+def resolve(host: dict, request: dict, platform: dict | None, passed_over: Sequence[str] = ()) -> dict:
     """Return what the host shall have; `errors` says why not, where it cannot be had.
 
-    `action` is `none` (nothing to do here), `adopt` (keep the driver that is there) or `install`.
+    `action` is `none` (nothing to do here), `adopt` (keep the driver that is there) or `install`. `passed_over` are
+    branches that are not to be chosen; `next_branches` are those that may do in place of the chosen one.
     """
     wish = {**DEFAULTS, **{name: value for name, value in request.items() if value not in (None, "")}}
+    wish["passed_over"] = passed_over
     # YAML reads an unquoted branch as a number.
     wish.update({name: str(wish[name]) for name in driver_request.TEXTS if wish[name] is not None})
     result: dict[str, Any] = {
@@ -68,6 +71,9 @@ def resolve(host: dict, request: dict, platform: dict | None) -> dict:
         "flavor": None,
         "branch": None,
         "branches": [],
+        "passed_over": list(passed_over),
+        "next_branches": [],
+        "other_sources": [],
         "module_build": None,
         "packages": [],
         "optional": [],
@@ -137,6 +143,7 @@ def _resolve(case: Case) -> None:
     case.result["build_limit"] = driver_modules.build_limit(case.host, data, case.result["flavor"])
     case.result["branch"] = driver_branch.choose(case, data, installed == source)
     case.result["branches"] = data["branches"]
+    case.result["other_sources"] = driver_source.others(case, source) if installed is None else []
     case.result["action"] = "install"
     if source == "runfile":
         case.result["module_build"] = "dkms"

@@ -123,6 +123,15 @@ def choose(case: Case, installed: str | None) -> str:
     return order[0]
 
 
+def others(case: Case, source: str) -> list[str]:
+    """Name the platform's sources beside this one that have what the host's hardware and the wishes need."""
+    known = (case.platform or {"sources": {}})["sources"]
+    arch = case.host["os"]["arch"]
+    return [
+        name for name, data in known.items() if name != source and arch in data["arches"] and _lacks(case, data) is None
+    ]
+
+
 def _is_of_unknown_origin(host: dict, platform: dict | None) -> bool:
     """Tell whether neither this role, nor a package, nor NVIDIA's installer brought the driver that is there."""
     known = install_record.read(host, install_record.DRIVER)
