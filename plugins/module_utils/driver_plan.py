@@ -38,7 +38,9 @@ MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
 PROXY_FILE = cuda_repository.APT_PROXY_FILE
 RECORD_FILE = install_record.DRIVER
-# By being there it says that a run has acted, and that what came of it has not been verified.
+# By being there they say that our modprobe file has changed and what the kernels start from has not, and that what a run
+# did has not been verified.
+INITRAMFS_FILE = "/var/lib/gpufleet/nvidia_driver_initramfs"
 UNVERIFIED_FILE = "/var/lib/gpufleet/nvidia_driver_unverified"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d{2,3}(\.\d+)?")
@@ -152,7 +154,7 @@ def _steps(todo: dict) -> dict[str, bool]:
         "runfile": bool(todo["runfile"]),
         "build": bool(todo["build"]),
         "hold": bool(todo["hold"] or todo["unhold"] or todo["holds"]),
-        "files": bool(todo["files"]),
+        "files": bool(todo["files"] or todo["initramfs"]),
         "modules": bool(todo["modules"]["load"] or todo["modules"]["unload"]),
         "services": bool(todo["services"]),
     }
@@ -492,8 +494,11 @@ def _proxy_file(host: dict, repository: dict | None) -> dict[str, str | None]:
 
 
 def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
-    """Return the commands that put our modprobe file into what the kernels start from, where that has a copy of it."""
-    if MODPROBE_FILE not in changed:
+    """Return the commands that put our modprobe file into what the kernels start from, where that has a copy of it.
+
+    A run that was cut off, or whose rebuild failed, leaves it to the next one.
+    """
+    if MODPROBE_FILE not in changed and not host["files"].get(INITRAMFS_FILE, {}).get("exists"):
         return []
     tools = {
         "initramfs-tools": ["update-initramfs", "-u", "-k"],

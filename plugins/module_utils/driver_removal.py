@@ -30,6 +30,7 @@ FILES = (
     driver_plan.MODULES_LOAD_FILE,
     driver_plan.MODPROBE_FILE,
     driver_activation.REBOOT_FILE,
+    driver_plan.INITRAMFS_FILE,
     driver_plan.UNVERIFIED_FILE,
     driver_plan.RECORD_FILE,
 )

@@ -80,6 +80,7 @@ FILES = (
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
     "/usr/share/pki/gpufleet-nvidia-cuda.asc",
     "/var/lib/gpufleet/nvidia_driver.json",
+    "/var/lib/gpufleet/nvidia_driver_initramfs",
     "/var/lib/gpufleet/nvidia_driver_reboot.json",
     "/var/lib/gpufleet/nvidia_driver_unverified",
     "/var/lib/gpufleet/cuda_toolkit.json",

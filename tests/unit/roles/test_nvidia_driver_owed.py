@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
 MEMORY = "/var/lib/gpufleet"
 RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", driver_plan.UNVERIFIED_FILE
+INITRAMFS = driver_plan.INITRAMFS_FILE
 
 
 def load(path: Path) -> Any:
@@ -173,7 +174,7 @@ def test_it_is_remembered_before_anything_is_done_and_only_once_all_was_had() ->
     assert len(marks) == 2
 
 
-@pytest.mark.parametrize("path", [UNVERIFIED])
+@pytest.mark.parametrize("path", [UNVERIFIED, INITRAMFS])
 def test_nothing_of_it_stays_where_the_driver_is_taken_back(path: str) -> None:
     assert path in host_observation.FILES
     there = host("debian-12", files={path: {"exists": True, "content": ""}})
@@ -181,3 +182,52 @@ def test_nothing_of_it_stays_where_the_driver_is_taken_back(path: str) -> None:
     assert (removal["acts"], removal["files"]) == (True, [path])
     # It is no record, from which it would follow that locks are the role's.
     assert removal["unhold"] == []
+
+
+# --- what the kernels start from ----------------------------------------------------------------------------------
+
+
+def todo(files: dict[Path, str], *initramfs: list[str]) -> dict[str, Any]:
+    """Plan files to write, and commands that rebuild."""
+    items = [{"path": str(path), "content": content, "state": "present"} for path, content in files.items()]
+    return {"todo": {"files": items, "reload_udev": False, "initramfs": list(initramfs)}}
+
+
+def test_a_rebuild_that_failed_is_made_up_for(role: Role) -> None:
+    written, rebuilt = role.folder / "modprobe.conf", role.folder / "rebuilt"
+    plan = todo({written: "blacklist nouveau\n"}, ["false"])
+    done = role.run(steps("files.yml"), gpufleet_host=look(), __nvidia_driver_plan=plan)
+    assert (written.exists(), role.remembered()) == (True, ["nvidia_driver_initramfs"]), done.stdout
+    plan = todo({}, ["touch", str(rebuilt)])
+    done = role.run(steps("files.yml"), gpufleet_host=look(), __nvidia_driver_plan=plan)
+    assert (rebuilt.exists(), role.remembered()) == (True, None), done.stdout
+
+
+def test_it_is_remembered_before_the_file_is_touched(role: Role) -> None:
+    plan = todo({role.folder / "no such directory" / "modprobe.conf": "x"}, ["true"])
+    done = role.run(steps("files.yml"), gpufleet_host=look(), __nvidia_driver_plan=plan)
+    assert "failed=1" in done.stdout
+    assert role.remembered() == ["nvidia_driver_initramfs"]
+
+
+@pytest.mark.parametrize("options", [{"ansible_check_mode": True}, {"__nvidia_driver_files": []}, {}])
+def test_nothing_is_remembered_where_nothing_is_rebuilt(role: Role, options: dict) -> None:
+    plan = todo({}, *([["true"]] if options else []))
+    done = role.run(steps("files.yml"), gpufleet_host=look(), __nvidia_driver_plan=plan, **options)
+    assert (done.returncode, role.remembered()) == (0, None), done.stdout
+
+
+def test_a_rebuild_that_failed_is_made_up_for_where_the_driver_is_taken_back(role: Role) -> None:
+    role.memory.mkdir()
+    for name in ("nvidia_driver.json", "nvidia_driver_unverified"):
+        (role.memory / name).touch()
+    tasks = steps("remove.yml")
+    names = [task["name"] for task in tasks]
+    tasks = tasks[names.index("Remove | Remember that the kernels start with what is about to go") : -1]
+    removal = {"files": [RECORD, UNVERIFIED], "reload_udev": False, "initramfs": [["false"]]}
+    done = role.run(tasks, gpufleet_host=look(RECORD), __nvidia_driver_removal=removal)
+    assert "failed=1" in done.stdout
+    assert role.remembered() == ["nvidia_driver_initramfs"], done.stdout
+    removal = {"files": [INITRAMFS], "reload_udev": False, "initramfs": [["touch", str(role.folder / "rebuilt")]]}
+    done = role.run(tasks, gpufleet_host=look(), __nvidia_driver_removal=removal)
+    assert ((role.folder / "rebuilt").exists(), role.remembered()) == (True, None), done.stdout

@@ -755,6 +755,19 @@ def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, 
     assert driver_plan.plan(there, {}, platform(key))["todo"]["initramfs"] == []
 
 
+@pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
+def test_an_initramfs_that_a_run_before_has_left_is_rebuilt(key, package, command):
+    there = converged(key)
+    there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+    there["files"][driver_plan.INITRAMFS_FILE] = {"exists": True, "content": ""}
+    plan = driver_plan.plan(there, {}, platform(key))
+    assert (plan["todo"]["files"], plan["todo"]["initramfs"]) == ([], [command] if command else [])
+    assert plan["acts"] is plan["steps"]["files"] is bool(command)
+    assert len(plan["summary"]) == len(plan["todo"]["initramfs"])
+    there["files"][driver_plan.INITRAMFS_FILE] = {"exists": False, "content": None}
+    assert not driver_plan.plan(there, {}, platform(key))["acts"]
+
+
 STALE = [
     ("kmod-nvidia-latest-dkms-3:580.95.05-1.el9.*", True),
     ("nvidia-driver-cuda-3:570.172.08-1.el9.*", True),

@@ -66,6 +66,10 @@ def test_the_initramfs_forgets_our_modprobe_file(package):
         there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
+    # All that a run has left whose rebuild failed.
+    there["files"] = {driver_plan.INITRAMFS_FILE: {"exists": True, "content": ""}}
+    plan = driver_removal.plan(there, platform("debian-12"))
+    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_plan.INITRAMFS_FILE], commands)
 
 
 def test_a_package_that_was_there_before_the_role_stays():
