@@ -94,6 +94,12 @@ def foreign_holders(host: dict) -> list[str]:
     ]
 
 
+def holding_daemons(host: dict) -> list[str]:
+    """Name the services of the driver's own daemons that have a GPU open."""
+    commands = {holder["command"] for holder in host["holders"] if not holder["container"]}
+    return sorted(unit for command, unit in _DAEMONS.items() if command in commands)
+
+
 def foreign_users(host: dict) -> list[str]:
     """Name the modules of somebody else's that need the driver's, which cannot be taken out then."""
     unload = loaded_in_order(host)

@@ -379,7 +379,7 @@ def _runfile(host: dict, request: dict, result: dict, todo: dict) -> None:
         "url": url,
         "place": addresses.masked(url),
         "checksum": request["runfile_checksum"],
-        "options": driver_installer.options(version, result["flavor"], has_dkms),
+        "options": driver_installer.options(host, version, result["flavor"], has_dkms),
     }
 
 

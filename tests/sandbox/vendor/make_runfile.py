@@ -26,12 +26,23 @@ INSTALLER = r"""#!/bin/sh
 set -eu
 version={version}
 flavor=open
+beside_loaded=
 for option; do
     case "$option" in
         --silent | --dkms | --no-nouveau-check) ;;
+        --allow-installation-with-running-driver) beside_loaded=yes ;;
         --kernel-module-type=open | --kernel-module-type=proprietary) flavor=${{option#*=}} ;;
         *) echo "ERROR: $option is no option of this installer" >&2; exit 1 ;;
     esac
+done
+# Modules that nobody holds are taken out; where one stays, --silent answers no to going on.
+for module in nvidia_uvm nvidia_drm nvidia_modeset nvidia; do
+    [ -d "/sys/module/$module" ] || continue
+    rmmod "$module" 2>/dev/null || true
+    [ -d "/sys/module/$module" ] || continue
+    [ -z "$beside_loaded" ] || break
+    echo "ERROR: kernel module '$module' is loaded and in use: installation aborted" >&2
+    exit 1
 done
 command -v dkms >/dev/null || {{ echo "ERROR: there is no dkms" >&2; exit 1; }}
 [ -d "/lib/modules/$(uname -r)/build" ] || {{ echo "ERROR: Unable to find the kernel source tree" >&2; exit 1; }}

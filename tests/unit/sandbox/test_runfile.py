@@ -1,0 +1,45 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stand-in for NVIDIA's installer minds loaded modules as the vendor's does. It ends here for want of dkms."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+VENDOR = Path(__file__).resolve().parents[2] / "sandbox" / "vendor"
+HELD = "is loaded and in use"
+GOES_ON = "there is no dkms"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "is_held", "options", "says"),
+    [
+        ([], False, [], GOES_ON),
+        (["nvidia_uvm", "nvidia"], False, [], GOES_ON),
+        (["nvidia_uvm", "nvidia"], True, [], HELD),
+        (["nvidia"], True, ["--allow-installation-with-running-driver"], GOES_ON),
+        ([], False, ["--skip-everything"], "no option of this installer"),
+    ],
+)
+def test_loaded_modules(tmp_path, monkeypatch, *, loaded, is_held, options, says):
+    monkeypatch.syspath_prepend(str(VENDOR))
+    text = importlib.import_module("make_runfile").INSTALLER.format(stand_in="", version="580.95.05")
+    script, modules, programs = tmp_path / "driver.run", tmp_path / "modules", tmp_path / "bin"
+    script.write_text(text.replace("/sys/module", str(modules)), encoding="utf-8")
+    programs.mkdir()
+    # It may not hurt the machine that it is tested on.
+    (programs / "rmmod").write_text(
+        f"#!/bin/sh\n{'exit 1' if is_held else f'/bin/rmdir {modules}/$1'}\n", encoding="utf-8"
+    )
+    (programs / "rmmod").chmod(0o755)
+    for name in loaded:
+        (modules / name).mkdir(parents=True)
+    argv = ["/bin/sh", str(script), "--silent", *options]
+    ended = subprocess.run(argv, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert says in ended.stderr
