@@ -53,15 +53,16 @@ class Role:
         text = yaml.safe_dump(content).replace(MEMORY, str(self.memory))
         (self.folder / "role" / name).write_text(text.replace("/var/cache/gpufleet", str(self.folder / "cache")))
 
-    def run(self, tasks: list[dict], **values: Any) -> subprocess.CompletedProcess:
-        """Run tasks as the role's."""
+    def run(self, tasks: list[dict], *, dry: bool = False, **values: Any) -> subprocess.CompletedProcess:
+        """Run tasks as the role's, or in check mode."""
         self.write("tasks/main.yml", tasks)
         book = {"hosts": "localhost", "gather_facts": False, "roles": [str(self.folder / "role")]}
         (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
         values = {**values, "ansible_python_interpreter": sys.executable,
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
-                json.dumps(values).replace(MEMORY, str(self.memory)), str(self.folder / "play.yml")]  # fmt: skip
+                json.dumps(values).replace(MEMORY, str(self.memory)), str(self.folder / "play.yml"),
+                *(["--check"] if dry else [])]  # fmt: skip
         environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local")}
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
 
@@ -84,32 +85,67 @@ def look(*there: str, reasons: tuple[bool, ...] = (), uid: int = 0) -> dict[str,
 # --- what has to be verified --------------------------------------------------------------------------------------
 
 VERIFIED = [
-    # acts, what is remembered, activate, reboots that are owed, the plan's action
-    (True, (), True, (), "install", True),
-    (False, (), True, (), "install", False),
-    (False, (UNVERIFIED,), True, (), "install", True),
-    (False, (UNVERIFIED,), "true", (), "adopt", True),
-    (False, (UNVERIFIED,), True, (False,), "install", True),
+    # check mode, acts, what is remembered, activate, reboots that are owed, the plan's action
+    (False, True, (), True, (), "install", True),
+    (False, False, (), True, (), "install", False),
+    (False, False, (UNVERIFIED,), True, (), "install", True),
+    (False, False, (UNVERIFIED,), "true", (), "adopt", True),
+    (False, False, (UNVERIFIED,), True, (False,), "install", True),
     # The driver would not answer before the reboot, and the run after that asks.
-    (False, (UNVERIFIED,), True, (True,), "install", False),
-    (False, (UNVERIFIED,), "false", (), "install", False),
-    (False, (UNVERIFIED,), True, (), "none", False),
+    (False, False, (UNVERIFIED,), True, (True,), "install", False),
+    (False, False, (UNVERIFIED,), "false", (), "install", False),
+    (False, False, (UNVERIFIED,), True, (), "none", False),
+    # A dry run foretells what the run would forget. What it would install, it cannot ask.
+    (True, False, (UNVERIFIED,), True, (), "install", True),
+    (True, False, (), True, (), "install", False),
+    (True, True, (UNVERIFIED,), True, (), "install", False),
 ]
 
 
-def test_what_has_not_passed_is_verified_again_though_nothing_is_to_be_done(role: Role) -> None:
+@pytest.mark.parametrize("dry", [False, True])
+def test_what_has_not_passed_is_verified_again_though_nothing_is_to_be_done(role: Role, dry: bool) -> None:
     (verify,) = [task for task in steps("present.yml") if task.get("ansible.builtin.include_tasks") == "verify.yml"]
     del verify["ansible.builtin.include_tasks"]
     tasks = []
-    for number, (acts, there, activate, reasons, action, _due) in enumerate(VERIFIED):
+    cases = [case[1:] for case in VERIFIED if case[0] is dry]
+    for number, (acts, there, activate, reasons, action, _due) in enumerate(cases):
         seen = {"gpufleet_host": look(*there, reasons=reasons), "__nvidia_driver_acts": acts,
                 "nvidia_driver_activate": activate, "__nvidia_driver_plan": {"action": action}}  # fmt: skip
         task = {**verify, "ansible.builtin.debug": {"msg": f"<case {number}>"}}
         tasks += [{"ansible.builtin.set_fact": seen}, task]
-    done = role.run(tasks)
+    done = role.run(tasks, dry=dry)
     assert done.returncode == 0, done.stdout
-    due = [f"<case {number}>" in done.stdout for number in range(len(VERIFIED))]
-    assert due == [case[-1] for case in VERIFIED]
+    due = [f"<case {number}>" in done.stdout for number in range(len(cases))]
+    assert due == [case[-1] for case in cases]
+
+
+def verification(*failing: str) -> list[dict[str, Any]]:
+    """Return the role's verification, with nothing asked that would need a host, and one answer that fails."""
+    (verify,) = steps("verify.yml")
+    answer: dict[str, Any] = {"name": "Ask", "ansible.builtin.debug": {"msg": "asked"}}
+    if failing:
+        answer = {"name": "Ask", "ansible.builtin.fail": {"msg": failing[0]}}
+    forget = verify["block"][-1]
+    assert forget["ansible.builtin.include_tasks"] == "forget.yml"
+    return [{**verify, "block": [answer, forget]}]
+
+
+@pytest.mark.parametrize(("uid", "left"), [(0, ["nvidia_driver_unverified"]), (1000, None)])
+def test_what_failed_is_remembered_and_said(role: Role, uid: int, left: list[str] | None) -> None:
+    done = role.run(verification("GPU 3 stays outside"), gpufleet_host=look(uid=uid), nvidia_driver_activate=True)
+    assert "failed=1" in done.stdout
+    last = done.stdout.partition("Say what has not passed")[2]
+    assert "GPU 3 stays outside" in last, done.stdout
+    assert role.remembered() == left
+
+
+def test_what_failed_again_changes_nothing(role: Role) -> None:
+    role.memory.mkdir()
+    (role.memory / "nvidia_driver_unverified").touch()
+    done = role.run(verification("still"), gpufleet_host=look(UNVERIFIED), nvidia_driver_activate=True)
+    assert "changed=0" in done.stdout
+    assert "failed=1" in done.stdout
+    assert role.remembered() == ["nvidia_driver_unverified"]
 
 
 @pytest.mark.parametrize(
@@ -129,49 +165,21 @@ def test_it_is_forgotten_when_all_has_been_asked(
     for name in ("nvidia_driver.json", "nvidia_driver_unverified"):
         (role.memory / name).touch()
     seen = look(RECORD, UNVERIFIED, reasons=reasons, uid=uid)
-    done = role.run(steps("verify.yml")[-1:], gpufleet_host=seen, nvidia_driver_activate=activate)
+    done = role.run(verification(), gpufleet_host=seen, nvidia_driver_activate=activate)
     assert role.remembered() == ["nvidia_driver.json", *left], done.stdout
-    # The run that finds nothing to do says so.
+    assert ("changed=0" in done.stdout) is bool(left)
+
+
+def test_a_run_that_passes_at_once_remembers_nothing(role: Role) -> None:
+    done = role.run(verification(), gpufleet_host=look(), nvidia_driver_activate=True)
     assert "changed=0" in done.stdout
+    assert role.remembered() is None
 
 
 def test_where_nothing_else_is_remembered_no_directory_is_left(role: Role) -> None:
-    (remember,) = [task for task in steps("act.yml") if task.get("ansible.builtin.include_tasks") == "mark.yml"]
-    plan = {"steps": {"packages": False, "runfile": False}}
-    done = role.run([remember], __nvidia_driver_plan=plan)
-    assert role.remembered() == ["nvidia_driver_unverified"], done.stdout
-    assert "changed=0" in role.run([remember], __nvidia_driver_plan=plan).stdout
-    forget = steps("verify.yml")[-1:]
-    done = role.run(forget, gpufleet_host=look(UNVERIFIED), nvidia_driver_activate=True)
-    assert role.remembered() is None, done.stdout
-
-
-def test_it_is_remembered_before_anything_is_done_and_only_once_all_was_had() -> None:
-    def places(name: str) -> dict[str, int]:
-        return {task["name"].partition(" | ")[2] or task["name"]: place for place, task in enumerate(steps(name))}
-
-    act, remember = places("act.yml"), "Remember that it has to be verified"
-    assert act["Have NVIDIA's installer"] < act[remember] < act["Install the packages"]
-    assert steps("act.yml")[act[remember]]["when"][0] == (
-        "not (__nvidia_driver_plan.steps.packages or __nvidia_driver_plan.steps.runfile)"
-    )
-    # A key or an installer that cannot be had leaves nothing behind.
-    packages = places("packages.yml")
-    assert (
-        packages["Put the repository's key there"]
-        < packages[remember]
-        < packages["Make the repositories known"]
-        < packages["Install them"]
-    )
-    runfile = places("runfile.yml")
-    assert runfile["Write down that it is run"] < runfile["Run it"]
-    (writing,) = [task for task in steps("runfile.yml") if task["name"] == "Runfile | Write down that it is run"]
-    assert writing["block"][-1]["ansible.builtin.include_tasks"] == "mark.yml"
-    reboot = places("reboot_now.yml")
-    assert reboot["Remember that the driver has to be verified afterwards"] < reboot["Reboot"]
-    marks = [task for name in ("act.yml", "packages.yml") for task in steps(name) if "mark.yml" in str(task)]
-    assert all("not ansible_check_mode" in task["when"] for task in marks)
-    assert len(marks) == 2
+    role.run(verification("GPU 3 stays outside"), gpufleet_host=look(), nvidia_driver_activate=True)
+    done = role.run(verification(), gpufleet_host=look(UNVERIFIED), nvidia_driver_activate=True)
+    assert (done.returncode, role.remembered()) == (0, None), done.stdout
 
 
 @pytest.mark.parametrize("path", [UNVERIFIED, INITRAMFS])
@@ -210,7 +218,7 @@ def test_it_is_remembered_before_the_file_is_touched(role: Role) -> None:
     assert role.remembered() == ["nvidia_driver_initramfs"]
 
 
-@pytest.mark.parametrize("options", [{"ansible_check_mode": True}, {"__nvidia_driver_files": []}, {}])
+@pytest.mark.parametrize("options", [{"dry": True}, {"__nvidia_driver_files": []}, {}])
 def test_nothing_is_remembered_where_nothing_is_rebuilt(role: Role, options: dict) -> None:
     plan = todo({}, *([["true"]] if options else []))
     done = role.run(steps("files.yml"), gpufleet_host=look(), __nvidia_driver_plan=plan, **options)
