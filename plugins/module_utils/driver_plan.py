@@ -431,8 +431,8 @@ def _files(host: dict, request: dict, result: dict, todo: dict) -> None:
         if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
             wanted.update(_apt_files(request, result))
             wanted.update(_proxy_file(host, result["repository"]))
-            if result["source"] == "nvidia":
-                # A toolkit may have had the repository come last, for another driver that was there.
+            if result["source"] == "nvidia" or wanted.get(PIN_FILE):
+                # A toolkit may have had the repository come last for a driver that was there; our pin sees to it now.
                 wanted[cuda_repository.APT_PREFERENCE_FILE] = None
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
     elif request.get("peermem") or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):

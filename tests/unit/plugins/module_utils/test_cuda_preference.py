@@ -134,14 +134,26 @@ def test_it_is_looked_at() -> None:
     assert FILE in host_observation.FILES
 
 
-@pytest.mark.parametrize(("source", "goes"), [("nvidia", True), ("distribution", False)])
-def test_it_is_not_in_the_way_of_nvidias_driver(source: str, goes: bool) -> None:
+def test_it_is_not_in_the_way_of_nvidias_driver() -> None:
     there = add(host("ubuntu-24.04"), FILE, "x")
-    todo = driver_plan.plan(there, {"source": source}, platform("ubuntu-24.04"))["todo"]
-    removed = [file["path"] for file in todo["files"] if file["state"] == "absent"]
-    assert removed == ([FILE] if goes else [])
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04"))["todo"]
+    assert [file["path"] for file in todo["files"] if file["state"] == "absent"] == [FILE]
     # Role nvidia_driver sees to apt's files before its packages come, by this beginning.
     assert FILE.startswith("/etc/apt/")
+
+
+def test_role_nvidia_driver_takes_it_over_with_its_pin() -> None:
+    there, data = add(host("debian-12", packages=dict(DEBIANS)), FILE, "x"), platform("debian-12")
+
+    def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        return files(driver_plan.plan(there, {"source": "distribution"}, data, available)["todo"])
+
+    # Before a version is chosen there is no pin, and the toolkit's has to stay.
+    first = changed(None)
+    assert not {driver_plan.PIN_FILE, FILE} & set(first)
+    query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
+    done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
+    assert (done[driver_plan.PIN_FILE], done[FILE]) == ("present", "absent")
 
 
 def test_it_comes_back_where_nvidias_driver_does_not_come() -> None:
