@@ -20,12 +20,12 @@ UNIT = "nvidia-fabricmanager.service"
 
 def of_verify() -> dict:
     """Return the task that looks at the fabric."""
-    tasks = yaml.safe_load((TASKS / "verify.yml").read_text(encoding="utf-8"))
-    return next(task for task in tasks if task.get("ansible.builtin.include_tasks") == "fabric.yml")
+    (verify,) = yaml.safe_load((TASKS / "verify.yml").read_text(encoding="utf-8"))
+    return next(task for task in verify["block"] if task.get("ansible.builtin.include_tasks") == "fabric.yml")
 
 
 def run(tmp_path: Path, asked: list, services: list[str], first: str = "in_progress") -> subprocess.CompletedProcess:
-    """Run the last step of verify.yml; each time that NVML is asked it answers with the next state."""
+    """Run that step of verify.yml; each time that NVML is asked it answers with the next state."""
 
     def facts(state: str) -> dict:
         fabric = {"state": state, "status": 0 if state == "completed" else None}
