@@ -94,8 +94,8 @@ diff:
   sample:
     - before_header: /etc/apt/sources.list
       after_header: /etc/apt/sources.list
-      before: deb http://deb.debian.org/debian bookworm main
-      after: deb http://deb.debian.org/debian bookworm main contrib
+      before: deb http://archive.example/debian bookworm main
+      after: deb http://archive.example/debian bookworm main contrib
 """
 
 import os
