@@ -38,8 +38,8 @@ MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
 MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
 PROXY_FILE = cuda_repository.APT_PROXY_FILE
 RECORD_FILE = install_record.DRIVER
-# By being there they say that our modprobe file has changed and what the kernels start from has not, and that what a
-# run did has not been verified.
+# By being there they say that our modprobe file has changed and what the kernels start from has not, and that a
+# verification failed and none has passed since.
 INITRAMFS_FILE = "/var/lib/gpufleet/nvidia_driver_initramfs"
 UNVERIFIED_FILE = "/var/lib/gpufleet/nvidia_driver_unverified"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
