@@ -43,8 +43,8 @@ def test_links_that_lead_nowhere_are_found(tmp_path, text, found):
     [
         ("Loading role observe\nImporter processing completed successfully\n", []),
         (
-            "Loading role a\nWARNING: no role metadata found\nLoading role b\nERROR: The import failed\nbecause of this\n",
-            ["WARNING: no role metadata found", "ERROR: The import failed\nbecause of this"],
+            "Loading role a\nWARNING: no role metadata\nLoading role b\nERROR: The import failed\nbecause of this\n",
+            ["WARNING: no role metadata", "ERROR: The import failed\nbecause of this"],
         ),
     ],
 )
