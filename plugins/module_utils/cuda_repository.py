@@ -13,7 +13,7 @@ import re
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, install_record, key_trust
 
 ID = "gpufleet-nvidia-cuda"
 APT_PROXY_FILE = f"/etc/apt/apt.conf.d/53{ID}"
@@ -38,20 +38,24 @@ _OF_NVIDIA = re.compile(
 _ADDRESS = r"^(?:URIs:|baseurl\s*=)\s*([^\s?]+)"
 # Files with addresses, which may have a login.
 WITH_ADDRESSES = (*_ENTRY_FILES.values(), APT_PROXY_FILE)
+KEYRINGS = tuple(_KEYRINGS.values())
 # All that the repository can leave on a host.
-FILES = (*WITH_ADDRESSES, *_KEYRINGS.values())
+FILES = (*WITH_ADDRESSES, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
 
 
-def describe(data: dict, names: dict, mirror: str | None, proxy: str | None, fingerprint: str | None) -> dict[str, Any]:
-    """Return the repository as a host is to have it, from the platform's data and what a user asks for instead."""
-    url = f"{(mirror or data['base']).rstrip('/')}/{data['path'].format(**names)}"
+def describe(data: dict, names: dict, wish: dict) -> dict[str, Any]:
+    """Return the repository as a host is to have it, from the platform's data and what a user asks for instead.
+
+    `fingerprint` is what its key is trusted by: a fingerprint, or the digest of the key file.
+    """
+    url = f"{(wish['mirror'] or data['base']).rstrip('/')}/{data['path'].format(**names)}"
     repository = {
         "type": data["type"],
         "id": data["id"],
         "url": url,
-        "key": f"{url}/{data['key']}",
-        "fingerprint": fingerprint or data["fingerprint"],
-        "proxy": proxy or None,
+        "key": wish["key_url"] or f"{url}/{data['key']}",
+        "fingerprint": key_trust.normalized(wish["key_fingerprint"] or data["fingerprint"]),
+        "proxy": wish["proxy"] or None,
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
@@ -149,6 +153,19 @@ def is_reached_otherwise(host: dict, repository: dict) -> bool:
         return False
     proxy = _first(r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)", content)
     return unquote(proxy) != addresses.sealed(repository["proxy"] or "")
+
+
+def is_outdated(host: dict, repository: dict) -> bool:
+    """Tell whether our own entry, or the key that it names, is not what is asked for now."""
+    return is_reached_otherwise(host, repository) or _has_another_key(host, repository)
+
+
+def _has_another_key(host: dict, repository: dict) -> bool:
+    """Tell whether our own entry of this address names a key file that is missing or is not the trusted one."""
+    ours = _ENTRY_FILES[repository["type"]]
+    if not is_ours(host, repository) or ours not in [item["file"] for item in entries_of(host, repository)]:
+        return False
+    return not key_trust.is_trusted(host["keyrings"].get(keyring(repository)), repository["fingerprint"])
 
 
 def replaced_files(repository: dict) -> list[str]:

@@ -228,9 +228,7 @@ def _repository(
                 f"cuda_toolkit_source=nvidia: no repository of NVIDIA's for {what} is known. {_ELSEWHERE}"
             )
         return
-    repository = cuda_repository.describe(
-        data["repository"], {"arch": arch}, wish["mirror"], wish["proxy"], wish["key_fingerprint"]
-    )
+    repository = cuda_repository.describe(data["repository"], {"arch": arch}, wish)
     result["keyring"], result["key"] = cuda_repository.keyring(repository), repository["fingerprint"]
     kept = cuda_repository.entries_of(host, repository)
     of_the_driver = cuda_repository.is_used_by(host, install_record.DRIVER)
@@ -246,8 +244,8 @@ def _repository(
         clash = cuda_repository.clash(host, repository)
         result["problems"] += [clash] if clash else []
         result["remove_files"], result["remove_packages"] = cuda_repository.superseded(host, repository)
-    # How the driver reaches the repository stands.
-    elsewise = cuda_repository.is_reached_otherwise(host, repository) and not of_the_driver
+    # How the driver reaches the repository stands, and so does its key.
+    elsewise = cuda_repository.is_outdated(host, repository) and not of_the_driver
     adds = (result["packages"] and not kept) or elsewise
     if repository["type"] == "apt":
         # Before the entry, so that there is no moment at which apt has that alone.

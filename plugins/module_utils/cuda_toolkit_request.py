@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "environment": True,
     "mirror": "",
     "proxy": "",
+    "key_url": "",
     "key_fingerprint": "",
     "verify": "auto",
 }
@@ -50,7 +51,7 @@ def typed(request: dict) -> dict[str, Any]:
             f"cuda_toolkit_versions is {wish['versions']!r}, which is not of the form ['12.6', '13.0']."
         ) from error
     wish["versions"] = list(dict.fromkeys(version for version in versions if version))
-    for name in ("default_version", "path", "mirror", "proxy", "key_fingerprint"):
+    for name in ("default_version", "path", "mirror", "proxy", "key_url", "key_fingerprint"):
         wish[name] = str(wish[name]).strip()
     for place, version in [("versions has", item) for item in wish["versions"]] + [
         ("default_version is", wish["default_version"])
@@ -66,7 +67,7 @@ def typed(request: dict) -> dict[str, Any]:
             "/usr/local/cuda."
         )
     wish["path"] = wish["path"].rstrip("/") or "/"
-    for name in ("mirror", "proxy", "key_fingerprint"):
+    for name in ("mirror", "proxy", "key_url", "key_fingerprint"):
         form, sample = driver_request.TEXTS[name]
         if wish[name] and not re.fullmatch(form, wish[name]):
             raise RequestError(

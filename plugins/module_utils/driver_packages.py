@@ -221,5 +221,4 @@ def _repository(case: Case, data: dict, names: dict) -> dict | None:
     repository = data.get("repository")
     if repository is None:
         return None
-    wish = case.wish
-    return cuda_repository.describe(repository, names, wish["mirror"], wish["proxy"], wish["key_fingerprint"])
+    return cuda_repository.describe(repository, names, case.wish)

@@ -206,7 +206,7 @@ def _entries(host: dict, result: dict, todo: dict) -> None:
     if repository is None:
         return
     kept = cuda_repository.entries_of(host, repository)
-    if (todo["query"] and not kept) or cuda_repository.is_reached_otherwise(host, repository):
+    if (todo["query"] and not kept) or cuda_repository.is_outdated(host, repository):
         todo["repository"] = repository
     if not todo["query"]:
         return

@@ -33,9 +33,11 @@ TEXTS = {
     "minimum_version": (r"\d{3}(\.\d+)*", "570.86"),
     "mirror": (_URL, "https://mirror.example/cuda"),
     "proxy": (rf"https?://{_LOGIN}{_HOST}/?", "http://proxy.example:3128"),
+    "key_url": (_URL, "https://mirror.example/cuda.pub"),
     "key_fingerprint": (
-        r"\s*([0-9A-Fa-f]\s*){40}(([0-9A-Fa-f]\s*){24})?",
-        "EB693B3035CD5710E231E123A4B469963BF863CC (40 or 64 hexadecimal digits)",
+        r"\s*([0-9A-Fa-f]\s*){40}(([0-9A-Fa-f]\s*){24})?|\s*(?i:sha256:)\s*([0-9A-Fa-f]\s*){64}",
+        "EB693B3035CD5710E231E123A4B469963BF863CC (the full fingerprint, 40 or 64 hexadecimal digits) or "
+        "sha256:0123... (the digest of the key file, 64 hexadecimal digits)",
     ),
     "runfile_url": (_URL, "https://mirror.example/NVIDIA-Linux-x86_64-580.95.05.run"),
     "runfile_checksum": (

@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
     "memory_hotadd_override": False,
     "mirror": None,
     "proxy": None,
+    "key_url": None,
     "key_fingerprint": None,
     "runfile_url": None,
     "runfile_checksum": None,

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_versions,
     host_image,
     kernel_modules,
+    key_trust,
     memory_hotadd,
     os_release,
     packages_state,
@@ -79,6 +80,7 @@ FILES = (
     "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg",
     "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
     "/usr/share/pki/gpufleet-nvidia-cuda.asc",
+    *map(key_trust.note_path, cuda_repository.KEYRINGS),
     "/var/lib/gpufleet/nvidia_driver.json",
     "/var/lib/gpufleet/nvidia_driver_initramfs",
     "/var/lib/gpufleet/nvidia_driver_reboot.json",
@@ -141,6 +143,7 @@ def observe(
         "module_users": _module_users(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
+        "keyrings": {path: key for path in cuda_repository.KEYRINGS if (key := key_trust.read(root, path))},
         "image": host_image.read(root),
         "reboot_flag": reboot_flag.read(root, state["installed_at"]),
     }

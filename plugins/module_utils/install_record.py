@@ -8,7 +8,8 @@ Each role has a record of its own:
 - `packages`: what came with an installation; `uncertain`: what came between the start of one that was cut off and the
   start of the next, by the former or by the user;
 - `files`: what was in files that were changed;
-- `key`: the fingerprint of the repository that packages came from;
+- `key`: the fingerprint of the key of the repository that packages came from; the digest of the key file where the key
+  is trusted by that and the file was not on the host yet;
 - `stream`: the module stream of dnf's that was enabled (`module`, `name`), and the one `before`;
 - `runfile`: the version that NVIDIA's installer was run for;
 - `holds`: packages that were held beside a driver that somebody else installed;
@@ -22,6 +23,8 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import key_trust
 
 DRIVER = "/var/lib/gpufleet/nvidia_driver.json"
 TOOLKIT = "/var/lib/gpufleet/cuda_toolkit.json"
@@ -53,7 +56,7 @@ def begin(
         "asked": sorted({*known["asked"], *(item for item in asked or [] if not _named([item], there))}),
         "files": _files_changed(known, changed_files),
         "verified": [],
-        "pending_key": key,
+        "pending_key": _fingerprint(host, key),
         "pending_stream": _stream_to_come(known, stream),
     }
     return _text(host, known, changes)
@@ -90,7 +93,7 @@ def finish(
         "verified": [],
         # A hold goes with its package, and what comes later by that name is held by whoever holds it.
         "holds": [name for name in known["holds"] if name in set(after)],
-        "key": known["confirmed_key"] or (key or known["key"] if came or earlier else None),
+        "key": known["confirmed_key"] or (_fingerprint(host, key) or known["key"] if came or earlier else None),
         "pending_key": None,
         "stream": stream,
         "pending_stream": pending_stream,
@@ -146,14 +149,15 @@ def read(host: dict, path: str) -> dict:
     found = found if isinstance(found, dict) else {}
     empty: dict[str, Any] = {"files": {}, **{name: [] for name in _LISTS}, **dict.fromkeys(_ITEMS)}
     known = {name: found.get(name) or nothing for name, nothing in empty.items()}
-    known["confirmed_key"] = known["key"]
-    known["key"] = known["key"] or known["pending_key"]
+    known["pending_key"] = _fingerprint(host, known["pending_key"])
+    known["confirmed_key"] = _fingerprint(host, known["key"])
+    known["key"] = known["confirmed_key"] or known["pending_key"]
     return known
 
 
 def is_key_of(name: str, fingerprint: str | None) -> bool:
     """Tell whether rpm means this key by a name: it ends with the end of the fingerprint, newer ones with all of it."""
-    mine = (fingerprint or "")[-8:].lower()
+    mine = "" if key_trust.is_digest(fingerprint) else (fingerprint or "")[-8:].lower()
     return bool(mine) and name.startswith("gpg-pubkey-") and name.endswith(mine)
 
 
@@ -167,6 +171,14 @@ def versions_there(host: dict) -> set[str]:
     """Return the versions of a driver of which there is something on a host."""
     driver = host.get("driver") or {}
     return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
+
+
+def _fingerprint(host: dict, key: str | None) -> str | None:
+    """Return the fingerprint of a key that is trusted by the digest of its file, once that file is on the host."""
+    if key is None or not key_trust.is_digest(key):
+        return key
+    keys = (host.get("keyrings") or {}).values()
+    return next((there["fingerprints"][0] for there in keys if key_trust.is_trusted(there, key)), key)
 
 
 def _named(asked: list[str], names: set[str]) -> set[str]:

@@ -1,59 +1,62 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch a repository's signing key, and trust it by its fingerprint alone."""
+"""Fetch a repository's signing key, and accept it only by its fingerprint or by the digest of its file."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, key_trust, openpgp
 
-LARGEST = 1024 * 1024
 _PROXIES = ("http_proxy", "https_proxy")
 
 
-class SigningKeyError(Exception):
-    """The key cannot be had, or is not the expected one."""
+class SigningKeyError(key_trust.KeyTrustError):
+    """The key could not be fetched, or is not the expected one."""
 
 
-def normalised(fingerprint: str) -> str:
-    """Return a fingerprint as it is compared: in capitals, without blanks. One that is not whole is refused."""
-    digits = re.sub(r"\s", "", fingerprint).upper()
-    if not re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", digits):
-        raise SigningKeyError(
-            f"fingerprint: {digits!r} is not the fingerprint of a key in full, which has 40 or 64 hexadecimal "
-            "digits. 'gpg --show-keys' shows it."
-        )
-    return digits
-
-
-def fetch(url: str, fingerprint: str, proxy: str | None = None, timeout: int = 30) -> bytes:
-    """Return the file at an address if the key with that fingerprint, and no other, is in it."""
-    wanted, shown = normalised(fingerprint), addresses.masked(url)
+def fetch(url: str, trust: str, proxy: str | None = None, timeout: int = 30) -> bytes:
+    """Return what is trusted of the key file at an address; refuse any other file."""
+    wanted, shown = key_trust.normalized(trust), addresses.masked(url)
     try:
         with _through(proxy):
-            data = open_url(url, timeout=timeout).read(LARGEST)
+            data = open_url(url, timeout=timeout).read(key_trust.LARGEST)
     except Exception as error:  # urllib has many, and each is the same to the user
         raise SigningKeyError(
             f"The repository's key could not be fetched from {shown}: {addresses.masked(str(error))}. "
             "Check the address, the proxy and the network, or name a mirror."
         ) from error
     try:
-        found = openpgp.fingerprints(data)
+        trusted = key_trust.covered(data, wanted)
+        found = openpgp.fingerprints(data if trusted is None else trusted)
     except openpgp.KeyFileError as error:
         raise SigningKeyError(f"{shown} is no public key: {error}.") from error
-    if found != [wanted]:
-        raise SigningKeyError(
-            f"The key at {shown} has the fingerprint {', '.join(found)} and not {wanted}. It is not trusted and was "
-            "not written. Find out who changed it before you change the fingerprint."
+    if trusted is None:
+        raise SigningKeyError(_refusal(data, wanted, shown, found))
+    return trusted
+
+
+def _refusal(data: bytes, wanted: str, shown: str, found: list[str]) -> str:
+    """Say why a key is not trusted, with everything that helps to find out who changed it."""
+    served, bare = key_trust.digest(data), key_trust.digest(key_trust.without_version(data))
+    end = "It is not trusted and was not written. Find out who changed it before you change the"
+    if key_trust.is_digest(wanted):
+        seen = served if served == bare else f"{served}, without its Version lines {bare},"
+        return (
+            f"The key file at {shown} has the digest {seen} and not {wanted}. It holds the key with the fingerprint "
+            f"{', '.join(found)}. {end} digest."
         )
-    return data
+    if f"sha256:{wanted.lower()}" in (served, bare):
+        return (
+            f"{wanted} is not the fingerprint of the key at {shown} but the digest of its file. Write it as "
+            f"sha256:{wanted.lower()}."
+        )
+    return f"The key at {shown} has the fingerprint {', '.join(found)} and not {wanted}. {end} fingerprint."
 
 
 @contextmanager

@@ -243,6 +243,15 @@ host:
       description: The enabled stream of each dnf module.
       type: dict
       sample: {nvidia-driver: 580-open}
+    keyrings:
+      description: >-
+        The key files of NVIDIA's repository that the roles wrote, by their paths: the C(fingerprints) of the keys in
+        them, and the C(digests) by which a file is known to be the one that was served.
+      type: dict
+      sample:
+        /usr/share/keyrings/gpufleet-nvidia-cuda.gpg:
+          fingerprints: [EB693B3035CD5710E231E123A4B469963BF863CC]
+          digests: ["sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb"]
     image:
       description: >-
         The C(kind) of prepared image (C(dlami), C(azure_hpc), C(dgx), C(gcp_deeplearning), null), its C(evidence) and

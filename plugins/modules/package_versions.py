@@ -50,11 +50,13 @@ options:
         type: str
         required: true
       key:
-        description: Where its signing key is had.
+        description: Address of its signing key.
         type: str
         required: true
       fingerprint:
-        description: Fingerprint that the key must have, all 40 or 64 hexadecimal digits.
+        description: >-
+          What the key is trusted by, as in M(gpufleet.hosts.signing_key): its full fingerprint, 40 or 64 hexadecimal
+          digits, or the SHA-256 digest of its file, as V(sha256:0123...).
         type: str
         required: true
       proxy:
@@ -130,6 +132,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     addresses,
     apt_sources,
+    key_trust,
     module_run,
     os_release,
     package_offers,
@@ -201,7 +204,7 @@ def main() -> None:
         apt_sources.AptSourcesError,
         package_offers.OffersError,
         repository_view.ViewError,
-        signing_keys.SigningKeyError,
+        key_trust.KeyTrustError,
     ) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, versions=versions, streams=streams)

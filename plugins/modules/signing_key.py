@@ -8,22 +8,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: signing_key
-short_description: Put a package repository's signing key on a host, if its fingerprint is the expected one
+short_description: Put a package repository's signing key on a host, if it is the expected one
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Fetches a public key, checks that its fingerprint is the one that you expect, and writes it to a file that a
-    repository entry can name (C(Signed-By) of apt, C(gpgkey) of dnf and zypper).
-  - Nothing is fetched while the file holds that key already.
+  - Fetches a public key, checks that its fingerprint or the digest of its file is the one that you expect, and writes
+    it to a file that a repository entry can name (C(Signed-By) of apt, C(gpgkey) of dnf and zypper).
+  - Nothing is fetched while the file holds that key already. A file that holds another key is replaced.
+  - A key that is trusted by a digest and converted between its text and its binary form has another digest on the host.
+    A second file with the suffix C(.sha256) keeps the expected one then, so that a later run needs no network.
   - Needs no C(gpg) on the host.
 options:
   url:
-    description: Where the key is had. V(file://) names a file on the host.
+    description: Address of the key file. V(file://) names a file on the host.
     type: str
     required: true
   fingerprint:
-    description: Fingerprint that the key must have, all 40 or 64 hexadecimal digits. Blanks and case do not matter.
+    description:
+      - What the key is trusted by. Blanks and case do not matter.
+      - Either the full fingerprint of the one key in the file, 40 or 64 hexadecimal digits.
+      - Or the SHA-256 digest of the file, as V(sha256:0123...). It is the digest of the file as it is served, or of the
+        file without the lines that begin with C(Version). Only what the digest covers is written.
     type: str
     required: true
   path:
@@ -46,7 +52,7 @@ attributes:
     description: Says whether the file would be written. The key is not fetched.
     support: full
   diff_mode:
-    description: Shows the fingerprints before and after.
+    description: Shows the fingerprints before and after, or the digests where the key is trusted by one.
     support: full
   idempotent:
     description: A second run finds the key, changes nothing and uses no network.
@@ -61,13 +67,20 @@ EXAMPLES = r"""
     url: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/3bf863cc.pub
     fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
     path: /usr/share/keyrings/gpufleet-nvidia-cuda.gpg
+
+- name: Trust a repository by the digest of its key file
+  gpufleet.hosts.signing_key:
+    url: https://developer.download.nvidia.com/compute/cuda/repos/rhel10/x86_64/CDF6BA43.pub
+    fingerprint: sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb
+    path: /etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda
+    armored: true
 """
 
 RETURN = r"""
 fingerprint:
-  description: Fingerprint of the key in the file.
+  description: Fingerprint of the key in the file, of several keys the first. A digest is never returned here.
   type: str
-  returned: always
+  returned: always, but null in check mode where a key that is trusted by a digest would be fetched
   sample: EB693B3035CD5710E231E123A4B469963BF863CC
 """
 
@@ -76,16 +89,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, openpgp, signing_keys
-
-
-def present(path: str) -> list[str]:
-    """Return the fingerprints of the keys in a file; none where there is no such file or no key in it."""
-    try:
-        with open(path, "rb") as handle:
-            return openpgp.fingerprints(handle.read(signing_keys.LARGEST))
-    except (OSError, openpgp.KeyFileError):
-        return []
+from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, key_trust, openpgp, signing_keys
 
 
 def problem(path: str) -> str | None:
@@ -97,21 +101,29 @@ def problem(path: str) -> str | None:
     return None
 
 
-def write(module: AnsibleModule, path: str, data: bytes) -> None:
-    """Put the key's file in its place, readable to all."""
+def write(module: AnsibleModule, path: str, data: bytes, note: str | None) -> None:
+    """Put the key file in its place, readable to all, and its note beside it."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        module.atomic_move(temporary, path)
-        os.chmod(path, 0o644)
+        _put(module, path, data)
+        if note:
+            _put(module, key_trust.note_path(path), note.encode())
+        elif os.path.lexists(key_trust.note_path(path)):
+            os.unlink(key_trust.note_path(path))
     except OSError as error:
         module.fail_json(
             msg=f"The key could not be written to {path}: {error.strerror or error} ({error.filename or path}). Choose "
             "another path, or run this as a user who may write there (become: true)."
         )
+
+
+def _put(module: AnsibleModule, path: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    os.chmod(temporary, 0o644)
+    module.atomic_move(temporary, path)
+    os.chmod(path, 0o644)
 
 
 def main() -> None:
@@ -130,24 +142,30 @@ def main() -> None:
     module.no_log_values.update(addresses.logins(module.params["url"], module.params["proxy"]))
     path = module.params["path"]
     try:
-        wanted = signing_keys.normalised(module.params["fingerprint"])
-    except signing_keys.SigningKeyError as error:
+        wanted = key_trust.normalized(module.params["fingerprint"])
+    except key_trust.KeyTrustError as error:
         module.fail_json(msg=str(error))
     wrong = problem(path)
     if wrong:
         module.fail_json(msg=wrong)
-    before = present(path)
-    changed = before != [wanted]
+    kind = "digests" if key_trust.is_digest(wanted) else "fingerprints"
+    before = after = key_trust.read("/", path) or {"fingerprints": [], "digests": []}
+    changed = not key_trust.is_trusted(before, wanted)
+    if changed:
+        after = {"fingerprints": [], kind: [wanted]}
     if changed and not module.check_mode:
         try:
             data = signing_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
         except signing_keys.SigningKeyError as error:
             module.fail_json(msg=str(error))
-        write(module, path, openpgp.armored(data) if module.params["armored"] else openpgp.binary(data))
+        data = openpgp.armored(data) if module.params["armored"] else openpgp.binary(data)
+        note = key_trust.note(data, wanted)
+        write(module, path, data, note)
+        after = key_trust.describe(data, note)
     module.exit_json(
         changed=changed,
-        fingerprint=wanted,
-        diff={"before": {"fingerprints": before}, "after": {"fingerprints": [wanted]}},
+        fingerprint=next(iter(after["fingerprints"]), None),
+        diff={"before": {kind: before[kind]}, "after": {kind: after[kind]}},
     )
 
 

@@ -11,12 +11,14 @@ own. So the role that uses NVIDIA's repository runs here as it does there, and a
 toolkit is a script that has the host's g++ compile a program for CUDA as one for the CPU.
 
 Needs what a package of the format is made with: dpkg-deb and apt-ftparchive, or rpmbuild and createrepo_c; gcc and gpg.
-Prints the fingerprint of the key.
+Prints what the key is trusted by: its fingerprint, or with --digest the SHA-256 digest of its file without the lines
+that begin with Version.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import platform
 import shutil
 import subprocess
@@ -440,29 +442,32 @@ def modules_of(out: Path, versions: list[str]) -> None:
 
 
 ARCH = platform.machine()
+# What GnuPG of the vendor's day wrote into key files. NVIDIA's digests leave it out.
+VERSION = "GnuPG v2.0.22 (GNU/Linux)"
 # Layout: the vendor's directory, the packages in it, the package format, the name of the key's file.
 LAYOUTS = {
     "debian12": (debian, "deb", "3bf863cc.pub"),
-    "debian13": (debian, "deb", "3bf863cc.pub"),
+    "debian13": (debian, "deb", "8793F200.pub"),
     "ubuntu2204": (ubuntu, "deb", "3bf863cc.pub"),
     "ubuntu2404": (ubuntu, "deb", "3bf863cc.pub"),
-    "ubuntu2604": (ubuntu, "deb", "3bf863cc.pub"),
+    "ubuntu2604": (ubuntu, "deb", "60DF8A40.pub"),
     "base": (elsewhere, "rpm", "RPM-GPG-KEY-base"),
     "rhel8": (enterprise_linux, "rpm", "D42D0685.pub"),
     "rhel9": (enterprise_linux, "rpm", "D42D0685.pub"),
-    "rhel10": (enterprise_linux, "rpm", "D42D0685.pub"),
+    "rhel10": (enterprise_linux, "rpm", "CDF6BA43.pub"),
     "amzn2023": (enterprise_linux, "rpm", "D42D0685.pub"),
     "sles15": (suse, "rpm", "D42D0685.pub"),
 }
 
 
 def main() -> None:
-    """Build what is missing, sign, and print the fingerprint."""
+    """Build what is missing, sign, and print what the key is trusted by."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
     parser.add_argument("--version", action="append", default=[], help="of the driver")
     parser.add_argument("--toolkit", action="append", default=[], help="version of a toolkit")
     parser.add_argument("--greedy-toolkit", action="append", default=[], help="one that wants the driver, too")
+    parser.add_argument("--digest", action="store_true", help="print the digest of the key's file")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
     options = parser.parse_args()
@@ -479,9 +484,9 @@ def main() -> None:
         wanted[f"greedy-toolkit-{version}-{kind}"] = toolkit(version, ("nvidia-driver-cuda",), compiler)
     for name, packages in wanted.items():
         shutil.copytree(built(name, packages, kind, options.gnupg), out, dirs_exist_ok=True)
-    (out / key_name).write_text(
-        run("gpg", "--homedir", str(options.gnupg), "--batch", "--armor", "--export", fingerprint), encoding="utf-8"
-    )
+    exported = run("gpg", "--homedir", str(options.gnupg), "--batch", "--armor", "--export", fingerprint)
+    begin = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
+    (out / key_name).write_text(exported.replace(begin, f"{begin}Version: {VERSION}\n"), encoding="utf-8")
     if kind == "deb":
         sign_apt(out, options.gnupg)
     else:
@@ -490,7 +495,7 @@ def main() -> None:
             modules_of(out, options.version)
         metadata = str(out / "repodata/repomd.xml")
         run("gpg", "--homedir", str(options.gnupg), "--batch", "--yes", "--armor", "--detach-sign", metadata)
-    print(fingerprint)
+    print(f"sha256:{hashlib.sha256(exported.encode()).hexdigest()}" if options.digest else fingerprint)
 
 
 if __name__ == "__main__":

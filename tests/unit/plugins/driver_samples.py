@@ -122,6 +122,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "apt": {"missing_components": [], "lists": 3, "sources": []} if _MANAGERS.get(family) == "apt" else None,
         "repositories": [],
         "module_streams": {},
+        "keyrings": {},
         "identity": {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/4"},
         "image": {"kind": None, "evidence": [], "cloud": None},
         "reboot_flag": {"present": False, "packages": []},

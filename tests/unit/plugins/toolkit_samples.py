@@ -11,7 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
+    cuda_toolkit_plan,
+    key_trust,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
@@ -19,7 +23,7 @@ DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
 BRANCHES = VARS["__cuda_toolkit_branches"]
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 # A platform that the driver knows; others are unknown to it.
-KNOWN = ("debian-12", "debian-13", "ubuntu-24.04", "el-8", "el-9", "amazon-2023", "sles-15")
+KNOWN = ("debian-12", "debian-13", "ubuntu-24.04", "el-8", "el-9", "el-10", "amazon-2023", "sles-15")
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
@@ -57,7 +61,15 @@ def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
     for file in [*wanted["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
         add(there, file["path"], file["content"])
     name(there, wanted["repository"])
+    trust(there, wanted["repository"])
     return there
+
+
+def trust(seen: dict[str, t.Any], repository: dict[str, t.Any]) -> None:
+    """Put the trusted key of a repository on a host."""
+    trusted = repository["fingerprint"]
+    key = {"fingerprints": [trusted if not key_trust.is_digest(trusted) else KEY], "digests": [trusted]}
+    seen["keyrings"][cuda_repository.keyring(repository)] = key
 
 
 def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:

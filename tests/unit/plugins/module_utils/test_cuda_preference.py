@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
     bare,
     name,
     nvidia,
+    trust,
 )
 
 FILE = cuda_repository.APT_PREFERENCE_FILE
@@ -80,6 +81,7 @@ def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
     for file in [*wanted["files"], wanted["profile"]]:
         add(there, file["path"], file["content"])
     name(there, wanted["repository"])
+    trust(there, wanted["repository"])
     record = {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": ["/usr/local/cuda-12.6"]}
     return add(there, install_record.TOOLKIT, record)
 

@@ -453,6 +453,8 @@ def test_of_several_toolkits_the_one_that_has_dropped_the_gpus_is_refused() -> N
         ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is 'mirror.example', which is not of the form https://"),
         ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is '...@proxy', which is not of the form http://"),
         ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is '3BF863CC', which is not of the form"),
+        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is 'sha256:0', which is not of the form"),
+        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is '...@keys', which is not of the form https://"),
         ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not of the form true or false"),
     ],
 )

@@ -342,6 +342,32 @@ KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
         ("keyring-d42d0685", False),
     ],
 )
+def test_rpm_forgets_a_key_that_was_trusted_by_the_digest_of_its_file(name, goes):
+    digest = f"sha256:{'0' * 56}d42d0685"
+    path = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda"
+    keyrings = {path: {"fingerprints": [KEY], "digests": [digest]}}
+    # As it is written before the key file is there, and afterwards.
+    for seen in ({}, keyrings):
+        record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
+        assert json.loads(record)["key"] == (KEY if seen else digest)
+        there = host("el-10", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+        there = {**there, "keyrings": keyrings, "package_names": ["bash", name]}
+        assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
+    # The end of a digest is not the end of a fingerprint.
+    record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
+    there = host("el-10", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+    assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-10"))["rpm_keys"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "goes"),
+    [
+        ("gpg-pubkey-d42d0685", True),
+        (f"gpg-pubkey-{KEY.lower()}", True),
+        ("gpg-pubkey-fd431d51", False),
+        ("keyring-d42d0685", False),
+    ],
+)
 def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
     there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})

@@ -7,7 +7,13 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_resolver, gpu_generations, install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_plan,
+    driver_resolver,
+    gpu_generations,
+    install_record,
+)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -471,6 +477,39 @@ def test_mirror_and_proxy_reach_the_repository():
     assert repository["key"] == "https://mirror.example/cuda/rhel9/sbsa/D42D0685.pub"
     assert repository["proxy"] == "http://proxy.example:3128"
     assert "/etc/yum.repos.d/cuda-rhel9-sbsa.repo" in repository["legacy_files"]
+
+
+EL_10 = "sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb"
+
+
+@pytest.mark.parametrize(
+    ("key", "request_", "url", "trusted"),
+    [
+        ("el-10", {}, "https://m.example/rhel10/sbsa/CDF6BA43.pub", EL_10),
+        ("el-10", {"key_url": "https://keys.example/cuda.pub"}, "https://keys.example/cuda.pub", EL_10),
+        ("el-9", {"key_fingerprint": EL_10}, "https://m.example/rhel9/sbsa/D42D0685.pub", EL_10),
+        (
+            "debian-13",
+            {
+                "key_url": "file:///srv/cuda.pub",
+                "key_fingerprint": "eb69 3b30 35cd 5710 e231  e123 a4b4 6996 3bf8 63cc",
+            },
+            "file:///srv/cuda.pub",
+            "EB693B3035CD5710E231E123A4B469963BF863CC",
+        ),
+    ],
+)
+def test_where_the_key_comes_from_and_what_it_is_trusted_by(key, request_, url, trusted):
+    wish = {"source": "nvidia", "mirror": "https://m.example", **request_}
+    there = host(key, arch="aarch64")
+    plan = driver_plan.plan(there, wish, platform(key))
+    assert plan["errors"] == []
+    for repository in (plan["repository"], plan["todo"]["look"]["repository"]):
+        assert (repository["key"], repository["fingerprint"]) == (url, trusted)
+    toolkit = {name: value for name, value in wish.items() if name != "source"}
+    done = toolkit_samples.nvidia(toolkit_samples.bare(key, arch="aarch64"), "13.0", **toolkit)
+    assert done["problems"] == []
+    assert (done["repository"]["key"], done["repository"]["fingerprint"]) == (url, trusted)
 
 
 def test_nothing_that_was_handed_in_is_changed():

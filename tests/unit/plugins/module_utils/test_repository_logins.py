@@ -1,10 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repository behind a login: seen on a host without the login, known again with it, told from one with another."""
+"""A repository as it is seen on a host: without its login, known again with it, and by which key."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_resolver,
     host_observation,
     install_record,
+    key_trust,
+    openpgp,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import KEY, add, bare, nvidia
@@ -30,10 +33,21 @@ MIRROR, OTHER = "http://robot:s3cret@mirror.example/cuda", "http://robot:chang3d
 PROXY, OTHER_PROXY = "http://robot:pr0xy@proxy.example:3128", "http://robot:n3w@proxy.example:3128"
 
 
-def write(root: Path, path: str, content: str) -> None:
+def packet(letter: bytes) -> tuple[bytes, str]:
+    """Return a key and its fingerprint."""
+    body = b"\x04" + letter * 60
+    key = b"\x99" + len(body).to_bytes(2, "big") + body
+    return key, hashlib.sha1(key).hexdigest().upper()
+
+
+SIGNER, TRUSTED = packet(b"k")
+EARLIER, OUTDATED = packet(b"o")
+
+
+def write(root: Path, path: str, content: str | bytes) -> None:
     file = root / path.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, encoding="utf-8")
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def look(root: Path, key: str) -> dict[str, Any]:
@@ -42,16 +56,17 @@ def look(root: Path, key: str) -> dict[str, Any]:
     seen = host_observation.observe(str(root), machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", ""))
     assert seen["os"]["key"] == key
     files = {path: seen["files"][path] for path in (*cuda_repository.FILES, install_record.DRIVER)}
-    return {"apt": seen["apt"], "repositories": seen["repositories"], "files": files}
+    return {"files": files, **{name: seen[name] for name in ("apt", "repositories", "keyrings")}}
 
 
 def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
     """Have a driver's repository written as its role does, and return what is observed of it."""
     data = platform(key)["sources"]["nvidia"]
-    wish = {"mirror": None, "proxy": None, **wish}
+    wish = {"mirror": None, "proxy": None, "key_url": None, "key_fingerprint": TRUSTED, **wish}
     names = {"arch": data["arches"]["x86_64"]}
-    repository = cuda_repository.describe(data["repository"], names, wish["mirror"], wish["proxy"], None)
+    repository = cuda_repository.describe(data["repository"], names, wish)
     write(root, repository["entry"]["path"], repository["entry"]["content"])
+    write(root, cuda_repository.keyring(repository), openpgp.armored(SIGNER) if key != "debian-12" else SIGNER)
     if key == "debian-12" and wish["proxy"]:
         write(root, cuda_repository.APT_PROXY_FILE, cuda_repository.apt_proxy(repository))
     write(root, install_record.DRIVER, json.dumps({"packages": ["libcuda1"], "key": KEY}))
@@ -60,7 +75,7 @@ def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
 
 def merged(there: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     there["files"].update(seen["files"])
-    there["repositories"] = seen["repositories"]
+    there["repositories"], there["keyrings"] = seen["repositories"], seen["keyrings"]
     if there["apt"] is not None:
         there["apt"].update(seen["apt"], missing_components=[])
     return there
@@ -99,7 +114,7 @@ def test_another_password_is_written_to_a_converged_host(tmp_path, key, now, wri
     packages = dict.fromkeys([*wanted["packages"], *wanted["kernel_packages"]], "580.95.05-1")
     there = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
     there = merged(there, with_driver(tmp_path, key, mirror=MIRROR, proxy=PROXY))
-    todo = driver_plan.plan(there, {"source": "nvidia", **now}, platform(key))["todo"]
+    todo = driver_plan.plan(there, {"source": "nvidia", "key_fingerprint": TRUSTED, **now}, platform(key))["todo"]
     files = [file["path"] for file in todo["files"] if file["path"] == cuda_repository.APT_PROXY_FILE]
     apart = key == "debian-12"
     assert (todo["repository"] is not None) is (written == "entry" or (written == "proxy" and not apart))
@@ -115,7 +130,7 @@ def test_another_password_is_written_by_a_toolkit_that_has_the_repository_to_its
     del there["files"][install_record.DRIVER]
     path = cuda_repository.entry({"type": there["os"]["package_manager"], "url": "", "proxy": None, "id": "x"})["path"]
     for mirror, expected in ((MIRROR, []), (OTHER, [path])):
-        plan = nvidia(there, "12.6", mirror=mirror, environment=False)
+        plan = nvidia(there, "12.6", mirror=mirror, key_fingerprint=TRUSTED, environment=False)
         assert [file["path"] for file in plan["files"]] == expected
 
 
@@ -136,9 +151,52 @@ def test_zyppers_entry_as_it_was_written_once_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+@pytest.mark.parametrize("by", ["fingerprint", "digest"])
+@pytest.mark.parametrize("there", ["trusted", "outdated", "missing", "foreign"])
+def test_an_outdated_key_of_ours_is_replaced_on_a_host_that_lacks_nothing_else(tmp_path, key, role, by, there):
+    with_driver(tmp_path, key, mirror=MIRROR)
+    kind = host(key)["os"]["package_manager"]
+    path = cuda_repository.keyring({"type": kind})
+    # What the server has; it is written in text form for rpm, and in binary form for apt.
+    text = openpgp.armored(SIGNER)
+    trusted = TRUSTED if by == "fingerprint" else key_trust.digest(text)
+    content = {"trusted": SIGNER, "outdated": EARLIER}.get(there, SIGNER)
+    written = content if kind == "apt" else openpgp.armored(content)
+    write(tmp_path, path, written)
+    if there == "trusted" and key_trust.note(written, trusted):
+        write(tmp_path, key_trust.note_path(path), key_trust.note(written, trusted))
+    if there in ("missing", "foreign"):
+        (tmp_path / path.lstrip("/")).unlink()
+    if there == "foreign":
+        ours = tmp_path / cuda_repository.entry({"type": kind, "url": "", "proxy": None, "id": "x"})["path"].lstrip("/")
+        ours.rename(ours.with_name(f"mine{ours.suffix}"))
+    wish = {"mirror": MIRROR, "key_fingerprint": trusted}
+    if role == "nvidia_driver":
+        wanted = driver_resolver.resolve(host(key, headers=(KERNELS[key],)), {"source": "nvidia"}, platform(key))
+        packages = dict.fromkeys([*wanted["packages"], *wanted["kernel_packages"]], "580.95.05-1")
+        seen = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
+        todo = driver_plan.plan(merged(seen, look(tmp_path, key)), {"source": "nvidia", **wish}, platform(key))["todo"]
+        assert (todo["query"], todo["install"]) == ([], [])
+        repository = todo["repository"]
+    else:
+        seen = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
+        add(seen, install_record.TOOLKIT, {"key": KEY})
+        del seen["files"][install_record.DRIVER]
+        plan = nvidia(seen, "12.6", **wish, environment=False)
+        assert (plan["problems"], plan["packages"]) == ([], [])
+        repository = plan["repository"]
+    assert (repository is not None) is (there in ("outdated", "missing"))
+    if repository:
+        assert (repository["fingerprint"], cuda_repository.keyring(repository)) == (trusted, path)
+
+
+@pytest.mark.parametrize("key", KEYS)
 def test_the_driver_writes_the_entry_that_the_toolkit_does(key):
     data = platform(key)["sources"]["nvidia"]["repository"]
-    repository = cuda_repository.describe(data, {"arch": "x86_64"}, MIRROR, PROXY, None)
+    repository = cuda_repository.describe(
+        data, {"arch": "x86_64"}, {"mirror": MIRROR, "proxy": PROXY, "key_url": None, "key_fingerprint": None}
+    )
     assert repository["entry"] == cuda_repository.entry(repository)
     manager = repository["type"]
     role = Path(__file__).resolve().parents[4] / f"roles/nvidia_driver/tasks/repository-{manager}.yml"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import tempfile
 
@@ -269,6 +270,14 @@ def test_a_repository_that_the_host_has_not_got_is_looked_into_and_nothing_stays
     assert list(looks["place"].iterdir()) == []
 
 
+def test_a_repository_is_looked_into_whose_key_is_trusted_by_a_digest(run, key, looks):
+    repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": digest(key.read_bytes())}
+    arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
+    assert run(package_versions, **arguments)["versions"] == {"libcuda1": ["580.95.05-1"]}
+    refused = run(package_versions, **{**arguments, "repository": {**repository, "fingerprint": "sha256:" + "0" * 64}})
+    assert f"and not sha256:{'0' * 64}" in refused["msg"]
+
+
 def test_nothing_stays_of_a_look_that_failed(run, key, looks):
     looks["answer"] = (100, "", "E: the repository is not signed")
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
@@ -323,7 +332,105 @@ def test_a_key_is_written_if_it_is_the_right_one_and_fetched_once(run, key, tmp_
     assert not run(signing_key, **arguments)["changed"]
 
 
+BEGIN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
+ARMORED = openpgp.armored(PACKETS)
+WITH_VERSION = ARMORED.replace(BEGIN, BEGIN + b"Version: GnuPG v2.0.22 (GNU/Linux)\n")
+
+
+def digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@pytest.mark.parametrize("armored", [False, True])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (ARMORED, digest(ARMORED), ARMORED),
+        (WITH_VERSION, digest(WITH_VERSION), WITH_VERSION),
+        # As NVIDIA's Dockerfiles compute it.
+        (WITH_VERSION, digest(ARMORED), ARMORED),
+        (WITH_VERSION, f" SHA256:{digest(ARMORED)[7:].upper()}", ARMORED),
+        (PACKETS, digest(PACKETS), ARMORED),
+    ],
+)
+def test_a_key_is_trusted_by_the_digest_of_its_file_and_fetched_once(run, key, tmp_path, case, armored):
+    served, trusted, text = case
+    key.write_bytes(served)
+    target = tmp_path / "keyrings" / "cuda.gpg"
+    arguments = {"url": key.as_uri(), "fingerprint": trusted, "path": str(target), "armored": armored}
+    checked = run(signing_key, check=True, **arguments)
+    assert (checked["changed"], checked["fingerprint"]) == (True, None)
+    assert not target.exists()
+    result = run(signing_key, **arguments)
+    assert (result["changed"], result["fingerprint"]) == (True, FINGERPRINT)
+    assert target.read_bytes() == (text if armored else PACKETS)
+    key.unlink()
+    for check in (True, False):
+        again = run(signing_key, check=check, **arguments)
+        assert (again["changed"], again["fingerprint"]) == (False, FINGERPRINT)
+        assert again["diff"]["before"] == again["diff"]["after"]
+
+
+def test_lines_that_a_digest_does_not_cover_are_not_written(run, key, tmp_path):
+    # A line of base64 that begins with Version would be another key to whoever reads the file as it was served.
+    start = ARMORED.index(b"\n\n") + 2
+    key.write_bytes(ARMORED[:start] + b"VersionAAAAA\n" + ARMORED[start:])
+    target = tmp_path / "cuda.asc"
+    arguments = {"url": key.as_uri(), "fingerprint": digest(ARMORED), "path": str(target), "armored": True}
+    assert run(signing_key, **arguments)["fingerprint"] == FINGERPRINT
+    assert target.read_bytes() == ARMORED
+
+
+OTHER_BODY = b"\x04" + b"o" * 60
+OTHER = b"\x99" + len(OTHER_BODY).to_bytes(2, "big") + OTHER_BODY
+
+
+@pytest.mark.parametrize("armored", [False, True])
+@pytest.mark.parametrize(
+    "trusts", itertools.product([FINGERPRINT, digest(openpgp.armored(OTHER))], [FINGERPRINT, digest(ARMORED)])
+)
+def test_an_earlier_key_is_replaced(run, key, tmp_path, trusts, armored):
+    earlier, trusted = trusts
+    target = tmp_path / "cuda.gpg"
+    arguments = {"url": key.as_uri(), "path": str(target), "armored": armored}
+    if earlier != FINGERPRINT:
+        key.write_bytes(openpgp.armored(OTHER))
+        assert run(signing_key, fingerprint=earlier, **arguments)["changed"]
+        key.write_bytes(ARMORED)
+    else:
+        target.write_bytes(openpgp.armored(OTHER) if armored else OTHER)
+    result = run(signing_key, fingerprint=trusted, **arguments)
+    assert (result["changed"], result["fingerprint"]) == (True, FINGERPRINT)
+    assert openpgp.fingerprints(target.read_bytes()) == [FINGERPRINT]
+    key.unlink()
+    assert not run(signing_key, fingerprint=trusted, **arguments)["changed"]
+    # What was noted of the earlier key is gone.
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"cuda.gpg", *(["cuda.gpg.sha256"] if trusted != FINGERPRINT and not armored else [])}
+
+
+def test_a_key_that_somebody_changed_after_its_digest_was_checked_is_fetched_again(run, key, tmp_path):
+    target = tmp_path / "cuda.gpg"
+    arguments = {"url": key.as_uri(), "fingerprint": digest(ARMORED), "path": str(target)}
+    run(signing_key, **arguments)
+    target.write_bytes(OTHER)
+    assert run(signing_key, **arguments)["changed"]
+    assert target.read_bytes() == PACKETS
+
+
 REFUSED = [
+    (
+        WITH_VERSION,
+        "sha256:" + "0" * 64,
+        [
+            f"has the digest {digest(WITH_VERSION)}, without its Version lines {digest(ARMORED)}, and not sha256:000",
+            f"It holds the key with the fingerprint {FINGERPRINT}. It is not trusted and was not written",
+            "before you change the digest",
+        ],
+    ),
+    (b"<html>", "sha256:" + "0" * 64, ["is no public key"]),
+    (b"<html>", digest(b"<html>"), ["is no public key"]),
+    (ARMORED, digest(ARMORED)[7:], ["but the digest of its file. Write it as " + digest(ARMORED)]),
     (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "It is not trusted and was not written"]),
     (b"<html>", FINGERPRINT, ["is no public key"]),
     (
@@ -350,8 +457,9 @@ def test_a_wrong_key_is_not_written(run, key, tmp_path, case):
 
 
 WRONG = [
-    ({"fingerprint": "xyz"}, ["fingerprint: 'XYZ' is not the fingerprint of a key in full", "40 or 64 hexadecimal"]),
-    ({"fingerprint": FINGERPRINT[-8:]}, [f"fingerprint: '{FINGERPRINT[-8:]}' is not"]),
+    ({"fingerprint": "xyz"}, ["fingerprint: 'xyz' is neither the full fingerprint", "40 or 64 hexadecimal", "sha256:"]),
+    ({"fingerprint": FINGERPRINT[-8:]}, [f"fingerprint: '{FINGERPRINT[-8:]}' is neither"]),
+    ({"fingerprint": "sha256:" + "0" * 63}, [f"fingerprint: 'sha256:{'0' * 63}' is neither", "nor the digest"]),
     ({"path": "key.gpg"}, ["path: 'key.gpg' is not absolute", "from the root on"]),
     ({"path": "{tmp}"}, ["is a directory", "Name the file in it"]),
 ]
