@@ -70,8 +70,8 @@ def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
 
 def _links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
     return [
-        f"GPU {name}: the PCIe link is x{width}, and verify_expected_pcie_width is {expected}. Reseat the board and "
-        "check the riser"
+        f"GPU {name}: the PCIe link is x{width}, and verify_expected_pcie_width is {expected}. An idle "
+        "GPU may reduce its link: check it under load, then reseat the board or replace the riser"
         for name, width, _most in _widths(facts)
         if expected and width and width < expected
     ]
