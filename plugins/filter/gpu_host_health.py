@@ -26,6 +26,12 @@ options:
   volume:
     description: Result of M(gpufleet.hosts.nvidia_driver_volume) in check mode.
     type: dict
+  pcie_width:
+    description:
+      - How many lanes the PCIe link of every GPU must have. A GPU with fewer is a problem.
+      - Without this option, a link that is narrower than the GPU allows is a note.
+    type: int
+    choices: [1, 2, 4, 8, 16]
 """
 
 EXAMPLES = r"""
@@ -53,11 +59,29 @@ _value:
 
 import typing as t
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils import host_health
+
+_WIDTHS = (1, 2, 4, 8, 16)
+
+
+def gpu_host_health(
+    host: dict[str, t.Any], facts: dict[str, t.Any], volume: dict[str, t.Any] | None = None, pcie_width: t.Any = None
+) -> dict[str, list[str]]:
+    """Judge a host; the command line gives `pcie_width` as text."""
+    if pcie_width in (None, ""):
+        return host_health.judge(host, facts, volume)
+    if str(pcie_width) not in map(str, _WIDTHS):
+        raise AnsibleFilterError(
+            f"verify_expected_pcie_width is {pcie_width!r}, which is not a number of PCIe lanes. Use one of "
+            f"{', '.join(map(str, _WIDTHS))}, or remove the setting."
+        )
+    return host_health.judge(host, facts, volume, int(pcie_width))
 
 
 class FilterModule:
     """Jinja filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        return {"gpu_host_health": host_health.judge}
+        return {"gpu_host_health": gpu_host_health}

@@ -15,8 +15,8 @@ import tempfile
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi_driver import SUFFIXES, mark_of
 
-SUFFIXES = (".json", ".yaml")
 # Programs of the vendor's toolkit: a specification that calls one is made by it.
 VENDOR_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 MODE = 0o644
@@ -55,14 +55,6 @@ def read(path: str) -> str:
 def is_vendors(text: str) -> bool:
     """Tell whether a specification is made by the vendor's toolkit."""
     return any(program in text for program in VENDOR_PROGRAMS)
-
-
-def mark_of(path: str) -> str:
-    """Return where it is noted that the file at `path` is ours.
-
-    Beside it, under a name that engines don't read: a specification has no place for such a note before CDI 0.6.0.
-    """
-    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.gpufleet")
 
 
 def is_marked(path: str) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_driver
+
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
 # What names a file of the host, in the order in which it counts; the last one must be there.
@@ -37,6 +39,8 @@ class Device:
     nodes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     mounted_at: tuple[str, ...] = ()
+    # Of the whole file.
+    driver_versions: tuple[str, ...] = ()
 
     @property
     def qualified(self) -> str:
@@ -65,8 +69,9 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
             path = os.path.join(directory, name)
             try:
                 with open(os.path.join(base, name), encoding="utf-8") as file:
-                    spec = load(file.read())
-                devices.update({device.qualified: device for device in _devices(spec, path, root)})
+                    text = file.read()
+                found = _devices(load(text), path, root, cdi_driver.versions(text))
+                devices.update({device.qualified: device for device in found})
             except (OSError, SpecError, UnicodeDecodeError) as error:
                 broken.append(f"{path}: {error}")
     return Specs(devices=devices, broken=tuple(broken))
@@ -215,7 +220,7 @@ def _scalar(text: str) -> Any:
     return text
 
 
-def _devices(spec: Mapping[str, Any], path: str, root: str) -> Iterator[Device]:
+def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tuple[str, ...]) -> Iterator[Device]:
     common = spec.get("containerEdits") or {}
     for device in spec.get("devices") or ():
         edits = device.get("containerEdits") or {}
@@ -231,6 +236,7 @@ def _devices(spec: Mapping[str, Any], path: str, root: str) -> Iterator[Device]:
             mounted_at=tuple(
                 str(mount.get("containerPath")) for part in (common, edits) for mount in part.get("mounts") or ()
             ),
+            driver_versions=driver_versions,
         )
 
 

@@ -208,10 +208,10 @@ class Nvidia(Accelerator):
             if unit.gpu.compute_mode == "prohibited"
         ]
         sick = [
-            f"{unit.gpu}: {reason}"
+            f"{unit.gpu} is {unit.gpu.health_state}: {reason}"
             for unit in units
-            if not unit.gpu.lost and unit.gpu.health_state == "degraded"
-            for reason in unit.gpu.health_reasons
+            if unit.gpu.health_state != "ok"
+            for reason in unit.gpu.health_reasons or ("no reason given",)
         ]
         return [*(risk for risk in risks if risk), *dict.fromkeys(prohibited), *dict.fromkeys(sick)]
 

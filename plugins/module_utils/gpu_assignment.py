@@ -42,6 +42,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection impor
     SelectionError,
     Unit,
     holders_of,
+    left_out,
     merged,
     parse,
     resolve,
@@ -374,10 +375,12 @@ class Planner:
             choice.name, self._state, units, meant if choice.name == "volume" else capabilities, env=env
         )
         names = ", ".join(str(unit) for unit in units)
+        unusable = left_out(self._accelerator.inventory) if request.kind == "count" else ""
+        not_used = f"Left out as not usable: {unusable}" if unusable else ""
         return _Assignment(
             units=units,
             isolation=choice.name,
-            reason=". ".join(part for part in (cause, f"{names}: {choice.reason}") if part),
+            reason=". ".join(part for part in (cause, f"{names}: {choice.reason}", not_used) if part),
             access=given,
             capabilities=capabilities,
             warnings=warnings,

@@ -19,6 +19,8 @@ _RECOVERY = {
     "drain_p2p": "the driver asks that peer-to-peer work be drained from this GPU",
     "drain_and_reset": "the driver asks that work be drained from this GPU and that it be reset",
     "recover_imex_domain": "the driver asks that the IMEX domain be recovered",
+    "bus_reset": "the driver asks for a reset of the bus of this GPU: stop what uses the GPU, then reboot the host",
+    "system_reboot": "the driver asks for a reboot of the system",
 }
 _HARDWARE_THROTTLING = {
     "hardware_slowdown": "hardware slows the clocks down (heat or power brake)",
@@ -26,6 +28,9 @@ _HARDWARE_THROTTLING = {
     "hardware_power_brake": "hardware slows the clocks down for power: check the power supply",
 }
 _RESET = "it needs a reset before it can be used: stop what uses it, then nvidia-smi --gpu-reset, or reboot the host"
+_PAGES = "memory pages wait for their retirement: reset this GPU or reboot the host"
+_ROW = "a memory row waits for its remapping: reset this GPU or reboot the host"
+_NEED_RESET = frozenset({_RESET, _PAGES, _ROW})
 
 
 def judge(signs: dict, failures=()) -> dict:
@@ -36,6 +41,11 @@ def judge(signs: dict, failures=()) -> dict:
     reasons = [_RESET] if RESET_REQUIRED in codes else []
     reasons += [reason for look in _LOOKS for reason in look(signs)]
     return {"state": "degraded" if reasons else "ok", "reasons": reasons}
+
+
+def needs_reset(reasons) -> bool:
+    """Tell from the reasons of its health whether a GPU has to be reset, by itself or by a reboot."""
+    return not _NEED_RESET.isdisjoint(reasons)
 
 
 def unreachable(failure) -> dict:
@@ -61,16 +71,22 @@ def _identity(signs: dict) -> list[str]:
 
 def _recovery(signs: dict) -> list[str]:
     action = signs.get("recovery_action")
-    return [_RECOVERY[action]] if action in _RECOVERY else []
+    if action in (None, "none"):
+        return []
+    unknown = (
+        f"the driver asks for recovery action {action.rpartition('_')[2]}, which this release does not know: look it "
+        "up in NVML's documentation (nvmlDeviceGpuRecoveryAction_t)"
+    )
+    return [_RECOVERY.get(action, unknown)]
 
 
 def _memory(signs: dict) -> list[str]:
     reasons = []
     rows = signs.get("remapped_rows") or {}
     if signs.get("retired_pages_pending"):
-        reasons.append("memory pages wait for their retirement: reset this GPU or reboot the host")
+        reasons.append(_PAGES)
     if rows.get("pending"):
-        reasons.append("a memory row waits for its remapping: reset this GPU or reboot the host")
+        reasons.append(_ROW)
     if rows.get("failed"):
         reasons.append("remapping a memory row failed: have this GPU replaced")
     return reasons
@@ -87,15 +103,12 @@ def _errors(signs: dict) -> list[str]:
 
 
 def _pcie(signs: dict) -> list[str]:
-    reasons = []
+    # The width says nothing by itself: sound boards run at half of it for good, and an idle link may shrink.
     link = signs.get("pcie") or {}
-    width, width_max = link.get("width"), link.get("width_max")
-    if width and width_max and width < width_max:
-        reasons.append(f"the PCIe link is x{width}, x{width_max} is possible: reseat the board, check the riser")
     generation, generation_max = link.get("generation"), link.get("generation_max")
     if generation and generation_max and generation < generation_max and _is_busy(signs):
-        reasons.append(f"the PCIe link runs at generation {generation} under load, {generation_max} is possible")
-    return reasons
+        return [f"the PCIe link runs at generation {generation} under load, {generation_max} is possible"]
+    return []
 
 
 def _is_busy(signs: dict) -> bool:

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_reader, driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_driver, cdi_reader, driver_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import Unit
 
@@ -123,8 +123,8 @@ def objection(
     if name == VOLUME:
         return _volume_objection(host, units, capabilities)
     if name == RUNTIME:
-        return _runtime_objection(engine, host)
-    return _device_requests_objection(engine, host)
+        return _runtime_objection(engine, host, units)
+    return _device_requests_objection(engine, host, units)
 
 
 def access(
@@ -327,6 +327,9 @@ def _cdi_objection(engine: EngineState, host: Host, units: Sequence[Unit]) -> st
         if device is None:
             there = f"; {'; '.join(host.specs.broken)}" if host.specs.broken else ""
             return f"no CDI specification in {', '.join(engine.cdi_dirs)} names {unit}{there}"
+        stale = _stale(unit, host)
+        if stale:
+            return stale
         if device.missing:
             return f"the CDI specification {device.path} is stale: it names {device.missing[0]}, which is not there"
         if version_key(device.version) >= (0, 7) and engine.version_key < second:
@@ -346,6 +349,14 @@ def _cdi_device(unit: Unit, specs: cdi_reader.Specs) -> cdi_reader.Device | None
     if device is not None and f"/dev/nvidia{unit.gpu.minor}" in device.nodes:
         return device
     return None
+
+
+def _stale(unit: Unit, host: Host) -> str | None:
+    device = _cdi_device(unit, host.specs)
+    if device is None:
+        return None
+    ours = host.has(cdi_driver.mark_of(device.path))
+    return cdi_driver.complaint(device.path, device.driver_versions, host.driver_version, ours=ours)
 
 
 def _volume_objection(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:
@@ -371,7 +382,7 @@ def _volume_objection(host: Host, units: Sequence[Unit], capabilities: Sequence[
     return None
 
 
-def _runtime_objection(engine: EngineState, host: Host) -> str | None:
+def _runtime_objection(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
     if runtime_name(engine, host) is None:
         if engine.name == "podman":
             return f"nvidia-container-runtime is not installed (package nvidia-container-toolkit-base of {_TOOLKIT})"
@@ -385,16 +396,22 @@ def _runtime_objection(engine: EngineState, host: Host) -> str | None:
             f"{RUNTIME_CONFIG} says accept-nvidia-visible-devices-envvar-when-unprivileged = false, so the runtime "
             "would not go by NVIDIA_VISIBLE_DEVICES"
         )
+    stale = next(filter(None, (_stale(unit, host) for unit in units)), None)
+    if stale and re.search(r"^\s*mode\s*=\s*[\"']cdi[\"']", _text(host.path(RUNTIME_CONFIG)), re.MULTILINE):
+        return f'{RUNTIME_CONFIG} says mode = "cdi", and {stale}'
     return None
 
 
-def _device_requests_objection(engine: EngineState, host: Host) -> str | None:
+def _device_requests_objection(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
     if engine.name != "docker":
         return "device requests are docker's"
     if engine.version_key < (19, 3):
         return f"{engine} has no device requests, docker 19.03 and later do"
     hook = _binary(host, _HOOKS)
     by_cdi = engine.version_key >= (29, 2) and _binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs
+    stale = next(filter(None, (_stale(unit, host) for unit in units)), None) if by_cdi else None
+    if stale:
+        return f"{engine} serves device requests by CDI, and {stale}"
     if hook is None and not by_cdi:
         return f"docker finds no {_HOOKS[0]} (install {_TOOLKIT}, package nvidia-container-toolkit, and restart docker)"
     if hook is not None and engine.started is not None:

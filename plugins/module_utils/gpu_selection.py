@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_health
+
 _INDEX = re.compile(r"^\d+$")
 # Written with a leading zero or two digits after the colon it is a PCI address: no GPU has more than ten MIG devices.
 _MIG_PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
@@ -52,10 +54,29 @@ class Gpu:
     health_state: str = "ok"
     health_reasons: tuple[str, ...] = ()
     compute_mode: str | None = None
+    recovery_action: str | None = None
 
     @property
     def lost(self) -> bool:
         return self.health_state == "lost"
+
+    @property
+    def unusable(self) -> str | None:
+        """Say why a count never takes this GPU, None when it may."""
+        reasons = []
+        if self.lost:
+            reasons.append("lost")
+        if self.recovery_action not in (None, "none"):
+            reasons.append(f"recovery action {self.recovery_action} is pending")
+        elif gpu_health.needs_reset(self.health_reasons):
+            reasons.append("a reset is required")
+        if reasons:
+            reasons += self.health_reasons
+        if self.compute_mode == "prohibited":
+            reasons.append(
+                f"compute mode is prohibited (nvidia-smi --id={self.index} --compute-mode=DEFAULT changes it)"
+            )
+        return "; ".join(reasons) or None
 
     def __str__(self) -> str:
         return f"GPU {self.index} ({self.uuid})"
@@ -229,6 +250,7 @@ def inventory_from_facts(gpus: Sequence[Mapping[str, Any]]) -> Inventory:
             health_state=health.get("state") or "ok",
             health_reasons=tuple(health.get("reasons") or ()),
             compute_mode=item.get("compute_mode"),
+            recovery_action=item.get("recovery_action"),
         )
         found.append(gpu)
         if not gpu.mig_enabled:
@@ -321,6 +343,11 @@ def resolve(
     if exclusive:
         _refuse_held(units, holders)
     return units
+
+
+def left_out(inventory: Inventory) -> str:
+    """Name the GPUs that a count never takes, each with its reason."""
+    return "; ".join(f"{gpu}: {gpu.unusable}" for gpu in inventory.gpus if gpu.unusable)
 
 
 def holders_of(unit: Unit, holders: Collection[Holder], inventory: Inventory | None = None) -> list[Holder]:
@@ -549,14 +576,17 @@ def _candidates(
     fitting = [
         unit
         for unit in inventory.units
-        if unit.is_mig is not whole and not unit.gpu.lost and conditions.objection(unit) is None
+        if unit.is_mig is not whole and not unit.gpu.unusable and conditions.objection(unit) is None
     ]
+    unusable = left_out(inventory)
+    not_usable = f"Not usable: {unusable}. " if unusable else ""
+    way_out = "Make GPUs usable again, or ask for fewer" if unusable else "Ask for fewer"
     what = f"{count} {'GPU' if whole else 'MIG device'}{'s' if count != 1 else ''}"
     wanted = f"{what}{' with ' + str(conditions) if str(conditions) else ''} asked for"
     if len(fitting) < count:
         raise SelectionError(
-            f"{wanted}, but this host has {len(fitting) or 'none'} that can be given. {_there(inventory, conditions)} "
-            f"Ask for fewer{', or change conditions' if str(conditions) else ''}."
+            f"{wanted}, but this host has {len(fitting) or 'none'} that can be given. {not_usable}"
+            f"{_there(inventory, conditions)} {way_out}{', or change conditions' if str(conditions) else ''}."
         )
     who = {unit.uuid: holders_of(unit, holders, inventory) for unit in fitting}
     # What a container has for itself alone is not handed to another one by a mere count.
@@ -569,6 +599,7 @@ def _candidates(
         raise SelectionError(
             f"{'exclusive: ' if exclusive else ''}{wanted}, but only {len(free)} of {len(fitting)} "
             f"{'is' if len(free) == 1 else 'are'} free. Held: {held}. Free: {', '.join(map(str, free)) or 'none'}. "
+            f"{not_usable}"
             f"Stop a holder or ask for fewer{', or leave exclusive out' if exclusive else ''}."
         )
     return free, {uuid: len(held) for uuid, held in who.items()}
@@ -577,7 +608,9 @@ def _candidates(
 def _best(
     free: Sequence[Unit], count: int, current: frozenset[str], load: Mapping[str, int], topology: Topology
 ) -> list[Unit]:
-    """Choose the set to give: what the container has, then what nobody uses, then near ones, then low indexes."""
+    """Choose the set to give: what the container has, then healthy ones, then what nobody uses, then near ones, then
+    low indexes. A degraded GPU stays with its container: signs such as heat come and go, and each would recreate it.
+    """
     places = range(len(free))
     near = [[topology.closeness(one.gpu, other.gpu) if one is not other else 0 for other in free] for one in free]
     total = [sum(row) for row in near]
@@ -587,8 +620,10 @@ def _best(
         # Links to GPUs that stay behind: a set that cuts few of them leaves better sets for the next container.
         cut = sum(total[one] for one in chosen) - 2 * inside
         kept = sum(free[one].uuid in current for one in chosen)
-        used = sum(load.get(free[one].uuid, 0) for one in chosen if free[one].uuid not in current)
-        return (-kept, used, -inside, cut, [free[one].order for one in chosen])
+        added = [free[one] for one in chosen if free[one].uuid not in current]
+        degraded = sum(unit.gpu.health_state != "ok" for unit in added)
+        used = sum(load.get(unit.uuid, 0) for unit in added)
+        return (-kept, degraded, used, -inside, cut, [free[one].order for one in chosen])
 
     if math.comb(len(free), count) <= _EXHAUSTIVE_LIMIT:
         best = min(itertools.combinations(places, count), key=rank)

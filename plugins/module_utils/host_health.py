@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_driver
+
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
 
 def judge(
-    host: dict[str, t.Any], facts: dict[str, t.Any], volume: dict[str, t.Any] | None = None
+    host: dict[str, t.Any],
+    facts: dict[str, t.Any],
+    volume: dict[str, t.Any] | None = None,
+    pcie_width: int | None = None,
 ) -> dict[str, list[str]]:
-    """Return `problems`, each of which keeps GPU work from running now or after the next reboot, and `notes`."""
+    """Return `problems`, each of which keeps GPU work from running now or after the next reboot, and `notes`.
+
+    `pcie_width`: how many lanes the PCIe link of every GPU must have.
+    """
     problems: list[str] = []
     notes: list[str] = []
     if host["nvidia"]["gpus"]:
         problems += _gpus(host, facts)
+        problems += _links(facts, pcie_width)
         problems += _driver(host)
+        problems += _cdi(host)
     problems += _engine(host)
     problems += _packages(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
@@ -31,6 +41,7 @@ def judge(
         problems.append("the driver volume is missing, or is not the loaded driver's; run the site playbook")
     for reason in host["reboot_reasons"]:
         (problems if reason["driver"] else notes).append(f"a reboot is owed: {reason['text']}")
+    notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     # They are joined to sentences.
     return {"problems": [text.rstrip(".") for text in problems], "notes": [text.rstrip(".") for text in notes]}
@@ -55,6 +66,45 @@ def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
         if gpu["persistence_mode"] is False:
             found.append(f"GPU {name}: persistence mode is off")
     return found
+
+
+def _links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
+    return [
+        f"GPU {name}: the PCIe link is x{width}, and verify_expected_pcie_width is {expected}. An idle "
+        "GPU may reduce its link: check it under load, then reseat the board or replace the riser"
+        for name, width, _most in _widths(facts)
+        if expected and width and width < expected
+    ]
+
+
+def _narrow_links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
+    if expected:
+        return [
+            f"GPU {name}: the width of the PCIe link is not known, so verify_expected_pcie_width was not checked"
+            for name, width, _most in _widths(facts)
+            if not width
+        ]
+    return [
+        f"GPU {name}: the PCIe link is x{width}, and x{most} is possible. An idle GPU may reduce its link, and some "
+        "boards have fewer lanes. Set verify_expected_pcie_width to have the width checked"
+        for name, width, most in _widths(facts)
+        if width and most and width < most
+    ]
+
+
+def _widths(facts: dict[str, t.Any]) -> t.Iterator[tuple[str, int | None, int | None]]:
+    for gpu in facts.get("nvidia_gpus", []):
+        if (gpu.get("health") or {}).get("state") != "lost":
+            link = gpu.get("pcie") or {}
+            yield gpu["pci_bus_id"] or f"index {gpu['index']}", link.get("width"), link.get("width_max")
+
+
+def _cdi(host: dict[str, t.Any]) -> list[str]:
+    found = (
+        cdi_driver.complaint(spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"])
+        for spec in host.get("cdi_specs", [])
+    )
+    return [text for text in found if text]
 
 
 def _driver(host: dict[str, t.Any]) -> list[str]:

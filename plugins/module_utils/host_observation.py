@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     accelerators,
     addresses,
     apt_sources,
+    cdi_driver,
     cuda_repository,
     daemon_config,
     driver_fabric,
@@ -162,6 +163,8 @@ def observe(
         host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = _engines(host, ask)
     _name_containers(host, ask)
+    docker = host["engines"]["docker"]["info"] or {}
+    host["cdi_specs"] = cdi_driver.observed(root, [*cdi_driver.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = _rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = _module_streams(root)

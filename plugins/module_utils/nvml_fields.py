@@ -87,6 +87,8 @@ RECOVERY_ACTIONS = {
     3: "drain_p2p",
     4: "drain_and_reset",
     5: "recover_imex_domain",
+    6: "bus_reset",
+    7: "system_reboot",
 }
 THROTTLE_REASONS = {
     0x1: "idle",
@@ -165,8 +167,14 @@ def _basic(gpu: Handle) -> dict:
         "mig": _mig(gpu),
         "persistence_mode": flag(gpu.ask("nvmlDeviceGetPersistenceMode")),
         "compute_mode": choice(gpu.ask("nvmlDeviceGetComputeMode"), COMPUTE_MODES),
-        "recovery_action": choice(gpu.field(_FIELD_RECOVERY_ACTION), RECOVERY_ACTIONS),
+        "recovery_action": _recovery_action(gpu),
     }
+
+
+def _recovery_action(gpu: Handle) -> str | None:
+    """Name what the driver asks for. A newer NVML has actions without a name here: those keep their number."""
+    action = number(gpu.field(_FIELD_RECOVERY_ACTION))
+    return None if action is None else RECOVERY_ACTIONS.get(action, f"unknown_{int(action)}")
 
 
 def _pci_bus_id(pci) -> str | None:
@@ -311,10 +319,16 @@ def _identity(gpu: Handle) -> dict:
     }
 
 
-def _pcie_link(gpu: Handle) -> dict:
+def _pcie_generation(gpu: Handle) -> dict:
     return {
         "generation": number(gpu.ask("nvmlDeviceGetCurrPcieLinkGeneration"), most=16),
         "generation_max": number(gpu.ask("nvmlDeviceGetMaxPcieLinkGeneration"), most=16),
+    }
+
+
+def _pcie_link(gpu: Handle) -> dict:
+    return {
+        **_pcie_generation(gpu),
         "width": number(gpu.ask("nvmlDeviceGetCurrPcieLinkWidth"), most=32),
         "width_max": number(gpu.ask("nvmlDeviceGetMaxPcieLinkWidth"), most=32),
     }
@@ -635,12 +649,12 @@ def _signs(gpu: Handle) -> dict:
     nameless = gpu.failures.get("nvmlDeviceGetUUID")
     return {
         "uuid_failure": str(nameless) if nameless else None,
-        "recovery_action": choice(gpu.field(_FIELD_RECOVERY_ACTION), RECOVERY_ACTIONS),
+        "recovery_action": _recovery_action(gpu),
         "retired_pages_pending": flag(gpu.ask("nvmlDeviceGetRetiredPagesPendingStatus")),
         "remapped_rows": _remapped_rows(gpu),
         "uncorrected_errors": number(gpu.ask("nvmlDeviceGetTotalEccErrors", 1, 0)),
         "sram_threshold_exceeded": _sram_threshold_exceeded(gpu),
-        "pcie": _pcie_link(gpu),
+        "pcie": _pcie_generation(gpu),
         "performance_state": _performance_state(gpu),
         "gpu_percent": number(member(rates, "gpu"), most=100),
         "throttle_reasons": _throttle_reasons(gpu),

@@ -88,10 +88,16 @@ options:
         is refused, since it could mean no GPU or GPU 0.
       - An empty list is V(none). A GPU that is named twice, V([0, 0]), is given once. Case does not matter in V(ALL),
         V(None) and in UUIDs.
-      - A count prefers GPUs that the container has already, then those that no other container has, then those that are
-        close to each other by NVLink, PCIe and NUMA node. It means whole GPUs, or MIG devices with
+      - A count prefers GPUs that the container has already, then healthy ones, then those that no other container has,
+        then those that are close to each other by NVLink, PCIe and NUMA node. It means whole GPUs, or MIG devices with
         O(conditions.mig_profile).
-      - V(all) means every GPU, and of a GPU that has MIG on, every MIG device.
+      - A count never takes a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
+        prohibited. A container that has such a GPU is recreated with another one. RV(gpu_assignment.reason) names each
+        GPU that was left out.
+      - A degraded GPU is taken when no healthy one is left, and a warning names it.
+      - V(all) means every GPU, and of a GPU that has MIG on, every MIG device. Of those that a count never takes, a
+        lost GPU is an error. The others are given, as are GPUs that are named, and a warning says what is wrong with
+        each.
       - A GPU that has MIG on cannot be given as a whole.
       - Without O(gpus) the image decides, by its label C(com.nvidia.volumes.needed) or its environment
         C(NVIDIA_VISIBLE_DEVICES). An image that asks for no GPU gets none.
@@ -137,6 +143,8 @@ options:
       - V(device_requests) is what C(docker run --gpus) does. Docker only.
       - V(auto) takes the first of these, in this order, that works with this engine on this host, but leaves a
         container what it has as long as that works. RV(gpu_assignment.reason) says why.
+      - A CDI specification that was written for another driver version than the loaded one is stale. V(auto) never uses
+        it, and V(cdi) fails.
     type: str
     choices: [auto, cdi, device_requests, runtime, volume]
     default: auto
@@ -440,7 +448,8 @@ gpu_assignment:
       sample: ["capabilities: compute, utility → compute, utility, video"]
     warnings:
       description:
-        - What undoes the isolation, or may take the GPUs away later. Each begins with the container's name.
+        - What undoes the isolation, what may take the GPUs away later, and which of the GPUs are degraded or cannot be
+          used. Each begins with the container's name.
         - Also shown as warnings of the task.
       type: list
       elements: str

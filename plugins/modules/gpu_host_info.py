@@ -214,6 +214,15 @@ host:
         running Docker Engine also C(info), what it says of itself.
       type: dict
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
+    cdi_specs:
+      description:
+        - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and where a running Docker
+          Engine looks besides.
+        - Each has its C(path), the C(driver_versions) that it names, none where it names no versioned file of the
+          driver, and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+      type: list
+      elements: dict
+      sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], ours: false}]
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that keeps Docker from reading it, and the C(flags) that the

@@ -389,7 +389,8 @@ ansible_facts:
         recovery_action:
           description: >-
             What the driver asks for to recover the GPU, one of V(none), V(gpu_reset), V(node_reboot), V(drain_p2p),
-            V(drain_and_reset) and V(recover_imex_domain).
+            V(drain_and_reset), V(recover_imex_domain), V(bus_reset) and V(system_reboot). An action that this release
+            does not know is V(unknown_N), where N is its number in NVML.
           returned: always
           type: str
           sample: "none"

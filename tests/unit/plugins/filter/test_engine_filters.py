@@ -55,6 +55,39 @@ def test_documentation_and_signature_agree(module: t.Any) -> None:
             assert (option.get("default") or None) == (parameter.default or None), parameter.name
 
 
+def health(width: t.Any) -> dict[str, t.Any]:
+    facts = {
+        "nvidia_gpu_state": "ready",
+        "nvidia_gpus": [
+            {"index": 0, "pci_bus_id": "0000:3b:00.0", "persistence_mode": True, "pcie": {"width": 8, "width_max": 16}}
+        ],
+    }
+    host = {
+        "nvidia": {"gpus": ["0000:3b:00.0"]},
+        "driver": {"loaded": None, "on_disk": None, "on_disk_next": None},
+        "kernel": {},
+        "services": {},
+        "engines": {name: {"package": name} for name in ("docker", "podman", "containerd", "crio")},
+        "docker_daemon_json": {"error": None},
+        "package_state": {"interrupted": False, "unfinished": []},
+        "reboot_reasons": [],
+    }
+    return gpu_host_health.FilterModule().filters()["gpu_host_health"](host, facts, None, width)
+
+
+@pytest.mark.parametrize(("width", "problems"), [(None, 0), ("", 0), (8, 0), ("8", 0), (16, 1), ("16", 1)])
+def test_the_expected_width_of_the_pcie_link_may_be_text(width: t.Any, problems: int) -> None:
+    assert len(health(width)["problems"]) == problems
+
+
+@pytest.mark.parametrize("width", ["x16", 0, 3, "sixteen", True, -1, [16]])
+def test_an_expected_width_that_no_link_has_is_refused(width: t.Any) -> None:
+    with pytest.raises(
+        AnsibleFilterError, match=r"verify_expected_pcie_width is .*Use one of 1, 2, 4, 8, 16, or remove"
+    ):
+        health(width)
+
+
 BARE: dict[str, t.Any] = {
     "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},
     "uid": 0,

@@ -1029,6 +1029,60 @@ def test_remarks_and_risks_are_in_the_result(case):
     assert first.startswith("container ct: The image is made for CUDA 12.9")
 
 
+PENDING = {"recovery_action": "gpu_reset", "health": {"state": "degraded", "reasons": ["the driver asks for a reset"]}}
+HOT = {"health": {"state": "degraded", "reasons": ["it is too hot"]}}
+
+
+def test_a_count_says_which_gpus_it_left_out_and_which_of_the_given_ones_are_degraded(case):
+    case.facts = facts([gpu(0, **PENDING), gpu(1, compute_mode="prohibited"), gpu(2, **HOT), gpu(3)])
+    given = case.plan(gpus=2)["gpu_assignment"]
+    assert given["indexes"] == [2, 3]
+    assert given["reason"].endswith(
+        f"Left out as not usable: GPU 0 ({UUIDS[0]}): recovery action gpu_reset is pending; the driver asks for a "
+        f"reset; GPU 1 ({UUIDS[1]}): compute mode is prohibited (nvidia-smi --id=1 --compute-mode=DEFAULT changes it)"
+    )
+    assert given["warnings"] == [f"container ct: GPU 2 ({UUIDS[2]}) is degraded: it is too hot"]
+
+
+def test_a_running_container_leaves_a_gpu_that_became_unusable(case):
+    case.has(given_gpu(0))
+    assert case.plan(gpus=1)["gpu_assignment"]["indexes"] == [0]
+    case.facts = facts([gpu(0, **HOT), gpu(1)])
+    assert case.plan(gpus=1)["gpu_assignment"]["indexes"] == [0]
+    case.facts = facts([gpu(0, **PENDING), gpu(1)])
+    plan = case.plan(gpus=1)
+    assert plan["gpu_assignment"]["indexes"] == [1]
+    assert plan["gpu_assignment"]["changes"][0].startswith(f"GPU taken away: {UUIDS[0]}")
+    assert "recovery action gpu_reset is pending" in plan["gpu_assignment"]["reason"]
+
+
+@pytest.mark.parametrize("gpus", ["all", [0, 1]])
+def test_unusable_gpus_that_are_named_or_part_of_all_are_given_with_a_warning_each(case, gpus):
+    case.facts = facts([gpu(0, **PENDING), gpu(1, compute_mode="prohibited")])
+    given = case.plan(gpus=gpus)["gpu_assignment"]
+    assert given["indexes"] == [0, 1]
+    assert given["warnings"] == [
+        f"container ct: GPU 1 ({UUIDS[1]}) is in compute mode prohibited: no CUDA program can use it.",
+        f"container ct: GPU 0 ({UUIDS[0]}) is degraded: the driver asks for a reset",
+    ]
+    assert "Left out" not in given["reason"]
+
+
+def test_podman_gets_its_gpus_in_another_way_where_the_specification_is_stale(case):
+    case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
+    devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
+    library = "/usr/lib/libcuda.so.470.256.02"
+    edits = {"mounts": [{"hostPath": library, "containerPath": library}]}
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
+    case.file(library)  # left behind by the driver before
+    case.file("/etc/cdi/nvidia.json", json.dumps(spec))
+    given = case.plan(engine="podman", gpus=[1])["gpu_assignment"]
+    assert given["isolation"] == "volume"
+    assert "the CDI specification /etc/cdi/nvidia.json is stale" in given["reason"]
+    with pytest.raises(IsolationError, match=r"isolation=cdi cannot work here: .*/etc/cdi/nvidia\.json is stale"):
+        case.plan(engine="podman", gpus=[1], isolation="cdi")
+
+
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
 def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(case, state, there):

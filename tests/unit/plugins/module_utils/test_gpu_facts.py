@@ -147,7 +147,6 @@ def test_a_domain_beyond_ffff(host):
         ("remap_pending", "degraded", "waits for its remapping"),
         ("remap_failed", "degraded", "remapping a memory row failed"),
         ("ecc_errors", "degraded", "uncorrectable memory errors since the driver was loaded: 3"),
-        ("narrow", "degraded", "the PCIe link is x8, x16 is possible"),
     ],
 )
 @pytest.mark.parametrize("subsets", [frozenset({"min"}), ALL], ids=["min", "all"])
@@ -159,6 +158,33 @@ def test_a_sick_gpu_is_told_and_hides_no_other(host, health, state, words, subse
     assert facts["nvidia_gpu_state"] == "ready"
     assert facts["nvidia_gpu_state_reason"] == "NVML answers for 3 GPUs; see the health of GPU 1."
     assert facts["nvidia_gpus"][1]["pci_bus_id"] == facts["nvidia_pci_devices"][1]["address"]
+
+
+def test_a_narrow_link_is_a_fact_and_no_sickness(host):
+    facts = gather(host({"gpus": [{"model": "A100-SXM4-80GB", "health": "narrow"}]}), ALL)
+    (gpu,) = facts["nvidia_gpus"]
+    assert (gpu["pcie"]["width"], gpu["pcie"]["width_max"]) == (8, 16)
+    assert gpu["health"] == {"state": "ok", "reasons": []}
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "words"),
+    [
+        (0, "none", None),
+        (1, "gpu_reset", "asks for a reset of this GPU"),
+        (6, "bus_reset", "a reset of the bus of this GPU"),
+        (7, "system_reboot", "a reboot of the system"),
+        (8, "unknown_8", "recovery action 8, which this release does not know"),
+        (41, "unknown_41", "recovery action 41,"),
+    ],
+)
+def test_every_recovery_action_is_named_and_degrades(host, action, name, words):
+    gpus = [{"model": "H100-SXM5-80GB", "set": {"recovery_action": action}}]
+    facts = gather(host({"driver": {"version": "580.95.05"}, "gpus": gpus}), frozenset({"min"}))
+    (gpu,) = facts["nvidia_gpus"]
+    assert gpu["recovery_action"] == name
+    assert gpu["health"]["state"] == ("degraded" if words else "ok")
+    assert words is None or words in gpu["health"]["reasons"][0]
 
 
 def test_pages_that_wait_for_retirement(host):

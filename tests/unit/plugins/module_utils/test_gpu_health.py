@@ -42,6 +42,9 @@ def test_what_a_product_does_not_support_speaks_not_against_it():
         ({"recovery_action": "drain_p2p"}, "peer-to-peer work be drained"),
         ({"recovery_action": "drain_and_reset"}, "drained from this GPU and that it be reset"),
         ({"recovery_action": "recover_imex_domain"}, "IMEX domain"),
+        ({"recovery_action": "bus_reset"}, "a reset of the bus of this GPU"),
+        ({"recovery_action": "system_reboot"}, "a reboot of the system"),
+        ({"recovery_action": "unknown_9"}, "recovery action 9, which this release does not know"),
         ({"retired_pages_pending": True}, "wait for their retirement: reset this GPU or reboot"),
         ({"remapped_rows": {"pending": True, "failed": False}}, "waits for its remapping: reset this GPU or reboot"),
         (
@@ -50,7 +53,6 @@ def test_what_a_product_does_not_support_speaks_not_against_it():
         ),
         ({"uncorrected_errors": 3}, "uncorrectable memory errors since the driver was loaded: 3"),
         ({"sram_threshold_exceeded": True}, "SRAM errors are beyond the threshold"),
-        ({"pcie": {"width": 8, "width_max": 16}}, "the PCIe link is x8, x16 is possible"),
         ({"pcie": {"generation": 3, "generation_max": 5}}, "generation 3 under load, 5 is possible"),
         ({"throttle_reasons": ["hardware_slowdown"]}, "slows the clocks down (heat or power brake)"),
         ({"throttle_reasons": ["hardware_slowdown", "hardware_thermal"]}, "for heat: check cooling"),
@@ -79,6 +81,33 @@ def test_each_sign_degrades_in_its_own_words(signs, words):
 )
 def test_a_slow_link_of_an_idle_gpu_saves_power_and_is_well(idle):
     assert gpu_health.judge({**WELL, "pcie": {"generation": 1, "generation_max": 5}, **idle})["state"] == "ok"
+
+
+def test_a_narrow_link_is_well_because_sound_boards_and_idle_gpus_have_one():
+    assert gpu_health.judge({**WELL, "pcie": {**WELL["pcie"], "width": 8}}) == {"state": "ok", "reasons": []}
+
+
+@pytest.mark.parametrize(
+    ("signs", "codes", "expected"),
+    [
+        ({}, [], False),
+        ({}, [16], True),
+        ({}, [3], False),
+        ({"retired_pages_pending": True}, [], True),
+        ({"remapped_rows": {"pending": True, "failed": False}}, [], True),
+        ({"remapped_rows": {"pending": False, "failed": True}}, [], False),
+        ({"uncorrected_errors": 3}, [], False),
+        ({"uncorrected_errors": 3, "retired_pages_pending": True}, [], True),
+    ],
+)
+def test_a_gpu_that_needs_a_reset_is_told_from_other_degraded_ones(signs, codes, expected):
+    health = gpu_health.judge({**WELL, **signs}, [NvmlFailure.of(code) for code in codes])
+    assert gpu_health.needs_reset(health["reasons"]) is expected
+
+
+def test_a_gpu_that_gives_no_handle_before_a_reset_needs_one():
+    assert gpu_health.needs_reset(gpu_health.unreachable(NvmlFailure.of(16))["reasons"])
+    assert not gpu_health.needs_reset(gpu_health.unreachable(NvmlFailure.of(4))["reasons"])
 
 
 def test_all_reasons_are_given():

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -156,6 +157,61 @@ def test_cdi_that_cannot_work_is_refused(tree, engine, change, words):
     assert "isolation=cdi cannot work here: " in str(error.value)
     assert words in str(error.value)
     assert "What works here: volume." in str(error.value)
+
+
+OLD = "/usr/lib/x86_64-linux-gnu/libcuda.so.470.256.02"
+HOOK = "/usr/bin/nvidia-container-runtime-hook"
+
+
+def test_a_specification_of_another_driver_is_never_taken_though_all_its_files_are_there(tree):
+    tree.files(OLD).spec(mounts=[OLD])
+    choice = chosen(tree, podman())
+    assert choice.name == "volume"
+    stale = (
+        f"the CDI specification /etc/cdi/nvidia.com-gpu.json is stale: it was written for driver 470.256.02, and "
+        f"driver {DRIVER} is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.com-gpu.json`, or remove "
+        "the file and run nvidia_cdi_spec"
+    )
+    assert choice.reason == f"volume is the best that works here (cdi: {stale})"
+    assert chosen(tree, podman(), current="cdi").name == "volume"
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, podman(), "cdi")
+    assert str(error.value) == f"isolation=cdi cannot work here: {stale}. What works here: volume."
+
+
+@pytest.mark.parametrize(
+    "mounts", [[], ["/usr/lib/libcuda.so.1"], [f"/usr/lib/libcuda.so.{DRIVER}"], [OLD, f"/usr/lib/libcuda.so.{DRIVER}"]]
+)
+def test_a_specification_of_the_loaded_driver_or_of_none_is_taken(tree, mounts):
+    assert chosen(tree.files(*mounts).spec(mounts=mounts), podman()).name == "cdi"
+
+
+def test_a_newer_specification_of_the_later_directory_makes_up_for_a_stale_one(tree):
+    tree.files(OLD).spec(mounts=[OLD])
+    fresh = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [fresh]})
+    tree.files("/var/run/cdi/nvidia.json", text=text)
+    assert chosen(tree, podman()).name == "cdi"
+
+
+@pytest.mark.parametrize(
+    ("engine", "wanted", "works"),
+    [
+        (docker("29.1.0", cdi_dirs=CDI_DIRS), "device_requests", True),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), "device_requests", False),
+        (docker("26.1.0", cdi_dirs=CDI_DIRS, runtimes={"nvidia": "nvidia-container-runtime"}), "runtime", False),
+    ],
+)
+def test_a_stale_specification_is_not_taken_by_the_ways_that_lead_to_it(tree, engine, wanted, works):
+    tree.files(OLD, HOOK, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
+    tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
+    engine = replace(engine, started=None)
+    if works:
+        assert chosen(tree, engine, wanted).name == wanted
+        return
+    with pytest.raises(IsolationError, match=f"isolation={wanted} cannot work here: .*nvidia.com-gpu.json is stale"):
+        chosen(tree, engine, wanted)
+    assert chosen(tree.remove("/etc/cdi/nvidia.com-gpu.json"), engine, wanted).name == wanted
 
 
 @pytest.mark.parametrize("version", ["26.1.0", "28.2.0"])

@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection impor
     Holder,
     SelectionError,
     inventory_from_facts,
+    left_out,
     merged,
     parse,
     parse_visible,
@@ -247,6 +248,112 @@ def test_a_count_is_not_filled_with_a_lost_gpu():
     assert chosen(2, lost) == ["1", "2"]
     with pytest.raises(SelectionError, match=r"3 GPUs asked for, but this host has 2 that can be given.*lost"):
         chosen(3, lost)
+
+
+RESET = "it needs a reset before it can be used: stop what uses it, then nvidia-smi --gpu-reset, or reboot the host"
+PAGES = "memory pages wait for their retirement: reset this GPU or reboot the host"
+
+
+def sick(*reasons):
+    return {"state": "degraded", "reasons": list(reasons)}
+
+
+UNUSABLE = {
+    "reset required": ({"health": sick(RESET)}, f"a reset is required; {RESET}"),
+    "retirement": ({"health": sick(PAGES)}, f"a reset is required; {PAGES}"),
+    "prohibited": (
+        {"compute_mode": "prohibited"},
+        "compute mode is prohibited (nvidia-smi --id=0 --compute-mode=DEFAULT",
+    ),
+    "lost": ({"health": {"state": "lost", "reasons": ["off the bus"]}}, "lost; off the bus"),
+    **{
+        action: (
+            {"recovery_action": action, "health": sick("the driver asks")},
+            f"recovery action {action} is pending; the driver asks",
+        )
+        for action in (
+            "gpu_reset",
+            "node_reboot",
+            "drain_p2p",
+            "drain_and_reset",
+            "recover_imex_domain",
+            "bus_reset",
+            "system_reboot",
+            "unknown_9",
+        )
+    },
+}
+unusable = pytest.mark.parametrize(("changes", "words"), UNUSABLE.values(), ids=UNUSABLE)
+
+
+@unusable
+def test_a_count_never_takes_an_unusable_gpu_and_names_it_when_too_few_are_left(changes, words):
+    inventory = inventory_from_facts([gpu(0, **changes), gpu(1), gpu(2)])
+    assert chosen(2, inventory) == ["1", "2"]
+    assert left_out(inventory).startswith(f"GPU 0 ({UUIDS[0]}): {words}")
+    with pytest.raises(SelectionError) as error:
+        chosen(3, inventory)
+    message = str(error.value)
+    assert message.startswith(
+        f"3 GPUs asked for, but this host has 2 that can be given. Not usable: GPU 0 ({UUIDS[0]}): {words}"
+    )
+    assert message.endswith("Make GPUs usable again, or ask for fewer.")
+
+
+@unusable
+def test_a_container_does_not_keep_an_unusable_gpu_by_a_count(changes, words):
+    inventory = inventory_from_facts([gpu(0, **changes), gpu(1)])
+    assert chosen(1, inventory, current=[UUIDS[0]]) == ["1"]
+
+
+@unusable
+def test_a_mig_device_of_an_unusable_gpu_is_not_counted(changes, words):
+    inventory = inventory_from_facts([gpu(0, mig=mig(slice_(0)), **changes), gpu(1, mig=mig(slice_(1)))])
+    assert chosen(1, inventory, conditions={"mig_profile": "1g.5gb"}) == ["1:1"]
+
+
+def test_unusable_gpus_are_named_beside_those_that_are_held():
+    inventory = inventory_from_facts([gpu(0, compute_mode="prohibited"), gpu(1), gpu(2)])
+    with pytest.raises(SelectionError) as error:
+        chosen(2, inventory, exclusive=True, holders=[held(1, inventory=inventory)])
+    assert f"Not usable: GPU 0 ({UUIDS[0]}): compute mode is prohibited" in str(error.value)
+    assert f"Held: GPU 1 ({UUIDS[1]}) by docker container other." in str(error.value)
+
+
+@pytest.mark.parametrize("compute_mode", ["default", "exclusive_process", None])
+@pytest.mark.parametrize("recovery_action", ["none", None])
+def test_what_says_nothing_against_a_gpu_keeps_it_in_the_count(compute_mode, recovery_action):
+    inventory = inventory_from_facts([gpu(0, compute_mode=compute_mode, recovery_action=recovery_action)])
+    assert chosen(1, inventory) == ["0"]
+    assert left_out(inventory) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "expected"),
+    [
+        (1, {}, ["1"]),
+        (2, {}, ["1", "3"]),
+        (3, {}, ["0", "1", "3"]),
+        (4, {}, ["0", "1", "2", "3"]),
+        # Sharing a healthy GPU comes before a degraded one.
+        (2, {"holders": [held(1)]}, ["1", "3"]),
+        # Exclusively there is no healthy one left.
+        (2, {"holders": [held(1)], "exclusive": True}, ["2", "3"]),
+        # Signs such as heat come and go: a container keeps what it has.
+        (1, {"current": [UUIDS[2]]}, ["2"]),
+        (2, {"current": [UUIDS[2]]}, ["2", "3"]),
+    ],
+)
+def test_degraded_gpus_come_last(count, options, expected):
+    hot = {"health": sick("hardware slows the clocks down for heat: check cooling")}
+    inventory = inventory_from_facts([gpu(0, **hot), gpu(1), gpu(2, **hot), gpu(3)])
+    assert chosen(count, inventory, topology=topology_from_facts(pairs_topology()), **options) == expected
+
+
+@pytest.mark.parametrize("gpus", ["all", [0, 1], [UUIDS[0], UUIDS[1]]])
+def test_named_gpus_and_all_are_given_though_a_count_would_not_take_them(gpus):
+    inventory = inventory_from_facts([gpu(0, health=sick(RESET)), gpu(1, compute_mode="prohibited")])
+    assert chosen(gpus, inventory) == ["0", "1"]
 
 
 @pytest.mark.parametrize(

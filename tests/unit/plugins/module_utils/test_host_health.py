@@ -111,6 +111,49 @@ def test_what_nvml_said(path: str, value: t.Any, words: str) -> None:
     assert judge(HOST, changed(FACTS, path, value))["problems"] == [words]
 
 
+def linked(width: int | None, most: int | None = 16) -> dict[str, t.Any]:
+    return changed(FACTS, "nvidia_gpus/0/pcie", {"width": width, "width_max": most})
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected", "problem", "note"),
+    [
+        (linked(16), None, None, None),
+        (linked(8), None, None, "GPU 0000:3b:00.0: the PCIe link is x8, and x16 is possible. An idle GPU may reduce"),
+        (linked(8), 8, None, None),
+        (linked(16), 8, None, None),
+        (linked(8), 16, "GPU 0000:3b:00.0: the PCIe link is x8, and verify_expected_pcie_width is 16. An idle", None),
+        (linked(4), 8, "GPU 0000:3b:00.0: the PCIe link is x4, and verify_expected_pcie_width is 8. An idle", None),
+        (linked(8, 8), 16, "GPU 0000:3b:00.0: the PCIe link is x8, and verify_expected_pcie_width is 16.", None),
+        (linked(None, None), None, None, None),
+        (linked(None), 16, None, "GPU 0000:3b:00.0: the width of the PCIe link is not known"),
+        (FACTS, 16, None, "GPU 0000:3b:00.0: the width of the PCIe link is not known"),
+    ],
+)
+def test_a_narrow_link_is_a_note_unless_its_width_is_stated(
+    facts: dict[str, t.Any], expected: int | None, problem: str | None, note: str | None
+) -> None:
+    done = judge(HOST, facts, pcie_width=expected)
+    for found, words in ((done["problems"], problem), (done["notes"], note)):
+        assert len(found) == (1 if words else 0)
+        assert words is None or found[0].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("versions", "loaded", "stale"),
+    [(["535.1"], "535.1", False), (["470.256.02"], "535.1", True), ([], "535.1", False), (["470.256.02"], None, False)],
+)
+def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str | None, stale: bool) -> None:
+    spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "ours": False}
+    host = changed({**HOST, "cdi_specs": [spec]}, "driver/loaded", loaded)
+    words = (
+        "the CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, and driver 535.1 "
+        "is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, or remove the file and run "
+        "nvidia_cdi_spec"
+    )
+    assert judge(host, FACTS)["problems"] == ([words] if stale else [])
+
+
 def test_a_mode_that_a_gpu_does_not_have_is_no_problem() -> None:
     assert judge(HOST, changed(FACTS, "nvidia_gpus/0/persistence_mode", None))["problems"] == []
 

@@ -296,6 +296,20 @@ def test_only_an_engine_that_runs_is_asked(tree, state, asked):
         assert (info["containers_running"], info["containers_paused"]) == (1, 2)
 
 
+def test_cdi_specifications_are_seen_where_engines_look(tree):
+    text = '{"kind": "nvidia.com/gpu", "containerEdits": {"mounts": [{"hostPath": "/lib/libcuda.so.535.261.03"}]}}'
+    tree.file("etc/cdi/a.json", text)
+    tree.file("srv/cdi/b.json", '{"kind": "nvidia.com/gpu"}')
+    host = observe(
+        tree, Programs(systemctl="active"), lambda _path, _request: {"CDISpecDirs": ["/etc/cdi", "/srv/cdi"]}
+    )
+    assert host["cdi_specs"] == [
+        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], "ours": False},
+        {"path": "/srv/cdi/b.json", "driver_versions": [], "ours": False},
+    ]
+    assert [spec["path"] for spec in observe(tree)["cdi_specs"]] == ["/etc/cdi/a.json"]
+
+
 DAEMON_JSON = [
     (None, None, None),
     ("", None, None),
