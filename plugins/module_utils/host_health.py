@@ -98,6 +98,9 @@ def _not_running(title: str, unit: str, service: dict[str, t.Any]) -> str:
 
 def _packages(host: dict[str, t.Any]) -> list[str]:
     state = host["package_state"]
+    if state["busy"]:
+        # What a running package manager has not finished yet is no fault. See _notes.
+        return []
     if state["interrupted"]:
         return ["the package manager was interrupted; run the site playbook, which finishes its work"]
     return [f"packages are half installed: {', '.join(state['unfinished'])}"] if state["unfinished"] else []
@@ -112,4 +115,6 @@ def _notes(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:
         found.append(f"systemd has not read changed unit files yet: {', '.join(sorted(changed))}")
+    if host["package_state"]["busy"]:
+        found.append("a package manager is running, so packages were not checked; verify again when it has finished")
     return found

@@ -92,6 +92,7 @@ FILES = (
     *memory_hotadd.FILES,
 )
 _LARGEST_FILE = 256 * 1024
+_PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -135,7 +136,7 @@ def observe(
         "packages": state["installed"],
         "packages_asked": state["asked"],
         "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
-        "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted", "config_files")},
+        "package_state": {name: state[name] for name in _PACKAGE_STATE},
         "services": services,
         "modules_loaded": _modules_loaded(root),
         "module_users": _module_users(root),
