@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import version_key
+
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
@@ -80,6 +83,14 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
         found.append(daemon_json["error"])
+    docker = host["engines"]["docker"]
+    version = version_key((docker.get("info") or {}).get("server_version") or docker.get("version"))
+    content = host["files"][daemon_json["path"]]["content"]
+    if docker["package"] and content is not None and daemon_config.too_old(content, version):
+        found.append(
+            f"{daemon_json['path']} is empty or begins with a byte-order mark, and Docker before 23.0 does not start "
+            "with that. Run the site playbook, or write {} or the options alone into the file"
+        )
     return found
 
 

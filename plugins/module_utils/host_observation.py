@@ -371,7 +371,8 @@ def _daemon_json(root: str, file: dict) -> dict:
     if file["content"] is None:
         return result
     try:
-        return {**result, "content": daemon_config.parse(file["content"], result["path"])}
+        text = daemon_config.decoded(read_bytes(root, _DAEMON_JSON, _LARGEST_FILE) or b"", _DAEMON_JSON)
+        return {**result, "content": daemon_config.parse(text, _DAEMON_JSON)}
     except daemon_config.DaemonConfigError as error:
         return {**result, "error": str(error)}
 

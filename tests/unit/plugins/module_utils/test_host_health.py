@@ -28,6 +28,7 @@ HOST: dict[str, t.Any] = {
         for name in ("docker", "podman", "containerd", "crio")
     },
     "docker_daemon_json": {"path": "/etc/docker/daemon.json", "error": None},
+    "files": {"/etc/docker/daemon.json": {"content": None}},
     "package_state": {"interrupted": False, "busy": False, "unfinished": []},
     "reboot_reasons": [],
 }
@@ -160,3 +161,16 @@ def test_a_running_package_manager_is_a_note() -> None:
     assert judge(changed(HOST, "package_state/busy", True), FACTS)["notes"] == [
         "a package manager is running, so packages were not checked; verify again when it has finished"
     ]
+
+
+@pytest.mark.parametrize("content", ["", "\ufeff{}"])
+@pytest.mark.parametrize(
+    ("version", "is_told"), [("20.10.24+dfsg1-1+b3", True), ("5:29.0.1-1~debian.12~bookworm", False), (None, False)]
+)
+def test_a_daemon_json_that_only_newer_dockers_start_with(content: str, version: str | None, is_told: bool) -> None:
+    host = copy.deepcopy(HOST)
+    host["files"]["/etc/docker/daemon.json"] = {"content": content}
+    host["engines"]["docker"]["version"] = version
+    problems = judge(host, FACTS)["problems"]
+    assert len(problems) == is_told
+    assert not is_told or "Docker before 23.0 does not start with that" in problems[0]

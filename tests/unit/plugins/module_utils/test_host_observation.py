@@ -298,8 +298,9 @@ def test_only_an_engine_that_runs_is_asked(tree, state, asked):
 
 DAEMON_JSON = [
     (None, None, None),
-    ("", None, None),
+    ("", {}, None),
     ('{"live-restore": true}', {"live-restore": True}, None),
+    ('\ufeff{"live-restore": true}\r\n', {"live-restore": True}, None),
     ("{", None, "not JSON"),
     ("[]", None, "JSON object"),
 ]
