@@ -157,10 +157,10 @@ _LOGIN = re.compile(
 # In quotes, where a password may have white space and quotes of its own.
 _QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
 _QUOTED_LOGIN = re.compile(
-    rf"(?s)(?P<start>(?:[\w+.-]+:\\*/\\*/)?[^\s@:/\"\[\\]*:)(?!\s|\\*/\\*/|{_PORT}).*(?P<end>@[^@]*)"
+    rf"(?s)(?P<start>(?:[\w+.-]+:\\*/\\*/)?[^\s@:/\"\[\\]*:)(?!\s|\\*/\\*/|{_PORT})(?:(?!:\\*/\\*/).)*(?P<end>@(?!sha\d+:)[^@]*)"
 )
 _REGISTRIES = ("insecure-registries", "registry-mirrors")
-_LIST_OF_REGISTRIES = re.compile(rf'("(?:{"|".join(_REGISTRIES)})"\s*:\s*\[)([^\]]*)')
+_LIST_OF_REGISTRIES = re.compile(rf'("(?:{"|".join(_REGISTRIES)})"\s*:\s*\[)((?:[^\]"]|"(?:\\.|[^"\\])*")*)')
 # Log drivers are given such, for example splunk-token.
 _SECRET_KEY = re.compile(r"(?i)(?:token|password|secret)$")
 _SECRET_PAIR = re.compile(r"(?i)((?:token|password|secret)=)[^\s\"'\\]+")
@@ -365,6 +365,7 @@ def masked_tree(value: t.Any, key: str = "") -> t.Any:
             return _MASK
         if key in _REGISTRIES:
             return _masked_registry(value)
+        value = _masked_whole(value)
         return masked(f"{key}={value}")[len(key) + 1 :] if key.endswith("proxy") else masked(value)
     if isinstance(value, dict):
         return {masked(str(name)): masked_tree(item, str(name)) for name, item in value.items()}
