@@ -10,6 +10,7 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import glob
 import ipaddress
@@ -139,13 +140,37 @@ _SYSTEMD_DIRECTORIES = (
     "usr/lib/systemd/system",
     "lib/systemd/system",
 )
-# Where user info may begin: behind a scheme, or at once in the address of a proxy, which needs none.
-_USER_INFO = re.compile(r"(:\\*/\\*/|proxy\\*[\"']?[:=\s]\s*\\*[\"']?)([^\s/\"]+)@")
+# Where user info may begin: behind a scheme, or at once in the address of a proxy, which needs none. A password may
+# hold a slash, against the rules, so what follows the first colon is one unless it is the number of a port.
+_PORT = r"\d*(?:/|$)"
+_USER_INFO = re.compile(
+    r"(?i)(:\\*/\\*/|proxy\\*[\"']?[:=\s]\s*\\*[\"']?)"
+    rf"((?=[^\s/\"]*(?:@|%40)|[^\s/\"@\[]*:(?!{_PORT}))[^\s\"]+)(@|%40)"
+)
+# The same in percent-encoding, as in the query of another address.
+_ENCODED_USER_INFO = re.compile(r"(?i)(%3a%2f%2f)([^\s&\"]+)(%40|@)")
+# A login by itself: registries have no scheme. An image's digest follows an @, too.
+_LOGIN = re.compile(
+    r"(?i)(?<![^\s\"'=,(\[])(?<!/\[)(?P<user>[^\s/\"'@:=,%\[\\]+)(?P<colon>:|%3a)"
+    rf"(?!\\*/\\*/|%2f%2f|{_PORT})[^\s\"]+(?P<end>@|%40)(?!sha\d+:)"
+)
+# In quotes, where a password may have white space and quotes of its own.
+_QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
+_QUOTED_LOGIN = re.compile(
+    rf"(?s)(?P<start>(?:[\w+.-]+:\\*/\\*/)?[^\s@:/\"\[\\]*:)(?!\s|\\*/\\*/|{_PORT})(?:(?!:\\*/\\*/).)*(?P<end>@(?!sha\d+:)[^@]*)"
+)
+_REGISTRIES = ("insecure-registries", "registry-mirrors")
+_LIST_OF_REGISTRIES = re.compile(rf'("(?:{"|".join(_REGISTRIES)})"\s*:\s*\[)((?:[^\]"]|"(?:\\.|[^"\\])*")*)')
 # Log drivers are given such, for example splunk-token.
 _SECRET_KEY = re.compile(r"(?i)(?:token|password|secret)$")
 _SECRET_PAIR = re.compile(r"(?i)((?:token|password|secret)=)[^\s\"'\\]+")
 _SECRET_MEMBER = re.compile(r"(?i)((?:token|password|secret)(\\*\")\s*:\s*\2)(?:(?!\2)(?:\\.|.))+")
 _MASK = "********"
+# dockerd takes one such mark from the beginning, and white space as Go knows it: without Python's separators 1c to 1f.
+_BOM = "\ufeff"
+_NOTHING = re.compile(r"[^\S\x1c-\x1f]*")
+# Before 23.0, dockerd stops at an empty file with "EOF", and at a mark with "invalid character".
+_READS_NOTHING_AND_BOM = (23, 0)
 # No option of dockerd's comes near this, and every function here takes a tree of such a depth.
 _DEEPEST = 100
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
@@ -177,13 +202,36 @@ def _normalise(path: json_merge.Path, value: t.Any) -> t.Any:
 # The file
 
 
-def parse(text: str, path: str) -> dict[str, t.Any]:
-    """The object in the file. Whatever dockerd would stumble over is an error that says where it stands."""
-    if not text.strip():
+def decoded(content: bytes, path: str) -> str:
+    """The text of the file's bytes, with its line ends and its byte-order mark."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DaemonConfigError(f"{path}: this is UTF-16. Save it as UTF-8; it has not been changed.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise DaemonConfigError(
-            f"{path}, line 1 column 1: the file is empty, and dockerd needs a JSON object. "
-            "Remove the file, or write {} into it; it has not been changed."
-        )
+            f"{path}, byte {error.start}: this is not UTF-8, so it is not JSON. "
+            "Correct it by hand; it has not been changed."
+        ) from error
+
+
+def plain(text: str) -> str:
+    """The text in a form that every dockerd reads: an object instead of nothing, and no byte-order mark."""
+    text = text[1:] if text.startswith(_BOM) else text
+    return "{}\n" if _NOTHING.fullmatch(text) else text
+
+
+def too_old(text: str, version: tuple[int, ...]) -> bool:
+    """Whether a dockerd of that version does not start with a file that newer ones read. () is an unknown version."""
+    return bool(version) and version < _READS_NOTHING_AND_BOM and plain(text) != text
+
+
+def parse(text: str, path: str) -> dict[str, t.Any]:
+    """The object in the file. Whatever dockerd would stumble over is an error that says where it stands.
+
+    As for dockerd, an empty file, one of white space alone, and `null` mean no options.
+    """
+    text = plain(text)
 
     def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
         found: dict[str, t.Any] = {}
@@ -211,6 +259,8 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
         raise DaemonConfigError(_too_deep(path)) from error
     except ValueError as error:
         raise DaemonConfigError(f"{path}: {error}. Correct it by hand; the file has not been changed.") from error
+    if tree is None:
+        return {}
     if not isinstance(tree, dict):
         raise DaemonConfigError(
             f"{path}, line 1 column 1: dockerd needs a JSON object, and the file holds {json_merge.shown(tree)[:60]}. "
@@ -272,19 +322,39 @@ def dump(tree: dict[str, t.Any], like: str | None) -> str:
 def masked(text: str) -> str:
     """The text without the passwords and tokens that addresses and `key=value` pairs may carry.
 
-    User info ends at the last @ of an address's authority, since a password may hold one. A user's name stays. JSON
-    within JSON stays JSON, and a text that is masked already stays as it is.
+    User info ends at the last @ of a word, since a password may hold one. A user's name stays. JSON within JSON stays
+    JSON, and a text that is masked already stays as it is.
     """
 
     def mask(match: re.Match[str]) -> str:
         user, colon, _password = match.group(2).partition(":")
-        return f"{match.group(1)}{user if colon else ''}{colon}{_MASK}@"
+        return f"{match.group(1)}{user if colon else ''}{colon}{_MASK}{match.group(3)}"
 
-    return _SECRET_PAIR.sub(rf"\1{_MASK}", _USER_INFO.sub(mask, text))
+    text = _QUOTED.sub(lambda match: f'"{_masked_whole(match.group(1))}"', text)
+    text = _LOGIN.sub(rf"\g<user>\g<colon>{_MASK}\g<end>", _USER_INFO.sub(mask, text))
+    return _SECRET_PAIR.sub(rf"\1{_MASK}", _ENCODED_USER_INFO.sub(rf"\1{_MASK}\3", text))
+
+
+def _masked_whole(address: str) -> str:
+    """A text without its login where it is nothing but an address."""
+    login = _QUOTED_LOGIN.fullmatch(address)
+    return f"{login['start']}{_MASK}{login['end']}" if login else address
+
+
+def _masked_registry(address: str) -> str:
+    """A registry without its login, which may be a token alone."""
+    login, at, place = address.rpartition("@")
+    return f"{_MASK}@{place}" if at and ":" not in login else masked(_masked_whole(address))
 
 
 def masked_file(text: str) -> str:
     """The text of a JSON file, masked; what a key calls a secret is masked as well."""
+
+    def registries(match: re.Match[str]) -> str:
+        items = _QUOTED.sub(lambda item: f'"{_masked_registry(item.group(1))}"', match.group(2))
+        return match.group(1) + items
+
+    text = _LIST_OF_REGISTRIES.sub(registries, text)
     return _SECRET_MEMBER.sub(rf"\1{_MASK}", masked(text))
 
 
@@ -293,6 +363,9 @@ def masked_tree(value: t.Any, key: str = "") -> t.Any:
     if isinstance(value, str):
         if value and _SECRET_KEY.search(key):
             return _MASK
+        if key in _REGISTRIES:
+            return _masked_registry(value)
+        value = _masked_whole(value)
         return masked(f"{key}={value}")[len(key) + 1 :] if key.endswith("proxy") else masked(value)
     if isinstance(value, dict):
         return {masked(str(name)): masked_tree(item, str(name)) for name, item in value.items()}
@@ -430,17 +503,23 @@ def _registry_problems(key: str, address: str) -> list[str]:
         if scheme not in ("http", "https") or not rest:
             return [f"{key}: {address!r} has to begin with https:// or http://."]
         if "@" in rest.partition("/")[0]:
-            return [
-                f"{key}: dockerd takes no user or password in {address!r}. Leave them out; docker login on the host "
-                "is for those."
-            ]
+            return [_login_problem(key, address)]
         if "?" in rest or "#" in rest:
             return [f"{key}: {address!r} may have no ? and no #."]
     if key == "insecure-registries":
         name = re.sub("^https?://", "", address)
+        if "@" in name:
+            return [_login_problem(key, address)]
         if "://" in name or name.startswith("-") or re.search(r"\s", name) or not name:
             return [f"{key}: {address!r} is no registry. Write a host, with a port if need be, or a network."]
     return []
+
+
+def _login_problem(key: str, address: str) -> str:
+    return (
+        f"{key}: dockerd takes no user or password in {address!r}. Leave them out; docker login on the host "
+        "is for those."
+    )
 
 
 def _runtime_problems(name: str, runtime: t.Any) -> list[str]:
@@ -944,10 +1023,10 @@ def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | Non
             return None
         if state.original is not None:
             try:
-                original = json.loads(state.original)
-            except ValueError:
-                original = ABSENT
-            if original is not ABSENT and json_merge.canonical(original) == json_merge.canonical(tree):
+                original = parse(state.original, "")
+            except DaemonConfigError:
+                return dump(tree, before)
+            if json_merge.canonical(original) == json_merge.canonical(tree):
                 return state.original
     return dump(tree, before)
 

@@ -154,7 +154,7 @@ def _docker_data(root: str) -> list[str]:
     """List the directories in which Docker may keep what it knows, each with those of remapped users."""
     places = [place for pattern in DOCKER_DATA for place in glob.glob(os.path.join(glob.escape(root), pattern))]
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        with open(os.path.join(root, DOCKER_CONFIGURATION), encoding="utf-8") as file:
+        with open(os.path.join(root, DOCKER_CONFIGURATION), encoding="utf-8-sig") as file:
             configuration = json.load(file)
         places += [_inside(root, configuration[key]) for key in ("data-root", "graph") if configuration.get(key)]
     for pattern in DOCKER_OPTIONS:

@@ -29,6 +29,9 @@ _UNIT_FAILURE = re.compile(
     r"|A process of this unit has been killed)"
 )
 _LONGEST = 500
+# A registry's login may be a token, which nothing but its place tells from a name.
+_REGISTRY_LOGIN = re.compile(r'((?:insecure registry |invalid host "))[^\s"@:]+@')
+_PART_OF_ADDRESS = re.compile(r'((?:invalid port|invalid URL escape) ")[^"]*(")')
 
 
 class _Line(t.NamedTuple):
@@ -79,10 +82,16 @@ def causes(journal: str, at_most: int = 3) -> list[str]:
     for line in lines:
         if line.rank >= _PLAIN_RANK and found:
             break
-        text = daemon_config.masked(line.text)[:_LONGEST]
+        text = _masked(line.text)[:_LONGEST]
         if len(found) < at_most and not any(text in known or known in text for known in found):
             found.append(text)
     return found
+
+
+def _masked(words: str) -> str:
+    """The daemon's words without a login, of which a refused address may show a part once more."""
+    text = _REGISTRY_LOGIN.sub(r"\1********@", daemon_config.masked(words))
+    return text if text == words else _PART_OF_ADDRESS.sub(r"\1********\2", text)
 
 
 def suspects(words: str, options: t.Iterable[str], config: dict[str, t.Any]) -> list[str]:
@@ -128,7 +137,7 @@ def report(
 
 
 def _flat(text: str) -> str:
-    return daemon_config.masked(" ".join(text.split()))
+    return _masked(" ".join(text.split()))
 
 
 def _list(names: t.Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi_driver, daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import version_key
 
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
@@ -130,6 +131,14 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
         found.append(daemon_json["error"])
+    docker = host["engines"]["docker"]
+    version = version_key((docker.get("info") or {}).get("server_version") or docker.get("version"))
+    content = host["files"][daemon_json["path"]]["content"]
+    if docker["package"] and content is not None and daemon_config.too_old(content, version):
+        found.append(
+            f"{daemon_json['path']} is empty or begins with a byte-order mark, and Docker before 23.0 does not start "
+            "with that. Run the site playbook, or write {} or the options alone into the file"
+        )
     return found
 
 
@@ -148,6 +157,9 @@ def _not_running(title: str, unit: str, service: dict[str, t.Any]) -> str:
 
 def _packages(host: dict[str, t.Any]) -> list[str]:
     state = host["package_state"]
+    if state["busy"]:
+        # What a running package manager has not finished yet is no fault. See _notes.
+        return []
     if state["interrupted"]:
         return ["the package manager was interrupted; run the site playbook, which finishes its work"]
     return [f"packages are half installed: {', '.join(state['unfinished'])}"] if state["unfinished"] else []
@@ -162,4 +174,6 @@ def _notes(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:
         found.append(f"systemd has not read changed unit files yet: {', '.join(sorted(changed))}")
+    if host["package_state"]["busy"]:
+        found.append("a package manager is running, so packages were not checked; verify again when it has finished")
     return found

@@ -95,6 +95,7 @@ FILES = (
     *memory_hotadd.FILES,
 )
 _LARGEST_FILE = 256 * 1024
+_PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -138,7 +139,7 @@ def observe(
         "packages": state["installed"],
         "packages_asked": state["asked"],
         "package_names": packages_state.names(root, system["package_manager"], run) if package_names else None,
-        "package_state": {name: state[name] for name in ("held_patterns", "unfinished", "interrupted", "config_files")},
+        "package_state": {name: state[name] for name in _PACKAGE_STATE},
         "services": services,
         "modules_loaded": _modules_loaded(root),
         "module_users": _module_users(root),
@@ -376,7 +377,8 @@ def _daemon_json(root: str, file: dict) -> dict:
     if file["content"] is None:
         return result
     try:
-        return {**result, "content": daemon_config.parse(file["content"], result["path"])}
+        text = daemon_config.decoded(read_bytes(root, _DAEMON_JSON, _LARGEST_FILE) or b"", _DAEMON_JSON)
+        return {**result, "content": daemon_config.parse(text, _DAEMON_JSON)}
     except daemon_config.DaemonConfigError as error:
         return {**result, "error": str(error)}
 

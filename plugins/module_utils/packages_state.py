@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import struct
+import time
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import listing, read_text
@@ -24,15 +28,20 @@ _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t
 _FIELD = {
     name: re.compile(rf"^{name}: (.*)$", re.MULTILINE) for name in ("Package", "Status", "Version", "Architecture")
 }
+# A frontend such as apt holds the first for its whole run, dpkg the second while it works.
+_DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
+_FLOCK = "hhqqi4x"
 _GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending", "triggers-awaited")
 
 
 def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
-    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names and `interrupted`.
+    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names, `interrupted` and `busy`.
 
     `asked`: for each of the `extra` names, as package managers take them (with apt name[:arch], else
     name[-[epoch:]version[-release]][.arch]), whether such a package is installed.
     `config_files`: with apt, names of packages that were removed and have left their files in /etc.
+    `interrupted`: dpkg was killed and left its journal. `busy`: with apt, somebody is using dpkg, so `unfinished` is
+    what that run has not finished yet.
     `installed_at`: with dnf, of packages that only a boot puts to use, when they came, in seconds since 1970.
     """
     wanted = set(extra or [])
@@ -47,6 +56,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
         state = {"installed": {}, "asked": dict.fromkeys(wanted, False), "unfinished": [], "interrupted": False}
     state.setdefault("installed_at", {})
     state.setdefault("config_files", [])
+    state.setdefault("busy", False)
     patterns = _locks(root, manager)
     for name, package in state["installed"].items():
         package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
@@ -98,15 +108,52 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
                 installed[name] = {"version": version, "held": want == "hold", "arch": arch}
     native = next(iter(architectures["dpkg"]), None)
     asked = {name: _is_dpkgs(name, architectures, native) for name in wanted}
-    # dpkg keeps a journal there while it works; it is left behind when dpkg is killed.
-    journal = [name for name in listing(root, "/var/lib/dpkg/updates") if name.isdigit()]
     return {
         "installed": installed,
         "asked": asked,
         "unfinished": sorted(set(unfinished)),
-        "interrupted": bool(journal),
+        "interrupted": _is_interrupted(root),
+        "busy": is_busy(root),
         "config_files": sorted(removed - set(installed)),
     }
+
+
+def is_busy(root: str) -> bool:
+    """Tell whether somebody holds one of dpkg's locks. Asks the kernel and takes no lock itself."""
+    return any(_is_locked(os.path.join(root, path.lstrip("/"))) for path in _DPKG_LOCKS)
+
+
+def wait_until_free(root: str, seconds: float) -> None:
+    """Wait until nobody holds dpkg's locks, at most that long."""
+    end = time.monotonic() + seconds
+    while is_busy(root) and time.monotonic() < end:
+        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+
+
+def _is_locked(path: str) -> bool:
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with open(path, "rb") as file:
+            found = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
+        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+    except PermissionError:
+        # Only root may open the file, but everybody may read the kernel's list of locks.
+        inode = os.stat(path).st_ino
+        return re.search(rf"^\d+: POSIX .*:{inode} ", read_text("/", "/proc/locks") or "", re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+def _is_interrupted(root: str) -> bool:
+    """Tell whether dpkg was killed: it leaves its journal behind, which every running dpkg has as well.
+
+    Both are looked at twice, because a run may begin or end between two looks.
+    """
+    return all(not is_busy(root) and _has_journal(root) for _look in range(2))
+
+
+def _has_journal(root: str) -> bool:
+    return any(name.isdigit() for name in listing(root, "/var/lib/dpkg/updates"))
 
 
 def _is_dpkgs(asked: str, architectures: dict[str, set[str]], native: str | None) -> bool:

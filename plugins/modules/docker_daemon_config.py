@@ -20,7 +20,10 @@ description:
     the file and then stop before they touch anything. Without C(dockerd), known options are checked by their type.
   - An option that C(dockerd) already gets as a flag from its unit is left out when both say the same, and is an error
     when they do not, since C(dockerd) refuses to start with both.
-  - A file that is empty or is not a JSON object is reported with line and column, and never overwritten.
+  - A file that is not a JSON object is reported with line and column, and never overwritten.
+  - As for C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark does not count. A file
+    with options of ours has no such mark. Once they are taken back, the file is empty, or has its mark, as before. On a
+    host with an older C(dockerd), which does not start with either, it holds V({}), or has no mark.
   - Neither reloads nor restarts the daemon; RV(reload_sufficient) and RV(pending) say what is needed.
 options:
   path:
@@ -257,15 +260,10 @@ UNPRIVILEGED = 65533
 def read(path: str) -> str | None:
     """The text of a file, None where there is none."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            return daemon_config.decoded(file.read(), path)
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError as error:
-        raise daemon_config.DaemonConfigError(
-            f"{path}, byte {error.start}: this is not UTF-8, so it is not JSON. "
-            "Correct it by hand; it has not been changed."
-        ) from error
     except OSError as error:
         raise daemon_config.DaemonConfigError(f"{path}: cannot be read: {error.strerror}.{way_out(error)}") from error
 
@@ -294,10 +292,23 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def program(module: AnsibleModule) -> str | None:
+    directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+    return module.params["dockerd"] or module.get_bin_path("dockerd", opt_dirs=directories)
+
+
+def restored(module: AnsibleModule, text: str | None) -> str | None:
+    """The text as it was before the first option of ours, or in a form that the host's dockerd starts with."""
+    if text is None or daemon_config.plain(text) == text:
+        return text
+    dockerd = program(module)
+    version = daemon_config.dockerd_version(guarded(module), dockerd) if dockerd else ()
+    return daemon_config.plain(text) if daemon_config.too_old(text, version) else text
+
+
 def validated(module: AnsibleModule, text: str) -> str:
     """Let the host's dockerd read the text from a file that only it can see."""
-    directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-    dockerd = module.params["dockerd"] or module.get_bin_path("dockerd", opt_dirs=directories)
+    dockerd = program(module)
     if not dockerd:
         return ""
     if not os.access(dockerd, os.X_OK):
@@ -373,7 +384,7 @@ def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_fil
     found = None if is_done else daemon_config.former(state, before, shown_path)
     if found:
         found = daemon_config.keeping(found, before, state, module.params["options"] or {}, shown_path)
-    text, new = found if found else (before, state)
+    text, new = (restored(module, found.text), found.state) if found else (before, state)
     config = {} if text is None else daemon_config.parse(text, shown_path)
     changed = daemon_config.differing_names({} if before is None else daemon_config.parse(before, shown_path), config)
     restart = daemon_config.restart_required(changed, config)
@@ -451,6 +462,8 @@ def run(module: AnsibleModule) -> dict:
     for conflict in plan.conflicts:
         module.warn(conflict)
     is_written = plan.text != before
+    if is_written:
+        plan = plan._replace(text=restored(module, plan.text))
     result = {
         "changed": is_written or plan.state.record != state.record,
         "changed_keys": list(plan.changed_keys),
@@ -498,7 +511,10 @@ def run(module: AnsibleModule) -> dict:
         entries = {**state.record.entries, **new.record.entries}
         write_state(
             state_file,
-            new._replace(record=new.record._replace(entries=entries), original=new.original or state.original),
+            new._replace(
+                record=new.record._replace(entries=entries),
+                original=state.original if new.original is None else new.original,
+            ),
         )
         write_config(module, path, plan.text, new.made_directory)
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})

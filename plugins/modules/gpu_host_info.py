@@ -43,6 +43,13 @@ options:
     description: Whether the names of all installed packages are wanted, too.
     type: bool
     default: false
+  package_lock_timeout:
+    description:
+      - With apt, how many seconds to wait for a running package manager before the host is described. If it is still
+        running then, C(busy) in C(package_state) is V(true).
+      - Check mode does not wait.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: The module only reads.
@@ -199,9 +206,10 @@ host:
     package_state:
       description:
         - Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
+        - With apt, whether a package manager is running (C(busy)). C(unfinished) may then change at any time.
         - With apt, C(config_files) are names of packages that were removed and have left their files in F(/etc).
       type: dict
-      sample: {unfinished: [], interrupted: false, held_patterns: [], config_files: []}
+      sample: {unfinished: [], interrupted: false, busy: false, held_patterns: [], config_files: []}
     services:
       description: >-
         State of each unit (C(load_state), C(active_state), C(sub_state), C(unit_file_state), C(fragment_path),
@@ -296,7 +304,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation, packages_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.unix_http import UnixConnection
 
 _SECONDS_FOR_AN_ENGINE = 5
@@ -323,6 +331,7 @@ def main() -> None:
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
             "package_names": {"type": "bool", "default": False},
+            "package_lock_timeout": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -333,6 +342,8 @@ def main() -> None:
             return 127, "", f"{argv[0]} is not installed"
         return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
 
+    if not module.check_mode:
+        packages_state.wait_until_free("/", module.params["package_lock_timeout"])
     system = os.uname()
     host = host_observation.observe(
         root="/",

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import typing as t
@@ -33,8 +34,8 @@ def plan(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "line 1 column 1: the file is empty"),
-        (" \n\n", "line 1 column 1: the file is empty"),
+        ("\x1c", "line 1 column 1"),
+        ("\ufeff\ufeff{}", "line 1 column 1"),
         ('{\n  "debug": true,\n}', "line 3 column 1"),
         ('{\n  "debug": tru\n}', "line 2 column 12"),
         ('{"debug": true} x', "line 1 column 17: Extra data"),
@@ -83,7 +84,40 @@ def test_a_hundred_levels_are_not_too_many() -> None:
     assert plan('{"a":' * 100 + "1" + "}" * 100, {"debug": True}).text
 
 
-@pytest.mark.parametrize("before", [None, "{}", '{ "dns" :["1.1.1.1"],\n "debug": false}'])
+EMPTY = ["", " \n\n", "\u00a0\v", "null", "\ufeff", "\ufeff \r\n", "\ufeff{}"]
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_what_dockerd_reads_as_no_options_is_no_error(text: str) -> None:
+    assert plan(text, {"debug": True}).text == '{\n  "debug": true\n}\n'
+    assert plan(text, {}).text == text
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_utf_16_is_named(mark: bytes) -> None:
+    with pytest.raises(DaemonConfigError, match="this is UTF-16"):
+        daemon_config.decoded(mark + b"{\0}\0", FILE)
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "expected"),
+    [
+        ("", (20, 10, 24), True),
+        ("\ufeff{}", (20, 10, 24), True),
+        ("{}", (20, 10, 24), False),
+        ("null", (20, 10, 24), False),
+        ("", (23, 0, 0), False),
+        ("\ufeff", (29, 0), False),
+        ("", (), False),
+    ],
+)
+def test_which_dockerd_does_not_start_with_it(text: str, version: tuple[int, ...], expected: bool) -> None:
+    assert daemon_config.too_old(text, version) is expected
+
+
+@pytest.mark.parametrize(
+    "before", [None, "{}", '{ "dns" :["1.1.1.1"],\n "debug": false}', '\ufeff{"dns": ["1.1.1.1"]}\r\n', *EMPTY]
+)
 def test_the_way_back_leads_to_the_very_same_text(before: str | None) -> None:
     there = plan(before, {"debug": True, "dns": ["9.9.9.9"], "runtimes": {"nvidia": {"path": "n"}}})
     assert there.text != before
@@ -513,7 +547,19 @@ def test_what_the_running_daemon_has_not_taken_up(show: str, expected: dict[str,
     ("text", "expected"),
     [
         ("http://u:p@ss@proxy:3128", "http://u:********@proxy:3128"),
-        ("http://:pw@proxy/x@y", "http://:********@proxy/x@y"),
+        ("http://:pw@proxy/x@y", "http://:********@y"),
+        ("http://u:p/w@proxy:3128", "http://u:********@proxy:3128"),
+        ("http://u%3Apw%40proxy:3128", "http://********%40proxy:3128"),
+        ("u:p/w@registry:5000", "u:********@registry:5000"),
+        ("registry 'u:pw@registry'", "registry 'u:********@registry'"),
+        ("u%3Apw%40registry", "u%3A********%40registry"),
+        ('invalid host "u:p w@registry"', 'invalid host "u:********@registry"'),
+        (r'parse "https://u:p \"w@registry"', 'parse "https://u:********@registry"'),
+        ("http://p:3128/?to=https%3A%2F%2Fu%3Apw%40m", "http://p:3128/?to=https%3A%2F%2F********%40m"),
+        ("m.example:5000/cuda:12@sha256:00ff", "m.example:5000/cuda:12@sha256:00ff"),
+        ("cuda:12@sha256:00ff", "cuda:12@sha256:00ff"),
+        ("https://[fd00::1]:5000/a@b", "https://[fd00::1]:5000/a@b"),
+        ("user@1000.service: failed", "user@1000.service: failed"),
         ("http://token@proxy", "http://********@proxy"),
         ("http://u:p'w:x@a http://v:q@b", "http://u:********@a http://v:********@b"),
         ('{"a":"http://u:p@a","b":"x@y"}', '{"a":"http://u:********@a","b":"x@y"}'),
@@ -558,6 +604,10 @@ def test_networks_that_dockerd_accepts_and_then_can_not_make(key: str, value: st
         ("insecure-registries", "a b", "'a b' is no registry"),
         ("insecure-registries", "-x", "'-x' is no registry"),
         ("insecure-registries", "", "'' is no registry"),
+        ("insecure-registries", "bob:s3cret@m.example:5000", "takes no user or password in 'bob:********@m"),
+        ("insecure-registries", "http://bob:s3cret@m.example", "takes no user or password in 'http://bob:****"),
+        ("insecure-registries", "s3cret@m.example", "takes no user or password in '********@m.example'"),
+        ("insecure-registries", "bob:s3cret /x@m.example", "takes no user or password in 'bob:********@m.ex"),
     ],
 )
 def test_registries_that_dockerd_accepts_and_then_does_not_start_with(key: str, value: str, words: str) -> None:
@@ -589,6 +639,10 @@ def test_registries_that_dockerd_takes(key: str, value: str) -> None:
         ('{"log-opts": {"splunk-token": "s3 c\\"r,t"}}', '{"log-opts": {"splunk-token": "********"}}'),
         (r'{"original": "{\"splunk-token\": \"s3cret\"}"}', r'{"original": "{\"splunk-token\": \"********\"}"}'),
         ("dockerd --log-opt splunk-token=s3cret --debug", "dockerd --log-opt splunk-token=******** --debug"),
+        (
+            '{"insecure-registries": ["s3cret@r:5", "u:s3 cret@r", "[::]", "s3cret@x"], "labels": ["mail=a@b"]}',
+            '{"insecure-registries": ["********@r:5", "u:********@r", "[::]", "********@x"], "labels": ["mail=a@b"]}',
+        ),
         ("dockerd --http-proxy u:pw@p:3128", "dockerd --http-proxy u:********@p:3128"),
         ('{"labels": ["mail=a@b"], "log-opts": {"tag": "x"}}', '{"labels": ["mail=a@b"], "log-opts": {"tag": "x"}}'),
     ],

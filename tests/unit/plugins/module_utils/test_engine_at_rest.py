@@ -121,6 +121,7 @@ PLACES = [
     ("var/snap/docker/common/var-lib-docker", lambda root: None),
     ("home/gpu/.local/share/docker", lambda root: None),
     ("data/docker", lambda root: written(root, "etc/docker/daemon.json", '{"data-root": "/data/docker"}')),
+    ("data/docker", lambda root: written(root, "etc/docker/daemon.json", '\ufeff{"data-root": "/data/docker"}')),
     ("data/docker", lambda root: written(root, "etc/docker/daemon.json", '{"graph": "/data/docker"}')),
     ("data/docker", lambda root: written(root, "etc/default/docker", 'DOCKER_OPTS="--data-root=/data/docker"\n')),
     (

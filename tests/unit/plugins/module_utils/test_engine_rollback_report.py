@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_rollback import causes, report, suspects
 
 # As dockerd 20.10 and systemd 252 write it, for each of three attempts.
@@ -63,6 +64,35 @@ NONSENSE = "failed to start daemon: failed to set log opts: unknown log opt 'non
         (
             "failed to start daemon: bad proxy http://u:s3cret@p",
             ["failed to start daemon: bad proxy http://u:********@p"],
+        ),
+        # As dockerd 20.10 words them, and as Go does.
+        (
+            "failed to start daemon: insecure registry u:s3cret@r.example:5000 is not valid: "
+            'invalid host "u:s3cret@r.example:5000"',
+            [
+                "failed to start daemon: insecure registry u:********@r.example:5000 is not valid: "
+                'invalid host "u:********@r.example:5000"'
+            ],
+        ),
+        (
+            'failed to start daemon: insecure registry s3cret@r is not valid: invalid host "s3cret@r"',
+            ['failed to start daemon: insecure registry ********@r is not valid: invalid host "********@r"'],
+        ),
+        (
+            'failed to start daemon: invalid mirror: "https://u:s3%zzcret@m" is not a valid URI: '
+            'parse "https://u:s3%zzcret@m": invalid URL escape "%zz"',
+            [
+                'failed to start daemon: invalid mirror: "https://u:********@m" is not a valid URI: '
+                'parse "https://u:********@m": invalid URL escape "********"'
+            ],
+        ),
+        (
+            r'level=fatal msg="parse \"https://u:s3/cret@m\": invalid port \":s3\" after host"',
+            ['parse "https://u:********@m": invalid port "********" after host'],
+        ),
+        (
+            "failed to start daemon: bad proxy http://p/?to=https%3A%2F%2Fu%3As3cret%40m and u%3As3cret%40m",
+            ["failed to start daemon: bad proxy http://p/?to=https%3A%2F%2F********%40m and u%3A********%40m"],
         ),
         (STOP, []),
         ("", []),
@@ -150,6 +180,18 @@ def test_a_journal_that_says_nothing() -> None:
     assert first == "Docker does not take up the changed /etc/docker/daemon.json: Reload the daemon: no and no"
     assert second == "It was reloaded for labels, log-opts.nonsense."
     assert last.startswith("Correct the option at fault in container_engine_docker_options, and run again.")
+
+
+def test_the_option_is_named_although_its_login_is_not() -> None:
+    options = {"insecure-registries": ["u:s3cret@r.example:5000"]}
+    config = {
+        "pending": {"reload": ["insecure-registries"], "restart": ["mtu"]},
+        "config": daemon_config.masked_tree(options),
+    }
+    journal = "failed to start daemon: insecure registry u:s3cret@r.example:5000 is not valid"
+    text = report(journal, "u:s3cret@r failed", config, BACK, WELL, was_restarted=True, is_up=True)
+    assert "The daemon names insecure-registries." in text
+    assert "s3cret" not in text
 
 
 def test_options_of_others_that_went_back_are_named() -> None:

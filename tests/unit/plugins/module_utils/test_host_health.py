@@ -28,7 +28,8 @@ HOST: dict[str, t.Any] = {
         for name in ("docker", "podman", "containerd", "crio")
     },
     "docker_daemon_json": {"path": "/etc/docker/daemon.json", "error": None},
-    "package_state": {"interrupted": False, "unfinished": []},
+    "files": {"/etc/docker/daemon.json": {"content": None}},
+    "package_state": {"interrupted": False, "busy": False, "unfinished": []},
     "reboot_reasons": [],
 }
 FACTS: dict[str, t.Any] = {"nvidia_gpu_state": "ready", "nvidia_gpu_state_reason": "", "nvidia_gpus": [GPU]}
@@ -84,6 +85,7 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
         ("docker_daemon_json/error", "/etc/docker/daemon.json: not JSON", "/etc/docker/daemon.json: not JSON"),
         ("package_state/interrupted", True, "the package manager was interrupted"),
         ("package_state/unfinished", ["nvidia-smi"], "packages are half installed: nvidia-smi"),
+        ("package_state", {"interrupted": False, "busy": True, "unfinished": ["nvidia-smi"]}, None),
         ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "a reboot is owed: versions differ"),
         ("nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0"),
         ("nvidia/gpus_of_guests", ["0000:af:00.0"], None),
@@ -196,3 +198,22 @@ def test_notes_are_no_problems(host: dict[str, t.Any], facts: dict[str, t.Any], 
     done = judge(host, facts)
     assert done["problems"] == []
     assert words in done["notes"][0]
+
+
+def test_a_running_package_manager_is_a_note() -> None:
+    assert judge(changed(HOST, "package_state/busy", True), FACTS)["notes"] == [
+        "a package manager is running, so packages were not checked; verify again when it has finished"
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "\ufeff{}"])
+@pytest.mark.parametrize(
+    ("version", "is_told"), [("20.10.24+dfsg1-1+b3", True), ("5:29.0.1-1~debian.12~bookworm", False), (None, False)]
+)
+def test_a_daemon_json_that_only_newer_dockers_start_with(content: str, version: str | None, is_told: bool) -> None:
+    host = copy.deepcopy(HOST)
+    host["files"]["/etc/docker/daemon.json"] = {"content": content}
+    host["engines"]["docker"]["version"] = version
+    problems = judge(host, FACTS)["problems"]
+    assert len(problems) == is_told
+    assert not is_told or "Docker before 23.0 does not start with that" in problems[0]

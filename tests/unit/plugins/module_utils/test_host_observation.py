@@ -312,8 +312,9 @@ def test_cdi_specifications_are_seen_where_engines_look(tree):
 
 DAEMON_JSON = [
     (None, None, None),
-    ("", None, None),
+    ("", {}, None),
     ('{"live-restore": true}', {"live-restore": True}, None),
+    ('\ufeff{"live-restore": true}\r\n', {"live-restore": True}, None),
     ("{", None, "not JSON"),
     ("[]", None, "JSON object"),
 ]

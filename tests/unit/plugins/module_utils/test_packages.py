@@ -3,6 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
@@ -77,6 +83,77 @@ def test_dpkg_packages_holds_and_what_is_unfinished(tmp_path):
     assert not packages_state.read(str(tmp_path), "apt", nothing)["interrupted"]
     (journal / "0001").write_text("")
     assert packages_state.read(str(tmp_path), "apt", nothing)["interrupted"]
+
+
+HOLD = """\
+import fcntl, sys, time
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextlib.contextmanager
+def locked(path, seconds=60.0):
+    """Let another process hold a lock as dpkg does."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, path, str(seconds)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"locked\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def dpkg(tmp_path):
+    """dpkg's directory with the journal of a run, which has ended or not."""
+    directory = tmp_path / "var/lib/dpkg"
+    (directory / "updates").mkdir(parents=True)
+    (directory / "updates" / "0001").write_text("")
+    return directory
+
+
+def dpkg_state(root):
+    state = packages_state.read(str(root), "apt", nothing)
+    return {name: state[name] for name in ("interrupted", "busy")}
+
+
+@pytest.mark.parametrize("lock", ["lock-frontend", "lock"])
+def test_a_running_dpkg_is_not_an_interrupted_one(tmp_path, dpkg, lock):
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+    with locked(dpkg / lock):
+        assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+    with locked(dpkg / lock):
+        (dpkg / "updates" / "0001").unlink()
+    assert dpkg_state(tmp_path) == {"interrupted": False, "busy": False}
+
+
+def test_a_user_who_may_not_open_the_lock_sees_who_holds_it(tmp_path, dpkg, monkeypatch):
+    real = open
+
+    def refuse(path, *more, **options):
+        if os.fspath(path).endswith("lock-frontend"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *more, **options)
+
+    with locked(dpkg / "lock-frontend"):
+        monkeypatch.setattr(packages_state, "open", refuse, raising=False)
+        assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+
+
+def test_waiting_ends_with_the_lock_or_with_the_time(tmp_path, dpkg):
+    start = time.monotonic()
+    with locked(dpkg / "lock-frontend", 1.5):
+        packages_state.wait_until_free(str(tmp_path), 0)
+        packages_state.wait_until_free(str(tmp_path), 0.2)
+        assert time.monotonic() - start < 1
+        assert packages_state.is_busy(str(tmp_path))
+        packages_state.wait_until_free(str(tmp_path), 30)
+    assert not packages_state.is_busy(str(tmp_path))
+    assert time.monotonic() - start < 10
 
 
 FOREIGN = """\

@@ -144,7 +144,7 @@ def test_what_dockerd_refuses_never_becomes_live(host: Host, check: bool) -> Non
     assert not host.state.exists()
 
 
-@pytest.mark.parametrize("text", ["", '{"debug": true,}', "[]", '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize("text", ['{"debug": true,}', "[]", '{"a": 1, "a": 2}'])
 def test_a_broken_file_stays_as_it_is(host: Host, text: str) -> None:
     host.write(text)
     for arguments in ({"options": {"debug": True}}, {"state": "absent"}):
@@ -153,6 +153,47 @@ def test_a_broken_file_stays_as_it_is(host: Host, text: str) -> None:
         assert str(host.file) in refused["msg"]
         assert host.file.read_text() == text
     assert not host.state.exists()
+
+
+EMPTY = [b"", b" \n\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", b"null"]
+
+
+@pytest.mark.parametrize("content", [*EMPTY, b'\xef\xbb\xbf{"mtu": 9000}\r\n', b'{\r\n"mtu": 9000}\r\n'])
+def test_the_very_bytes_come_back(host: Host, content: bytes) -> None:
+    host.write("")
+    host.file.write_bytes(content)
+    assert not host({})["changed"]
+    assert host({"debug": True})["changed"]
+    assert json.loads(host.file.read_text())["debug"]
+    assert not host({"debug": True})["changed"]
+    assert host(state="absent")["changed"]
+    assert host.file.read_bytes() == content
+    assert not host.state.exists()
+
+
+@pytest.mark.parametrize("content", EMPTY)
+def test_the_very_bytes_come_back_when_a_change_is_undone(host: Host, content: bytes) -> None:
+    host.write("")
+    host.file.write_bytes(content)
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"features": {"cdi": True}})
+    assert host(state="undone")["changed"]
+    assert host.file.read_bytes() == content
+
+
+@pytest.mark.parametrize(("content", "left"), [(b"", b"{}\n"), (b'\xef\xbb\xbf{"mtu": 9000}', b'{"mtu": 9000}')])
+@pytest.mark.parametrize("back", ["absent", "undone"])
+def test_an_old_dockerd_gets_a_file_that_it_starts_with(host: Host, content: bytes, left: bytes, back: str) -> None:
+    host.dockerd.write_text(host.dockerd.read_text().replace("26.1.5", "18.9.1"))
+    host.write("")
+    host.file.write_bytes(content)
+    host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
+    host({"features": {"cdi": True}})
+    predicted = host(state=back, check=True)
+    assert predicted["diff"]["after"] == left.decode()
+    assert host(state=back)["diff"] == predicted["diff"]
+    assert host.file.read_bytes() == left
+    assert not host(state=back)["changed"]
 
 
 def test_bytes_that_are_no_text_are_named(host: Host) -> None:
@@ -279,6 +320,16 @@ def test_no_password_leaves_the_host_and_a_second_run_changes_nothing(host: Host
     assert secret not in repr(refused)
     assert host({"proxies": {"http-proxy": proxy.replace(secret, "new")}})["changed"]
     assert "new@p" in host.file.read_text()
+
+
+@pytest.mark.parametrize("address", ["u:s3cret@r:5000", "s3cret@r", "https://u:s3/cret@r", "u:s3 cret@r"])
+@pytest.mark.parametrize("key", ["insecure-registries", "registry-mirrors"])
+def test_no_login_of_a_registry_leaves_the_host(host: Host, key: str, address: str) -> None:
+    host.write(json.dumps({key: [address]}))
+    results = [host({}), host({key: ["r.example"]}, validate=False), host({"debug": True})]
+    for result in results:
+        assert "s3" not in repr(result)
+    assert host.file.read_text() == json.dumps({key: [address]})
 
 
 def test_no_token_leaves_the_host(host: Host) -> None:
