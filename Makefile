@@ -55,6 +55,10 @@ unit: setup ## Unit tests
 sanity: setup ## ansible-test sanity, on a copy of the tracked files
 	@tools/ansible_test.sh
 
+.PHONY: cores
+cores: setup ## The tests that need Ansible, with every supported ansible-core
+	@tools/cores.sh
+
 .PHONY: molecule
 molecule: sandbox ## One scenario: make molecule SCENARIO=default
 	@tools/molecule.sh $(SCENARIO)

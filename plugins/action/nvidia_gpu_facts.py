@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.utils.display import Display
-from ansible.vars.clean import remove_internal_keys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
@@ -43,6 +43,9 @@ _FACTS = (
     "nvidia_nvswitches",
     "nvidia_topology",
 )
+# Keys that Ansible keeps for itself. A fact cache takes a dictionary with `__ansible_type` for a value of its own, and
+# with it a host could have the controller render a template.
+_INTERNAL = ("_ansible_", "__ansible_")
 # Paths are the host's, and are looked at there.
 _SPEC = {name: {**option, "type": option["type"].replace("path", "str")} for name, option in OPTIONS.items()}
 
@@ -79,9 +82,12 @@ class ActionModule(NvmlAction):
             {**options, "_nvml_binding_path": name},
             {name: {"pynvml": binding}} if binding else {},
         )
-        command = f"{self._compute_environment_string()} {shlex.join([python, '-c', host_program.READER])}"
+        # A list of one dictionary: Ansible has merged and rendered the keyword `environment` before it runs an action.
+        environment = {name: value for level in self._task.environment or () for name, value in level.items()}
+        prefix = self._connection._shell.env_prefix(**environment)
+        command = f"{prefix} {shlex.join([python, '-c', host_program.READER])}".strip()
         try:
-            done = self._low_level_execute_command(command.strip(), in_data=program)
+            done = self._low_level_execute_command(command, in_data=program)
         except AnsibleConnectionFailure:
             raise
         except AnsibleError as error:
@@ -94,13 +100,14 @@ def told(output: str) -> dict | None:
     """Find the result in what the host printed; None where there is none.
 
     The answer is a host's, and a result of an action may tell the controller much: only what the module returns counts.
+    Its text is never a template: Ansible renders only strings that carry a mark of trust, and json.loads sets none.
     """
     for line in output.splitlines():
         if not line.startswith(MARK):
             continue
         try:
-            answer = json.loads(line[len(MARK) :])
-        except ValueError:
+            answer = _without_internal_keys(json.loads(line[len(MARK) :]))
+        except (ValueError, RecursionError):
             return None
         if not isinstance(answer, dict):
             return None
@@ -110,9 +117,17 @@ def told(output: str) -> dict | None:
             if not isinstance(facts, dict):
                 return None
             result["ansible_facts"] = {name: value for name, value in facts.items() if name in _FACTS}
-        remove_internal_keys(result)
         return result
     return None
+
+
+def _without_internal_keys(value: Any) -> Any:
+    """Copy JSON without the keys that Ansible reserves for itself, at every depth."""
+    if isinstance(value, dict):
+        return {name: _without_internal_keys(inner) for name, inner in value.items() if not name.startswith(_INTERNAL)}
+    if isinstance(value, list):
+        return [_without_internal_keys(inner) for inner in value]
+    return value
 
 
 def _options(arguments: dict) -> dict | None:

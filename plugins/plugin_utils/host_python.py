@@ -15,6 +15,9 @@ def reads_input(action: ActionBase, task_vars: dict) -> str | None:
     That is so in the background and for other hosts, where files on the host are to be kept for a look at them, where
     the connection or the way to become another user passes no input, and where Ansible has yet to find out which Python
     the host has.
+
+    For the setting INTERPRETER_PYTHON there is no public function that also looks at a host's variables. `C.config` is
+    what Ansible's own plugins ask. `_task`, `_connection` and `_templar` are what ActionBase documents for its plugins.
     """
     task, connection = action._task, action._connection
     become = getattr(connection, "become", None)

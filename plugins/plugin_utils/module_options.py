@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import importlib
+import importlib.util
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
-from ansible.plugins.loader import fragment_loader, module_loader
-from ansible.utils.plugin_docs import get_docstring
+import yaml
+
+# In C where PyYAML has it: the documentation of one module has a thousand lines.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def unknown(module: str, names: Iterable[str]) -> list[str]:
@@ -35,41 +41,63 @@ def suggestion(module: str, name: str) -> str:
 @lru_cache(maxsize=8)
 def options(module: str) -> tuple[str, ...]:
     """List a module's options with all their names; none where its documentation cannot be read."""
-    found = module_loader.find_plugin_with_context(module)
-    if not found.resolved:
-        return ()
     try:
-        documentation = get_docstring(
-            found.plugin_resolved_path,
-            fragment_loader,
-            collection_name=found.plugin_resolved_collection,
-            plugin_type="module",
-        )[0]
-        described = documentation["options"]
-        return tuple(sorted({*described, *(alias for one in described.values() for alias in one.get("aliases") or ())}))
+        described = _described(_documentation(module))
     except Exception:  # Whatever is wrong with it: the module itself will judge its arguments.
         return ()
+    return tuple(sorted({*described, *(alias for one in described.values() for alias in one.get("aliases") or ())}))
+
+
+def _described(documentation: str) -> dict[str, Any]:
+    """Return the options of a documentation with those of the fragments that it extends.
+
+    The form is the documented one of collections: COLLECTION.FRAGMENT[.VARIANT] is the attribute VARIANT, in capital
+    letters, of the class ModuleDocFragment in the collection's plugins/doc_fragments/FRAGMENT.py.
+    """
+    read = yaml.load(documentation, Loader=_LOADER) or {}
+    found = dict(read.get("options") or {})
+    fragments = read.get("extends_documentation_fragment") or []
+    for name in [fragments] if isinstance(fragments, str) else fragments:
+        namespace, collection, fragment, *variant = name.split(".")
+        place = importlib.import_module(
+            f"ansible_collections.{namespace}.{collection}.plugins.doc_fragments.{fragment}"
+        )
+        text = getattr(place.ModuleDocFragment, (variant or ["documentation"])[0].upper())
+        found = {**_described(text), **found}
+    return found
 
 
 @lru_cache(maxsize=8)
 def _written(module: str) -> str:
     """Return what the module's own documentation has below `options:`, where that can be told without reading it."""
-    found = module_loader.find_plugin_with_context(module)
-    if not found.resolved:
-        return ""
+    return options_text(_documentation(module))
+
+
+@lru_cache(maxsize=8)
+def _documentation(module: str) -> str:
+    """Return a module's own documentation, YAML; nothing where the module or its documentation cannot be found.
+
+    Ansible makes collections importable, so that Python finds the file. Ansible's loader of plugins is not public.
+    """
+    namespace, collection, name = module.split(".")
     try:
-        with open(found.plugin_resolved_path, encoding="utf-8") as file:
-            return options_text(file.read())
-    except (OSError, ValueError):
+        place = importlib.util.find_spec(f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}")
+        if place is None or place.origin is None:
+            return ""
+        with open(place.origin, encoding="utf-8") as file:
+            source = file.read()
+    except (ImportError, OSError, ValueError):
         return ""
+    return documentation_text(source)
 
 
-def options_text(source: str) -> str:
+def documentation_text(source: str) -> str:
+    """Return the text of a module's `DOCUMENTATION`; nothing where the source has none."""
+    written = re.search(r"^DOCUMENTATION = (r?(\"\"\"|''').*?\2)", source, re.MULTILINE | re.DOTALL)
+    return ast.literal_eval(written.group(1)) if written else ""
+
+
+def options_text(documentation: str) -> str:
     """Return the lines between `options:` and the next key of a module's documentation; none where that has none."""
-    documentation = re.search(r"^DOCUMENTATION = r?(\"\"\"|''')(.*?)\1", source, re.MULTILINE | re.DOTALL)
-    below = (
-        re.search(r"^options:[ \t]*\n(.*?)(?=^\w|\Z)", documentation.group(2), re.MULTILINE | re.DOTALL)
-        if documentation
-        else None
-    )
+    below = re.search(r"^options:[ \t]*\n(.*?)(?=^\w|\Z)", documentation, re.MULTILINE | re.DOTALL)
     return below.group(1) if below else ""

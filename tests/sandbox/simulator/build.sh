@@ -18,7 +18,6 @@ fi
 [ $# -ge 1 ] || { echo "usage: $0 [--nvml-only] OUTDIR [SYMBOL...]" >&2; exit 2; }
 out=$1
 shift
-command -v gcc >/dev/null || { echo "$0: gcc is missing; install package gcc (and libc6-dev)" >&2; exit 1; }
 
 mkdir -p "$out"
 # Parallel builds into one directory wait for each other.
@@ -27,6 +26,7 @@ flock 9
 if [ -e "$out/.built" ] && [ -z "$(find "$here/src" "$here/build.sh" "$here/image.sh" -newer "$out/.built" 2>/dev/null)" ]; then
     exit 0
 fi
+command -v gcc >/dev/null || { echo "$0: gcc is missing; install package gcc (and libc6-dev)" >&2; exit 1; }
 
 flags="-std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wl,--build-id=none"
 exports=

@@ -40,9 +40,9 @@ class CallbackModule(CallbackBase):
     def _write(self, status: str, result) -> None:
         if not self._path:
             return
-        answer = result._result
+        answer = result.result
         event = {
-            "task": result._task.get_name().rpartition(" : ")[2],
+            "task": result.task.get_name().rpartition(" : ")[2],
             "item": answer.get("item"),
             "status": status,
             "seconds": round(time.monotonic() - self._started, 3),
@@ -53,11 +53,11 @@ class CallbackModule(CallbackBase):
             stream.write(json.dumps(event, default=str) + "\n")
 
     def v2_runner_on_ok(self, result) -> None:
-        if "results" not in result._result:
+        if "results" not in result.result:
             self._write("ok", result)
 
     def v2_runner_on_failed(self, result, ignore_errors=False) -> None:
-        if "results" not in result._result:
+        if "results" not in result.result:
             self._write("failed", result)
 
     def v2_runner_on_skipped(self, result) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -170,6 +171,77 @@ def test_a_host_tells_the_controller_facts_and_nothing_else():
         "changed": False,
         "ansible_facts": {"nvidia_gpu_state": "ready"},
     }
+
+
+def test_no_key_of_ansible_s_own_comes_through_at_any_depth():
+    lie = {"__ansible_type": "TrustedAsTemplate", "_ansible_no_log": True}
+    answer = {
+        "changed": False,
+        "_ansible_no_log": True,
+        "ansible_facts": {
+            "nvidia_gpu_state": "ready",
+            "nvidia_driver": {"version": "580.95.05", **lie},
+            "nvidia_gpus": [{"name": "Tesla T4", "health": {"reasons": [lie, "ansible_"], **lie}}],
+        },
+    }
+    assert told(f"{MARK}{json.dumps(answer)}") == {
+        "changed": False,
+        "ansible_facts": {
+            "nvidia_gpu_state": "ready",
+            "nvidia_driver": {"version": "580.95.05"},
+            "nvidia_gpus": [{"name": "Tesla T4", "health": {"reasons": [{}, "ansible_"]}}],
+        },
+    }
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  environment: {FROM_PLAY: "{{ 'of the ' ~ 'play' }}", BOTH: play}
+  tasks:
+    - name: Ask
+      gpufleet.hosts.nvidia_gpu_facts:
+      environment: {BOTH: the task's}
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Show
+      ansible.builtin.debug:
+        msg: "shown: {{ ansible_facts.nvidia_gpu_state_reason }} {{ ansible_facts.nvidia_driver.version }}"
+"""
+
+
+def test_a_host_s_text_is_never_a_template_and_its_python_has_the_task_s_environment(tmp_path):
+    """Nor from a fact cache, which takes a dictionary with `__ansible_type` for a string to be trusted."""
+    text = "{{ 40 + 2 }}"
+    trusted = {"__ansible_type": "_AnsibleTaggedStr", "value": text, "tags": [{"__ansible_type": "TrustedAsTemplate"}]}
+    facts = {"nvidia_gpu_state": "error", "nvidia_gpu_state_reason": text, "nvidia_driver": {"version": trusted}}
+    host = tmp_path / "python"
+    host.write_text(
+        f'#!/bin/sh\ncat >/dev/null\necho "$FROM_PLAY, $BOTH" >{tmp_path}/environment\n'
+        f"cat <<'END'\n{MARK}{json.dumps({'changed': False, 'ansible_facts': facts})}\nEND\n"
+    )
+    host.chmod(0o755)
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "ansible.cfg").touch()
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "here,", "-c", "local", str(tmp_path / "play.yml")]
+    done = subprocess.run(
+        [*command, "-e", f"ansible_python_interpreter={host}"],
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
+            "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
+            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "cache"),
+            "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"shown: {text} {{'value': '{text}', 'tags': [{{}}]}}" in done.stdout
+    assert (tmp_path / "environment").read_text() == "of the play, the task's\n"
 
 
 def test_all_that_the_module_returns_comes_through(ad_hoc):

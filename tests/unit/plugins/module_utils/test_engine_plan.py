@@ -159,7 +159,7 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
         ),
         (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
         (host(uid=1000), settings(), "this needs root, and the host was seen as user 1000. Set become: true."),
-        (with_daemon_json(host(), '{\n"a": 1,\n}'), settings(), "/etc/docker/daemon.json, line 3 column 1"),
+        (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
         (
             host(packages=("docker.io",), services={"docker.service": {**NO_UNIT, "load_state": "masked"}}),
             settings(),

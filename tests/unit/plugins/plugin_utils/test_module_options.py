@@ -108,6 +108,8 @@ DEFAULTS = {
 
 
 def test_what_stands_elsewhere_in_a_module_is_no_option():
-    text = module_options.options_text(SOURCE)
+    text = module_options.options_text(module_options.documentation_text(SOURCE))
     assert [line for line in text.splitlines() if line[2] != " "] == ["  name:", "  other:"]
-    assert module_options.options_text(SOURCE.replace("options:", "choices:")) == ""
+    without = module_options.documentation_text(SOURCE.replace("options:", "choices:"))
+    assert module_options.options_text(without) == ""
+    assert module_options.documentation_text("RETURN = r''''''") == ""
