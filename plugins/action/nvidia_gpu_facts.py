@@ -14,9 +14,7 @@ import json
 import os
 import shlex
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.utils.display import Display
 from ansible.vars.clean import remove_internal_keys
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
@@ -29,8 +27,6 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
     lacks_binding,
     no_binding_anywhere,
 )
-
-display = Display()
 
 # All that the module returns.
 _RESULT = ("changed", "failed", "msg", "ansible_facts", "nvml_binding", "nvml_binding_version", "nvml_binding_missing")
@@ -80,14 +76,8 @@ class ActionModule(NvmlAction):
             {name: {"pynvml": binding}} if binding else {},
         )
         command = f"{self._compute_environment_string()} {shlex.join([python, '-c', host_program.READER])}"
-        try:
-            done = self._low_level_execute_command(command.strip(), in_data=program)
-        except AnsibleConnectionFailure:
-            raise
-        except AnsibleError as error:
-            display.vvv(f"{self._task.action}: {error}; the module is run instead")
-            return None
-        return told(done["stdout"])
+        output = host_python.run(self, command.strip(), program)
+        return None if output is None else told(output)
 
 
 def told(output: str) -> dict | None:
