@@ -69,8 +69,8 @@ molecule-all: sandbox ## Every scenario in turn on one fleet
 
 .PHONY: bench
 bench: sandbox ## Cost of a converged run, module latency, fleet scale
-	@ansible-playbook -i $(INVENTORY) tests/sandbox/up.yml
-	@python tests/benchmark/run.py --inventory $(INVENTORY)
+	@ansible-playbook -i $(INVENTORY) -i tests/benchmark/ssh.yml tests/sandbox/up.yml
+	@python tests/benchmark/run.py --inventory $(INVENTORY) --inventory tests/benchmark/ssh.yml
 
 ##@ Real GPUs
 .PHONY: gpu-bundle

@@ -15,9 +15,7 @@ import os
 import shlex
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
@@ -29,8 +27,6 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
     lacks_binding,
     no_binding_anywhere,
 )
-
-display = Display()
 
 # All that the module returns.
 _RESULT = ("changed", "failed", "msg", "ansible_facts", "nvml_binding", "nvml_binding_version", "nvml_binding_missing")
@@ -86,14 +82,8 @@ class ActionModule(NvmlAction):
         environment = {name: value for level in self._task.environment or () for name, value in level.items()}
         prefix = self._connection._shell.env_prefix(**environment)
         command = f"{prefix} {shlex.join([python, '-c', host_program.READER])}".strip()
-        try:
-            done = self._low_level_execute_command(command, in_data=program)
-        except AnsibleConnectionFailure:
-            raise
-        except AnsibleError as error:
-            display.vvv(f"{self._task.action}: {error}; the module is run instead")
-            return None
-        return told(done["stdout"])
+        output = host_python.run(self, command, program)
+        return None if output is None else told(output)
 
 
 def told(output: str) -> dict | None:

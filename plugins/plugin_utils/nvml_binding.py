@@ -54,6 +54,8 @@ class NvmlAction(ActionBase):
                 module_name=PROBE, module_args={"gather_subset": ["!all"]}, task_vars=task_vars
             )
             missing = probe.get("nvml_binding_missing")
+            if probe.get("failed") and not missing:
+                return probe  # The module would fail, too: a second wrong password could lock the account.
         elif not missing:
             result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=task_vars)
             missing = result.get("nvml_binding_missing")

@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PLAYBOOK = ROOT / "playbooks/site.yml"
 GATHER = HERE / "gather.yml"
+INVENTORIES = (ROOT / "tests/sandbox/inventory.yml", HERE / "ssh.yml")
 
 CALLS_MAX = 8
 RATIO_MAX = 3.0
@@ -88,12 +89,10 @@ def counters(text: str) -> dict[str, int]:
     return found
 
 
-def network(inventory: str, hosts: str) -> dict[str, dict[str, int]]:
+def network(inventory: Sequence[str], hosts: str) -> dict[str, dict[str, int]]:
     """Ask every host for its counters."""
     with tempfile.TemporaryDirectory() as tree:
-        ansible(
-            "ansible", hosts, "-i", inventory, "-m", "ansible.builtin.slurp", "-a", "src=/proc/net/snmp", "-t", tree
-        )
+        ansible("ansible", hosts, *inventory, "-m", "ansible.builtin.slurp", "-a", "src=/proc/net/snmp", "-t", tree)
         answers = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in Path(tree).iterdir()}
     return {
         host: counters(base64.b64decode(answer["content"]).decode())
@@ -110,13 +109,13 @@ def traffic(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
     }
 
 
-def converged(inventory: str, hosts: str, limit: Sequence[str]) -> dict[str, Any]:
+def converged(inventory: Sequence[str], hosts: str, limit: Sequence[str]) -> dict[str, Any]:
     """Count what a converged run executes on each host, and what it sends."""
-    playbook(PLAYBOOK, "-i", inventory, *limit)
+    playbook(PLAYBOOK, *inventory, *limit)
     with tempfile.TemporaryDirectory() as directory:
         calls = Path(directory) / "calls.jsonl"
         before = network(inventory, hosts)
-        playbook(PLAYBOOK, "-i", inventory, *limit, calls=calls)
+        playbook(PLAYBOOK, *inventory, *limit, calls=calls)
         sent = traffic(before, network(inventory, hosts))
         taken = counted(entries(calls))
     changed = [host for host, found in taken.items() if found["changed"]]
@@ -125,12 +124,12 @@ def converged(inventory: str, hosts: str, limit: Sequence[str]) -> dict[str, Any
     return {host: {**found, "network": sent.get(host)} for host, found in taken.items()}
 
 
-def ratio(inventory: str, limit: Sequence[str], repeats: int) -> dict[str, Any]:
+def ratio(inventory: Sequence[str], limit: Sequence[str], repeats: int) -> dict[str, Any]:
     """Time a converged run and fact gathering alone, in turns."""
     taken: dict[str, list[float]] = {"converged": [], "facts": []}
     for _turn in range(repeats):
-        taken["converged"].append(playbook(PLAYBOOK, "-i", inventory, *limit))
-        taken["facts"].append(playbook(GATHER, "-i", inventory, *limit))
+        taken["converged"].append(playbook(PLAYBOOK, *inventory, *limit))
+        taken["facts"].append(playbook(GATHER, *inventory, *limit))
     seconds = {name: round(statistics.median(values), 2) for name, values in taken.items()}
     return {
         "what": f"wall time of ansible-playbook, median of {repeats} interleaved runs",
@@ -140,19 +139,21 @@ def ratio(inventory: str, limit: Sequence[str], repeats: int) -> dict[str, Any]:
     }
 
 
-def aliases(inventory: str, host: str, number: int, directory: Path) -> Path:
+def aliases(inventory: Sequence[str], host: str, number: int, directory: Path) -> Path:
     """Write an inventory in which one converged host stands for many: each name is a host to Ansible."""
-    _seconds, done = ansible("ansible-inventory", "-i", inventory, "--host", host)
+    _seconds, done = ansible("ansible-inventory", *inventory, "--host", host)
     if done.returncode:
         raise CannotMeasure(f"the inventory has no host {host}: {done.stderr[-500:]}")
-    variables = {"ansible_host": host, **json.loads(done.stdout)}
+    # Variables come as they are written, and a path may begin at the directory of the inventory that is left behind.
+    written = done.stdout.replace("{{ inventory_dir }}", str(Path(inventory[1]).resolve().parent))
+    variables = {"ansible_host": host, **json.loads(written)}
     hosts = {f"{host}-{index:03}": variables for index in range(number)}
     path = directory / f"{number}.json"
     path.write_text(json.dumps({"all": {"children": {"gpu_hosts": {"hosts": hosts}}}}), encoding="utf-8")
     return path
 
 
-def scale(inventory: str, host: str, sizes: Sequence[int]) -> dict[str, Any]:
+def scale(inventory: Sequence[str], host: str, sizes: Sequence[int]) -> dict[str, Any]:
     """Time the converged run on ever more hosts."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
@@ -236,7 +237,7 @@ def gpu(output: Path) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inventory", default="tests/sandbox/inventory.yml")
+    parser.add_argument("--inventory", action="append", help="may be repeated, as in ansible-playbook")
     parser.add_argument("--limit", help="only these hosts, as in ansible-playbook")
     parser.add_argument("--only", action="append", choices=["converged", "ratio", "scale", "gpu"], default=[])
     parser.add_argument("--repeats", type=int, default=5)
@@ -244,17 +245,18 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", type=Path, default=ROOT / "tests/output/benchmark.json")
     options = parser.parse_args()
+    inventory = [word for path in options.inventory or INVENTORIES for word in ("-i", str(path))]
     limit = ["--limit", options.limit] if options.limit else []
     hosts = options.limit or "gpu_hosts"
     parts = options.only or ["converged", "ratio", "scale", "gpu"]
     found: dict[str, Any] = {"cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
     try:
         if "converged" in parts:
-            found["converged"] = converged(options.inventory, hosts, limit)
+            found["converged"] = converged(inventory, hosts, limit)
         if "ratio" in parts:
-            found["ratio"] = ratio(options.inventory, limit, options.repeats)
+            found["ratio"] = ratio(inventory, limit, options.repeats)
         if "scale" in parts:
-            found["scale"] = scale(options.inventory, options.scale_host, sorted(options.sizes))
+            found["scale"] = scale(inventory, options.scale_host, sorted(options.sizes))
     except CannotMeasure as problem:
         print(f"bench: {problem}", file=sys.stderr)
         return 2

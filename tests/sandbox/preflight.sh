@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Refuse in one line, before anything is made, what would only fail half-way: no root, too little disk or memory, no
-# package source that answers. Installs the few tools that images are built with.
+# package source that answers. Installs the few tools that images are built with, and
+# the SSH client.
 set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
@@ -33,6 +34,7 @@ command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
 command -v gcc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
 [ -x /bin/busybox ] || missing+=(busybox-static)
 command -v gpg >/dev/null 2>&1 || missing+=(gpg)
+command -v ssh >/dev/null 2>&1 || missing+=(openssh-client)
 if [ ${#missing[@]} -gt 0 ]; then
     echo "sandbox: installing ${missing[*]}"
     log=$(mktemp)

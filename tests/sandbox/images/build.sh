@@ -17,7 +17,7 @@ debian12) suite=bookworm ;;
 debian13) suite=trixie ;;
 *) fail "unknown distribution; known: debian12, debian13" ;;
 esac
-packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less
+packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less,openssh-server
 
 mkdir -p "$cache"
 "$simulator/build.sh" "$cache/simulator"
@@ -71,6 +71,11 @@ cp "$SOURCES" "$root/etc/apt/$SOURCES_AT"
 # No console in a container, and nothing to log in to.
 ln -sf /dev/null "$root/etc/systemd/system/getty.target"
 ln -sf /dev/null "$root/etc/systemd/system/systemd-remount-fs.service"
+# A login comes through `docker exec`: one SSH server a connection, and none that waits.
+for unit in ssh.service ssh.socket; do ln -sf /dev/null "$root/etc/systemd/system/$unit"; done
+rm -f "$root"/etc/ssh/ssh_host_*
+printf '#!/bin/sh\nmkdir -p -m 755 /run/sshd\nexec /usr/sbin/sshd -i -h /etc/ssh/ssh_host_ed25519_key\n' >"$root/usr/lib/gpusim/sshd"
+chmod 755 "$root/usr/lib/gpusim/sshd"
 HOOK
 chmod 755 "$work/customize"
 

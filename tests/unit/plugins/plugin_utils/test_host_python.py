@@ -15,7 +15,13 @@ DISCOVERED = {"ansible_facts": {"discovered_interpreter_python": "/usr/bin/pytho
 
 def action(**changes) -> SimpleNamespace:
     """An action plugin of which only what is asked for is there."""
-    connection = {"has_pipelining": True, "become": None, "_shell": SimpleNamespace(SHELL_FAMILY="sh")}
+    connection = {
+        "has_pipelining": True,
+        "become": None,
+        "transport": "ssh",
+        "get_option": {"pipelining": False}.get,
+        "_shell": SimpleNamespace(SHELL_FAMILY="sh"),
+    }
     task = {"async_val": 0, "delegate_to": None}
     for name, value in changes.items():
         (task if name in task else connection)[name] = value
@@ -49,6 +55,7 @@ def test_the_python_that_ansible_would_take(variables, python):
         {"become": SimpleNamespace(name="su")},
         {"become": SimpleNamespace(name="community.general.doas", pipelining=False)},
         {"become": SimpleNamespace(name="community.general.run0", require_tty=True)},
+        {"transport": "local", "become": SimpleNamespace(name="sudo", get_option={"become_pass": "secret"}.get)},
         {"_shell": SimpleNamespace(SHELL_FAMILY="powershell")},
     ],
 )
@@ -60,3 +67,8 @@ def test_another_way_to_become_root_does(monkeypatch):
     assert host_python.reads_input(action(become=SimpleNamespace(name="sudo")), PYTHON) == "/usr/bin/python3"
     monkeypatch.setattr(host_python.C, "DEFAULT_KEEP_REMOTE_FILES", True)
     assert host_python.reads_input(action(), PYTHON) is None
+
+
+def test_without_a_password_the_local_connection_passes_input_too():
+    become = SimpleNamespace(name="sudo", get_option={}.get)
+    assert host_python.reads_input(action(transport="local", become=become), PYTHON) == "/usr/bin/python3"
