@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Refuse in one line, before anything is made, what would only fail half-way: no root, too little disk or memory, no
-# package source that answers. Installs the few tools that images are built with, and
-# the SSH client.
+# package source that answers. Installs the few tools that images are built with, and the SSH client.
 set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }

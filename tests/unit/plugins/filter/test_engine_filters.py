@@ -68,8 +68,9 @@ def health(width: t.Any) -> dict[str, t.Any]:
         "kernel": {},
         "services": {},
         "engines": {name: {"package": name} for name in ("docker", "podman", "containerd", "crio")},
-        "docker_daemon_json": {"error": None},
-        "package_state": {"interrupted": False, "unfinished": []},
+        "docker_daemon_json": {"error": None, "path": "/etc/docker/daemon.json"},
+        "files": {"/etc/docker/daemon.json": {"content": None}},
+        "package_state": {"interrupted": False, "unfinished": [], "busy": False},
         "reboot_reasons": [],
     }
     return gpu_host_health.FilterModule().filters()["gpu_host_health"](host, facts, None, width)
