@@ -95,15 +95,15 @@ IN_THE_WAY = {
         FREE.replace("nvidia 56717312 2 nvidia_uvm,", "nvidia 56717312 3 gdrdrv,nvidia_uvm,"),
         ["module gdrdrv, which needs nvidia"],
     ),
-    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 more of nvidia"]),
-    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 more of nvidia_drm"]),
+    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 other users of nvidia"]),
+    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 other users of nvidia_drm"]),
     "not loaded": ("", []),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
 def test_what_is_in_the_way_is_seen_before_the_first_module_is_taken_out(text, expected):
-    assert driver_activation.in_the_way(text, ALL) == expected
+    assert driver_activation.unload_obstacles(text, ALL) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,15 +180,16 @@ SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"
 GATE = [
     ("all is well", "when_required", False, {}, True, ""),
     ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
-    ("controller", "when_required", True, {}, False, "the machine that Ansible runs on"),
+    ("controller", "when_required", True, {}, False, "the Ansible controller"),
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
     ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
      "was built for 6.1.0-1-amd64"),
     ("module of another version than the libraries", "when_required", False,
-     {"kernel_": module(version="535.247.01")}, False, "is 535.247.01, but the driver's libraries are 550.163.01"),
+     {"kernel_": module(version="535.247.01")}, False,
+     "has version 535.247.01, but the driver's libraries have version 550.163.01"),
     ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
     ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
-    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "signed by nobody"),
+    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
     ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, whom this machine does not trust"),
     ("signed by a friend", "when_required", False,

@@ -90,7 +90,7 @@ def test_where_none_is_wanted_none_is_looked_at(request_, nvidia):
 def test_one_that_was_asked_for_and_is_there_is_carried_out():
     result = adopted({"fabric_manager": "enabled"}, nvidia={"nvswitches": []}, packages=OURS, services=AT_REST)
     assert result["todo"]["services"] == [UNIT]
-    assert not any("is not carried out" in reason for reason in result["reasons"])
+    assert not any("is ignored" in reason for reason in result["reasons"])
 
 
 FABRIC = [
@@ -107,7 +107,7 @@ FABRIC = [
 def test_gpus_that_wait_for_the_fabric_are_named(fabric, words):
     joined = {"index": 0, "pci_bus_id": "0000:1b:00.0", "fabric": {"state": "completed", "status": 0}}
     asked = {"index": 1, "pci_bus_id": "0000:43:00.0", "fabric": fabric}
-    waiting = driver_fabric.waiting({"nvidia_gpus": [joined, asked]})
+    waiting = driver_fabric.gpus_outside_fabric({"nvidia_gpus": [joined, asked]})
     assert len(waiting) == (1 if words else 0)
     for text in waiting:
         assert text.startswith("GPU 0000:43:00.0: its registration with the NVLink fabric")
@@ -117,8 +117,8 @@ def test_gpus_that_wait_for_the_fabric_are_named(fabric, words):
 
 def test_a_gpu_without_an_address_is_named_by_its_number_and_no_facts_name_none():
     gpu = {"index": 3, "pci_bus_id": None, "fabric": {"state": "in_progress", "status": None}}
-    assert driver_fabric.waiting({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
-    assert driver_fabric.waiting({}) == []
+    assert driver_fabric.gpus_outside_fabric({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
+    assert driver_fabric.gpus_outside_fabric({}) == []
 
 
 B300, GB300 = "0x3182", "0x31c2"
@@ -135,15 +135,15 @@ def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[dict
 
 
 NVLINK5 = [
-    *((gpu, {}, {}, set(), "but no switch of theirs is seen here") for gpu in (B200, B300)),
-    *((gpu, {}, {}, {"imex"}, "but no switch of theirs is seen here") for gpu in (GB200, GB300)),
+    *((gpu, {}, {}, set(), "but this host shows no NVSwitch") for gpu in (B200, B300)),
+    *((gpu, {}, {}, {"imex"}, "but this host shows no NVSwitch") for gpu in (GB200, GB300)),
     *((gpu, {}, SEEN, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {}, SEEN, ALL, None) for gpu in (GB200, GB300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, ALL, None) for gpu in (GB200, GB300)),
     (B200, {"fabric_manager": "disabled"}, {}, set(), None),
-    (GB200, {"imex": False}, {}, set(), "but no switch of theirs is seen here"),
-    (B200, {"imex": True}, {}, {"imex"}, "but no switch of theirs is seen here"),
+    (GB200, {"imex": False}, {}, set(), "but this host shows no NVSwitch"),
+    (B200, {"imex": True}, {}, {"imex"}, "but this host shows no NVSwitch"),
     (H100, {"fabric_manager": "enabled"}, {}, {"fabricmanager"}, None),
     (A100, {}, {}, set(), None),
 ]
@@ -174,7 +174,7 @@ def test_imex_of_its_own_accord_is_started_once_its_nodes_are_known(nodes, runs)
     result, came = planned(GB200, files=files)
     assert came == {"imex"}
     assert ("nvidia-imex.service" in result["services"]) is runs
-    assert any(f"{NODES} names no machine yet" in reason for reason in result["reasons"]) is not runs
+    assert any(f"{NODES} lists no nodes" in reason for reason in result["reasons"]) is not runs
     asked, came = planned(GB200, {"imex": True}, files=files)
     assert came == {"imex"}
     assert "nvidia-imex.service" in asked["services"]
@@ -186,11 +186,11 @@ def test_a_source_without_imex_is_no_error_where_nobody_asked_for_it():
     assert (result["errors"], came) == ([], set())
     assert any(reason.startswith("no IMEX: 0x2941 (Blackwell) share NVLink") for reason in result["reasons"])
     result, came = planned(GB200, {**request, "imex": True})
-    assert "nvidia_driver_imex is on" in result["errors"][0]
+    assert "nvidia_driver_imex is true" in result["errors"][0]
 
 
 def test_an_adopted_driver_of_gpus_with_nvlink_5_says_that_no_switch_is_seen():
     there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result["errors"], result["acts"]) == ([], result["steps"]["modules"])
-    assert any("no switch of theirs is seen here" in reason for reason in result["reasons"])
+    assert any("this host shows no NVSwitch" in reason for reason in result["reasons"])

@@ -9,7 +9,12 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal, driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_removal,
+    driver_source,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
 
 V = "580.95.05"
@@ -57,7 +62,7 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     )
     there["files"] = {path: {"exists": True, "content": text} for path, text in (files or {}).items()}
     if record is not None:
-        there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": record}
+        there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": record}
     return there
 
 
@@ -73,10 +78,10 @@ def planned(key: str, there: dict, **request) -> dict:
 def after(key: str, there: dict, result: dict, until: str = "after") -> dict:
     """Return the host as the run leaves it; one that is cut off comes `until` the record that it writes `before`."""
     todo, held = result["todo"], {name for name, package in there["packages"].items() if package["held"]}
-    record = (there["files"].get(driver_plan.RECORD_FILE) or {}).get("content")
+    record = (there["files"].get(driver_config_files.RECORD_FILE) or {}).get("content")
     if todo["holds"]:
         record = driver_removal.hold(there, todo["holds"][until])
-    files = {path: item["content"] for path, item in there["files"].items() if path != driver_plan.RECORD_FILE}
+    files = {path: item["content"] for path, item in there["files"].items() if path != driver_config_files.RECORD_FILE}
     if until == "before":
         return having(key, held, record, files)
     for file in todo["files"]:
@@ -97,7 +102,7 @@ def test_an_adopted_driver_is_held_once(key):
     assert (result["todo"]["hold"], result["todo"]["unhold"]) == (names, [])
     assert result["todo"]["holds"] == {"before": names, "after": names}
     assert f"hold {', '.join(names)}" in result["summary"]
-    files = [driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    files = [driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
     assert [file["path"] for file in result["todo"]["files"]] == files
     # A run that was cut off has written down what it was about to hold, and the next one does.
     again = planned(key, after(key, bare, result, "before"))
@@ -116,7 +121,7 @@ def test_what_the_user_holds_stays_hers(key):
     released = planned(key, there, hold=False)
     assert (released["todo"]["hold"], released["todo"]["unhold"]) == ([], rest)
     gone = [file["path"] for file in released["todo"]["files"] if file["state"] == "absent"]
-    assert gone == ([driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
+    assert gone == ([driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
     assert driver_removal.read_record(free)["holds"] == []
     assert not planned(key, free, hold=False)["acts"]
@@ -145,9 +150,9 @@ def test_absent_takes_back_the_holds_and_nothing_of_hers(key):
         "restore",
     )
     assert not any(plan[name] for name in kept)
-    files = [driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else []
-    assert plan["files"] == [*files, driver_plan.RECORD_FILE]
-    assert any("not installed by this role" in reason for reason in plan["reasons"])
+    files = [driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    assert plan["files"] == [*files, driver_config_files.RECORD_FILE]
+    assert any("this role did not install" in reason for reason in plan["reasons"])
 
 
 WITHOUT = [
@@ -203,22 +208,22 @@ def test_zyppers_lock_on_a_package_that_has_gone_goes_with_the_next_run():
 
 def test_a_driver_of_the_roles_own_that_is_insisted_on_lets_go_of_what_it_held():
     packages = {"nvidia-utils-580-server": UBUNTU, "libnvidia-compute-580-server": UBUNTU}
-    files = {driver_plan.PIN_FILE: "Pin: version", driver_plan.BLACKLIST_FILE: "x"}
+    files = {driver_config_files.PIN_FILE: "Pin: version", driver_config_files.BLACKLIST_FILE: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
     todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False)["todo"]
     assert todo["unhold"] == ["nvidia-utils-580-server"]
     states = {file["path"]: file["state"] for file in todo["files"]}
-    assert states == {driver_plan.BLACKLIST_FILE: "absent", driver_plan.PIN_FILE: "present"}
-    (pin,) = [file["content"] for file in todo["files"] if file["path"] == driver_plan.PIN_FILE]
+    assert states == {driver_config_files.BLACKLIST_FILE: "absent", driver_config_files.PIN_FILE: "present"}
+    (pin,) = [file["content"] for file in todo["files"] if file["path"] == driver_config_files.PIN_FILE]
     assert "Pin: version" not in pin
 
 
 def test_holds_stay_in_the_record_as_long_as_their_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.begin(there, names)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.begin(there, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-utils-580"]
     assert driver_removal.read_record(there)["packages"] == []

@@ -76,11 +76,11 @@ def test_an_installer_that_cannot_is_refused_and_who_holds_the_modules_is_named(
     result = upgrade("535.261.03", "535.183.01", [DAEMON, JOB], module_users={"nvidia": ["gdrdrv", "nvidia_uvm"]})
     (error,) = result["errors"]
     for word in (
-        "installer of 535.261.03 gives up",
+        "installer of 535.261.03 fails while the loaded modules are in use",
         "process 42 (train) in container job",
         "module gdrdrv, which needs nvidia",
-        "End these first ('systemctl stop nvidia-persistenced.service')",
-        "nvidia_driver_version to one of branch 550 or newer",
+        "Stop these first ('systemctl stop nvidia-persistenced.service')",
+        "nvidia_driver_version to a version of branch 550 or newer",
     ):
         assert word in error
     assert result["acts"] is False

@@ -9,7 +9,11 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_resolver,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, V100, host, platform
 
 U24 = KERNELS["ubuntu-24.04"]
@@ -50,7 +54,7 @@ def test_headers_come_with_the_kernels_that_the_host_follows(name, version, kern
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: ["6.99.0-1.1"]}
     )
     assert not any(entry.startswith(f"{meta}=") for entry in result["todo"]["install"])
-    assert any(f"{meta} is left out" in reason and version in reason for reason in result["reasons"])
+    assert any(f"{meta} is not installed" in reason and version in reason for reason in result["reasons"])
 
 
 MODULE_METAS = [
@@ -78,7 +82,7 @@ def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, 
     assert (result["errors"], result["module_build"]) == ([], "precompiled")
     there = [entry for entry in result["todo"]["install"] if entry.startswith(f"{meta}=")]
     assert there == ([expected] if expected else [])
-    assert any(f"{meta} is left out" in reason for reason in result["reasons"]) is (expected is None)
+    assert any(f"{meta} is not installed" in reason for reason in result["reasons"]) is (expected is None)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +108,14 @@ def test_red_hats_headers_keep_to_the_kernel_that_boots_next(key, kernel, image,
 @pytest.mark.parametrize(
     ("key", "kernel", "reason"),
     [
-        ("amazon-2023", KERNELS["amazon-2023"], "no meta package is known that would bring the headers"),
-        ("el-9", "5.15.0-300.163.18.el9uek.x86_64", "no meta package is known that would bring the headers"),
+        ("amazon-2023", KERNELS["amazon-2023"], "no meta package for the headers of later kernels: none is known"),
+        ("el-9", "5.15.0-300.163.18.el9uek.x86_64", "no meta package for the headers of later kernels: none is known"),
         (
             "debian-12",
             KERNELS["debian-12"],
-            "no meta package of this host's kernels is installed that would bring the headers",
+            "no meta package for the headers of later kernels: none is installed",
         ),
-        ("ubuntu-24.04", U24, "no meta package of this host's kernels is installed that would bring the prebuilt"),
+        ("ubuntu-24.04", U24, "no meta package for the prebuilt modules of later kernels: none is installed"),
         ("sles-15", KERNELS["sles-15"], None),
     ],
 )
@@ -176,7 +180,7 @@ def test_prebuilt_modules_move_with_the_driver_that_they_are_built_from(version,
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
 def test_unattended_upgrades_move_prebuilt_modules_with_their_kernel(key):
     files = driver_plan.plan(host(key), {}, platform(key))["todo"]["files"]
-    (content,) = [file["content"] for file in files if file["path"] == driver_plan.BLACKLIST_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == driver_config_files.BLACKLIST_FILE]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)
     kept = {
         name: any(re.match(pattern, name) for pattern in patterns)

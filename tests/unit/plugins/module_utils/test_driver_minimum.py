@@ -73,13 +73,15 @@ BARE = [
 
 
 @pytest.mark.parametrize(("key", "minimum", "offered", "version"), BARE)
-def test_a_branch_whose_versions_are_all_too_old_is_passed_over(key, minimum, offered, version):
+def test_a_branch_whose_versions_are_all_too_old_is_rejected_branches(key, minimum, offered, version):
     result = asked(host(key), {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result["errors"], result["version"], result["branch"]) == ([], version, version[:3])
     assert any(f"{version}-1" in entry for entry in result["todo"]["install"])
     first = minimum[:3] if minimum > "580" else "580"
-    passed_over = any(f"nothing from {minimum} on of branch {first}" in reason for reason in result["reasons"])
-    assert passed_over is (version[:3] != first)
+    rejected_branches = any(
+        f"no version {minimum} or newer of branch {first}" in reason for reason in result["reasons"]
+    )
+    assert rejected_branches is (version[:3] != first)
 
 
 def test_ubuntus_prebuilt_modules_are_those_of_the_branch_that_is_taken():
@@ -94,9 +96,9 @@ def test_ubuntus_prebuilt_modules_are_those_of_the_branch_that_is_taken():
 
 
 REFUSED = [
-    ({}, (A100,), "580.300", NVIDIA[:2], (), ["it has: 570.172.08, 580.178.04. Ask for one of those"]),
+    ({}, (A100,), "580.300", NVIDIA[:2], (), ["Available drivers: 570.172.08, 580.178.04. Request one of them"]),
     # No later branch serves the card.
-    ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Drivers that it has: 570.172.08, 580.178.04."]),
+    ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Available drivers: 570.172.08, 580.178.04."]),
     # What is there in part is named, and no other branch is taken for it.
     ({}, (A100,), "580.100", NVIDIA, ("libnvidia-ml",), ["no package libnvidia-ml"]),
     # Who asks for a branch as well gets that one.
@@ -118,7 +120,7 @@ def test_a_branch_without_modules_of_the_flavor_is_not_taken_instead(flavor, las
     data = platform("el-9")
     data["sources"]["nvidia"]["branches"].append("620")
     result = driver_resolver.resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
-    assert (result["branch"], result["next_branches"]) == ("580", ["595", "610", *last])
+    assert (result["branch"], result["alternative_branches"]) == ("580", ["595", "610", *last])
 
 
 INSTALLED = [
@@ -148,7 +150,7 @@ def test_a_host_that_has_the_minimum_asks_for_nothing(key, minimum):
     request = {"source": "nvidia", "minimum_version": minimum}
     result = driver_plan.plan(there, request, platform(key))
     assert (result["errors"], result["acts"], result["todo"]["query"]) == ([], False, [])
-    assert result["next_branches"] == []
+    assert result["alternative_branches"] == []
 
 
 def test_without_a_minimum_no_other_branch_is_asked_for():
@@ -162,8 +164,8 @@ ELSEWHERE = [
     ("debian-13", {}, {}, "or set nvidia_driver_source to nvidia."),
     ("debian-13", {"source": "distribution"}, {}, "or set nvidia_driver_source to nvidia."),
     # It has nothing else, or would refuse to mix.
-    ("el-9", {}, {}, "or choose another nvidia_driver_source."),
-    ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or choose another nvidia_driver_source."),
+    ("el-9", {}, {}, "or set another nvidia_driver_source."),
+    ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or set another nvidia_driver_source."),
 ]
 
 
@@ -171,4 +173,4 @@ ELSEWHERE = [
 def test_a_source_that_may_have_it_is_named(key, request_, more, ending):
     offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
     (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered)["errors"]
-    assert f"Drivers that it has: {offered}. Ask for one of those {ending}" in error
+    assert f"Available drivers: {offered}. Request one of them {ending}" in error

@@ -7,7 +7,12 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver, install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_resolver,
+    install_record,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, H100, KERNELS, host, platform
 
 K12 = KERNELS["debian-12"]
@@ -103,7 +108,7 @@ def test_all_packages_get_the_newest_version_that_all_have():
     assert f"libcuda1={OLD}" in result["todo"]["install"]
     assert f"nvidia-smi={OLD}" in result["todo"]["install"]
     assert "dkms" in result["todo"]["install"]
-    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_config_files.PIN_FILE)
     assert "Pin: version 535.261.03-*\nPin-Priority: 1001" in pin["content"]
 
 
@@ -113,9 +118,9 @@ VERSIONS = [
     ({"version": OLD}, {}, "535.261.03", None),
     ({"minimum_version": "535.300"}, {}, "535.309.01", None),
     ({"version": "535.183.01"}, {}, None, "nvidia_driver_version is 535.183.01, but the archive of this "
-     "host's package sources has no such version. Drivers that it has: 535.261.03, 535.309.01."),
+     "host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
     ({"source": "distribution", "version": "580.95.05"}, {}, None, "nvidia_driver_version is 580.95.05, but the "
-     "archive of this host's package sources has no such version. Drivers that it has: 535.261.03, 535.309.01."),
+     "archive of this host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
     ({"minimum_version": "535.400"}, {}, None, "nvidia_driver_minimum_version is 535.400, but"),
 ]  # fmt: skip
 
@@ -127,7 +132,7 @@ def test_version_asked(request_, more, version, error):
     )
     if error:
         assert error in result["errors"][0]
-        assert "Ask for one of those" in result["errors"][0]
+        assert "Request one of them" in result["errors"][0]
     else:
         assert (result["errors"], result["version"]) == ([], version)
 
@@ -135,15 +140,15 @@ def test_version_asked(request_, more, version, error):
 def test_a_package_that_no_repository_has_is_named():
     available = {**offers("debian-12", {}, NEW), "nvidia-smi": []}
     (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)["errors"]
-    assert "branch 535 was chosen, but the archive of this host's package sources has no package nvidia-smi" in error
-    assert "Choose another nvidia_driver_source" in error
+    assert "Branch 535 was chosen, but the archive of this host's package sources has no package nvidia-smi" in error
+    assert "Set another nvidia_driver_source" in error
 
 
 @pytest.mark.parametrize(
     ("source", "remedy", "not_meant"),
     [
-        ("distribution", "see that these sources have the whole archive", "nvidia_driver_mirror"),
-        ("nvidia", "see that the repository (nvidia_driver_mirror) is complete", "whole archive"),
+        ("distribution", "check that these sources contain the complete archive", "nvidia_driver_mirror"),
+        ("nvidia", "check that the repository (nvidia_driver_mirror) is complete", "whole archive"),
     ],
 )
 def test_where_nothing_is_on_offer_the_remedy_is_that_of_the_source(source, remedy, not_meant):
@@ -159,9 +164,7 @@ def test_a_version_that_the_repository_has_in_part_says_of_what():
     available = offers("el-9", request, "580.82.07-1", "580.95.05-1")
     available["libnvidia-ml"] = ["580.82.07-1"]
     (error,) = driver_plan.plan(host("el-9"), request, platform("el-9"), available)["errors"]
-    assert (
-        "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Drivers that it has: 580.82.07." in error
-    )
+    assert "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Available drivers: 580.82.07." in error
 
 
 def test_versions_whose_companions_have_other_names_are_told_as_well():
@@ -171,7 +174,7 @@ def test_versions_whose_companions_have_other_names_are_told_as_well():
     available = {name: ["580.95.05-1", "570.172.08-1"] for name in query}
     available.update({name: ["580.95.05-1"] for name in ("nvidia-fabricmanager", "libnvidia-nscq")})
     (error,) = driver_plan.plan(there, request, platform("el-9"), available)["errors"]
-    assert "Drivers that it has: 570.172.08, 580.95.05. Ask for one of those" in error
+    assert "Available drivers: 570.172.08, 580.95.05. Request one of them" in error
 
 
 # Where the names of packages have the branch in them, a branch that is not there is found out by those that are.
@@ -192,7 +195,7 @@ def test_a_branch_that_the_repository_does_not_have_is_answered_with_those_that_
     (error,) = driver_plan.plan(there, request, data, available)["errors"]
     assert "nvidia_driver_branch is 585, but" in error
     versions = "570.172.08, 595.91.07" if source == "nvidia" else "570.172.08"
-    assert f"Drivers that it has: {versions}. Ask for one of those" in error
+    assert f"Available drivers: {versions}. Request one of them" in error
 
 
 # --- the look into the repositories, before any is added ---
@@ -242,7 +245,7 @@ def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_t
     result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo["query"], tuple(seen)))
     assert (result["errors"], result["version"]) == ([], "535.309.01")
     assert f"libcuda1={NEW}" in result["todo"]["install"]
-    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    pin = next(file for file in result["todo"]["files"] if file["path"] == driver_config_files.PIN_FILE)
     first, second = pin["content"].split("\n\n")
     assert "\nPackage: dkms *nvidia* " in first
     assert first.endswith("Pin: release o=NVIDIA\nPin-Priority: 100")
@@ -265,8 +268,8 @@ def test_a_converged_host_is_not_looked_into(key):
 
 STREAMS = [
     ({"nvidia-driver": ["570-open", "580-dkms", "580-open"]}, None),
-    ({"nvidia-driver": ["570-open", "580-dkms"]}, ["Streams that it has: 570-open, 580-dkms", "branch and flavor"]),
-    ({"nvidia-driver": []}, ["It has no module nvidia-driver at all", "module metadata"]),
+    ({"nvidia-driver": ["570-open", "580-dkms"]}, ["Available streams: 570-open, 580-dkms", "branch and flavor"]),
+    ({"nvidia-driver": []}, ["It has no module nvidia-driver.", "module metadata"]),
 ]
 
 
@@ -301,8 +304,8 @@ def test_a_missing_package_whose_version_is_gone_is_not_an_upgrade():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
     (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW))["errors"]
-    assert "driver 535.261.03 is installed" in error
-    assert "set nvidia_driver_version to 535.309.01" in error
+    assert "Driver 535.261.03 is installed" in error
+    assert "Set nvidia_driver_version to 535.309.01" in error
 
 
 @pytest.mark.parametrize(("before", "asked", "after", "downgrade"), [(OLD, NEW, NEW, False), (NEW, OLD, OLD, True)])
@@ -371,7 +374,7 @@ def test_the_meta_package_of_headers_upgrades_no_kernel(offered, expected):
     meta = [entry for entry in result["todo"]["install"] if entry.startswith("linux-headers-amd64")]
     assert meta == ([expected] if expected else [])
     if not expected:
-        assert any("linux-headers-amd64 is left out" in reason for reason in result["reasons"])
+        assert any("linux-headers-amd64 is not installed" in reason for reason in result["reasons"])
 
 
 def test_modules_get_built_where_the_repositories_have_no_prebuilt_ones():
@@ -403,7 +406,7 @@ def test_prebuilt_modules_of_the_running_kernel_may_be_gone():
     names = [entry.partition("=")[0] for entry in result["todo"]["install"]]
     assert MODULES.format(U24) in names
     assert MODULES.format(GOING) not in names
-    reason = f"no module for the running kernel {GOING}: the repositories have no {MODULES.format(GOING)} any more"
+    reason = f"no module for the running kernel {GOING}: the repositories no longer have {MODULES.format(GOING)}"
     assert any(reason in text for text in result["reasons"])
 
 
@@ -420,7 +423,7 @@ def test_prebuilt_modules_of_a_kernel_that_is_about_to_go_are_not_asked_for_agai
     ("request_", "more", "words"),
     [
         ({"module_build": "precompiled"}, {}, ["no prebuilt module for kernel", "module_build to auto or dkms"]),
-        ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is on", "update-secureboot-policy", "enrol it"]),
+        ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is enabled", "update-secureboot-policy", "enroll it"]),
     ],
 )
 def test_prebuilt_modules_of_the_next_kernel_are_a_must(request_, more, words):
@@ -543,7 +546,7 @@ def test_a_branch_takes_the_place_of_another_whole(key, old, new):
                  held=names, driver={"library": old})  # fmt: skip
     going, coming = NAMES[key] if old < new else reversed(NAMES[key])
     asked = driver_plan.plan(there, wanted, platform(key))
-    assert f"remove {', '.join(going)}, whose place the driver's packages take" in asked["summary"]
+    assert f"remove {', '.join(going)}, which the driver's packages replace" in asked["summary"]
     available = {name: [f"{new}-1"] for name in asked["todo"]["query"]}
     result = driver_plan.plan(there, wanted, platform(key), available)
     assert result["errors"] == []
@@ -612,7 +615,7 @@ def test_a_switch_that_was_cut_off_before_it_purged_is_finished_by_the_next_run(
     result = driver_plan.plan(there, request, platform(key))
     assert (result["errors"], result["todo"]["purge"]) == ([], todo["purge"])
     assert (result["acts"], result["steps"]["packages"], result["todo"]["query"]) == (True, True, [])
-    assert result["summary"] == [f"purge {', '.join(todo['purge'])}, whose files name other modules to modprobe"]
+    assert result["summary"] == [f"purge {', '.join(todo['purge'])}, whose files direct modprobe to other modules"]
     # A package of the driver's own that is to come back keeps what is set for it.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
     assert not set(left) & set(driver_plan.plan(there, back, platform(key))["todo"]["purge"])
@@ -686,11 +689,11 @@ def test_apt_is_told_of_the_proxy_and_of_its_end():
     assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12"))["acts"]
     wanted = {"source": "nvidia", "proxy": PROXY}
     files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12"))["todo"]["files"]
-    (content,) = [file["content"] for file in files if file["path"] == driver_plan.PROXY_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == driver_config_files.PROXY_FILE]
     assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
-    there["files"][driver_plan.PROXY_FILE] = {"exists": True, "content": content}
+    there["files"][driver_config_files.PROXY_FILE] = {"exists": True, "content": content}
     files = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["files"]
-    assert [(file["path"], file["state"]) for file in files] == [(driver_plan.PROXY_FILE, "absent")]
+    assert [(file["path"], file["state"]) for file in files] == [(driver_config_files.PROXY_FILE, "absent")]
     # Unless the CUDA toolkit reaches the repository by it.
     there["files"][install_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
     assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
@@ -747,7 +750,7 @@ def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, 
     there = converged(key, foreign_drivers=nouveau)
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     assert not driver_plan.plan(there, {}, platform(key))["acts"]
-    del there["files"][driver_plan.MODPROBE_FILE]
+    del there["files"][driver_config_files.MODPROBE_FILE]
     plan = driver_plan.plan(there, {}, platform(key))
     assert plan["todo"]["initramfs"] == ([command] if command else [])
     assert any("rebuild the initramfs" in line for line in plan["summary"]) is bool(command)
@@ -759,12 +762,12 @@ def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, 
 def test_an_initramfs_that_a_run_before_has_left_is_rebuilt(key, package, command):
     there = converged(key)
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
-    there["files"][driver_plan.INITRAMFS_FILE] = {"exists": True, "content": ""}
+    there["files"][driver_config_files.INITRAMFS_FILE] = {"exists": True, "content": ""}
     plan = driver_plan.plan(there, {}, platform(key))
     assert (plan["todo"]["files"], plan["todo"]["initramfs"]) == ([], [command] if command else [])
     assert plan["acts"] is plan["steps"]["files"] is bool(command)
     assert len(plan["summary"]) == len(plan["todo"]["initramfs"])
-    there["files"][driver_plan.INITRAMFS_FILE] = {"exists": False, "content": None}
+    there["files"][driver_config_files.INITRAMFS_FILE] = {"exists": False, "content": None}
     assert not driver_plan.plan(there, {}, platform(key))["acts"]
 
 
@@ -844,8 +847,8 @@ def test_an_installer_that_was_killed_runs_again_unless_it_came_to_its_end(built
     modules = {K12: "580.95.05"} if built else {}
     driver = {"library": "580.95.05", "runfile": True}
     there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
-    content = install_record.begin_runfile(there, driver_plan.RECORD_FILE, "580.95.05")
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    content = install_record.begin_runfile(there, driver_config_files.RECORD_FILE, "580.95.05")
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": content}
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
     assert (plan["steps"]["runfile"], plan["steps"]["finish"]) == (not built, built)
 
@@ -866,8 +869,8 @@ def test_without_hold_the_holds_and_files_go():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
     assert "libcuda1" in result["todo"]["unhold"]
     gone = [file["path"] for file in result["todo"]["files"] if file["state"] == "absent"]
-    assert gone == [driver_plan.BLACKLIST_FILE]
-    (pin,) = (file["content"] for file in result["todo"]["files"] if file["path"] == driver_plan.PIN_FILE)
+    assert gone == [driver_config_files.BLACKLIST_FILE]
+    (pin,) = (file["content"] for file in result["todo"]["files"] if file["path"] == driver_config_files.PIN_FILE)
     assert "Pin: release o=NVIDIA\n" in pin
     assert "Pin: version" not in pin
 
@@ -878,7 +881,7 @@ def test_our_modprobe_file_has_what_the_packages_leave_out():
     options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
     there["files"] = {}
     files = driver_plan.plan(there, {"module_options": options}, platform("debian-12"))["todo"]["files"]
-    (content,) = [file["content"] for file in files if file["path"] == driver_plan.MODPROBE_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == driver_config_files.MODPROBE_FILE]
     assert content.splitlines()[1:] == [
         "blacklist nouveau",
         "options nouveau modeset=0",
@@ -899,20 +902,23 @@ def test_a_killed_installation_is_finished():
 def test_what_a_run_that_was_cut_off_brought_is_written_down_though_nothing_is_missing():
     """Ansible was killed while DKMS built, and the package manager came to its end on its own."""
     there = converged()
-    record = {"exists": True, "content": install_record.begin(there, driver_plan.RECORD_FILE, ["vim"], asked=["dkms"])}
-    there["files"][driver_plan.RECORD_FILE] = record
+    record = {
+        "exists": True,
+        "content": install_record.begin(there, driver_config_files.RECORD_FILE, ["vim"], asked=["dkms"]),
+    }
+    there["files"][driver_config_files.RECORD_FILE] = record
     plan = driver_plan.plan(there, {}, platform("debian-12"))
     assert [step for step, is_due in plan["steps"].items() if is_due] == ["finish"]
-    assert (plan["acts"], plan["summary"]) == (True, ["write down what a run that was cut off has brought"])
+    assert (plan["acts"], plan["summary"]) == (True, ["record what an interrupted run installed"])
     names = ["vim", *there["packages"]]
-    record["content"] = install_record.finish(there, driver_plan.RECORD_FILE, names, names)
+    record["content"] = install_record.finish(there, driver_config_files.RECORD_FILE, names, names)
     assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
 
 
 def test_an_installation_writes_down_by_itself_what_a_run_that_was_cut_off_brought():
     there = host("debian-12", headers=(K12,))
-    content = install_record.begin(there, driver_plan.RECORD_FILE, ["vim"])
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    content = install_record.begin(there, driver_config_files.RECORD_FILE, ["vim"])
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": content}
     steps = driver_plan.plan(there, {}, platform("debian-12"))["steps"]
     assert (steps["packages"], steps["finish"]) == (True, False)
 
@@ -929,7 +935,9 @@ def test_an_installation_writes_down_by_itself_what_a_run_that_was_cut_off_broug
 def test_the_fabric_manager_is_enabled_and_runs_where_the_driver_does(state, loaded, todo):
     there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
     there["services"] = {"nvidia-fabricmanager.service": state}
-    there["files"] = {driver_plan.RECORD_FILE: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}}
+    there["files"] = {
+        driver_config_files.RECORD_FILE: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}
+    }
     assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9"))["todo"]["services"] == todo
 
 
@@ -944,7 +952,7 @@ def test_an_adopted_driver_keeps_its_packages_and_gets_its_modules_loaded():
 
 IGNORED = [
     ({"fabric_manager": "enabled"}, "nvidia_driver_fabric_manager (enabled)"),
-    ({"imex": True}, "nvidia_driver_imex (on)"),
+    ({"imex": True}, "nvidia_driver_imex (true)"),
     ({"components": ["compute", "video", "opencl"]}, "nvidia_driver_components (video, opencl)"),
     ({"extra_packages": ["nvtop"]}, "nvidia_driver_extra_packages (nvtop)"),
     ({"fabric_manager": "auto", "imex": False, "components": ["compute"], "extra_packages": []}, None),
@@ -954,9 +962,9 @@ IGNORED = [
 @pytest.mark.parametrize(("wish", "words"), IGNORED)
 def test_what_an_adopted_driver_does_not_get_is_said(wish, words):
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"})
-    said = [reason for reason in driver_plan.plan(there, wish, platform("el-9"))["reasons"] if "carried out" in reason]
+    said = [reason for reason in driver_plan.plan(there, wish, platform("el-9"))["reasons"] if "is ignored" in reason]
     assert len(said) == (1 if words else 0)
-    assert all(reason.startswith(f"{words} is not carried out") for reason in said)
+    assert all(reason.startswith(f"{words} is ignored") for reason in said)
 
 
 RUNNING = {"load_state": "loaded", "unit_file_state": "enabled", "active_state": "active"}
@@ -969,7 +977,7 @@ FULFILLED = [
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "masked"}}}, "(enabled)"),
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "not-found"}}}, "(enabled)"),
     ({"imex": True}, {"services": {IMEX: {"load_state": "loaded", "active_state": "inactive"}}}, None),
-    ({"imex": True}, {"services": {IMEX: {"load_state": "not-found", "active_state": "inactive"}}}, "(on)"),
+    ({"imex": True}, {"services": {IMEX: {"load_state": "not-found", "active_state": "inactive"}}}, "(true)"),
     ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": True}}, None),
     ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": False}}, "(clinfo)"),
     ({"components": ["video"]}, {"packages": dict.fromkeys(["libnvidia-encode-570", "libnvidia-decode-570"], "570")},
@@ -983,9 +991,9 @@ def test_what_an_adopted_driver_has_of_a_wish_is_no_matter(wish, changes, words)
     driver = {"library": "570.86.15", "on_disk": "570.86.15", "loaded": "570.86.15"}
     there = host("ubuntu-22.04", driver=driver, **changes)
     result = driver_plan.plan(there, {"source": "preinstalled", **wish}, platform("ubuntu-22.04"))
-    said = [reason for reason in result["reasons"] if "carried out" in reason]
+    said = [reason for reason in result["reasons"] if "is ignored" in reason]
     assert (result["errors"], len(said)) == ([], 1 if words else 0)
-    assert all(f" {words} is not" in reason for reason in said)
+    assert all(f" {words} is ignored" in reason for reason in said)
 
 
 @pytest.mark.parametrize(
@@ -997,13 +1005,13 @@ def test_what_an_adopted_driver_has_of_a_wish_is_no_matter(wish, changes, words)
     ],
 )
 def test_an_adopted_driver_loads_peermem_at_boot_if_that_is_asked_for(there, peermem, written):
-    files = {driver_plan.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
+    files = {driver_config_files.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
     adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
     todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]
-    texts = [file["content"] for file in todo["files"] if file["path"] == driver_plan.MODULES_LOAD_FILE]
+    texts = [file["content"] for file in todo["files"] if file["path"] == driver_config_files.MODULES_LOAD_FILE]
     assert [text.splitlines()[1:] for text in texts] == ([written] if written else [])
     if texts:
-        adopted["files"] = {driver_plan.MODULES_LOAD_FILE: {"exists": True, "content": texts[0]}}
+        adopted["files"] = {driver_config_files.MODULES_LOAD_FILE: {"exists": True, "content": texts[0]}}
         assert driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]["files"] == []
 
 
@@ -1026,7 +1034,7 @@ def test_a_switch_of_nvlink_5_is_reached_through_ib_umad(loaded, modules, load):
     todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
     assert todo["modules"]["load"] == load
     assert "\nnvidia_uvm\nib_umad\n" in next(
-        file["content"] for file in todo["files"] if file["path"] == driver_plan.MODULES_LOAD_FILE
+        file["content"] for file in todo["files"] if file["path"] == driver_config_files.MODULES_LOAD_FILE
     )
     todo = driver_plan.plan(there, {"fabric_manager": "disabled"}, platform("el-9"))["todo"]
     assert "ib_umad" not in todo["modules"]["load"]
@@ -1043,4 +1051,4 @@ def test_the_installer_registers_with_dkms_where_there_is_one(key, packages, has
     result = driver_plan.plan(there, request, None if key == "gentoo-2" else platform(key))
     assert result["errors"] == []
     assert ("--dkms" in result["todo"]["runfile"]["options"]) is has_dkms
-    assert any("no DKMS here" in reason for reason in result["reasons"]) is not has_dkms
+    assert any("no DKMS:" in reason for reason in result["reasons"]) is not has_dkms

@@ -44,14 +44,18 @@ class TestEpel:
     def test_a_host_that_can_have_neither_is_refused_before_anything_is_done(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
         (error,) = result["errors"]
-        assert error.startswith("dkms, which builds the driver's modules, is in no enabled repository of this host, ")
-        for word in ("neither is epel-release", "Enable EPEL or a mirror", f"epel-release-latest-{key[3:]}.noarch.rpm"):
+        assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules, ")
+        for word in (
+            "neither has epel-release",
+            "Enable EPEL or a mirror",
+            f"epel-release-latest-{key[3:]}.noarch.rpm",
+        ):
             assert word in error
         assert result["acts"] is False
 
     def test_a_host_whose_epel_is_disabled_is_told_so(self, key, request_):
         (error,) = planned(key, request_, ("epel-release",), dkms=[])["errors"]
-        assert "no enabled repository of this host, though epel-release is installed. DKMS is in EPEL. Enable" in error
+        assert "which builds the driver's modules, although epel-release is installed. DKMS is in EPEL. Enable" in error
 
 
 @pytest.mark.parametrize("key", KEYS)

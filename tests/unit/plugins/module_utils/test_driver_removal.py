@@ -11,7 +11,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
-    driver_plan,
+    driver_config_files,
     driver_removal,
     install_record,
 )
@@ -26,9 +26,9 @@ SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after":
 def installed(recorded=None, **changes) -> dict:
     """Describe a host with a driver; `recorded` names what the role wrote down as its own."""
     there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
-    there["files"] = {driver_plan.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
+    there["files"] = {driver_config_files.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
     if recorded is not None:
-        there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
+        there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
     return there
 
 
@@ -39,7 +39,7 @@ def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
     assert plan["leftovers"] == ["dkms", "gcc-12"]
     assert plan["unhold"] == ["libcuda1"]
     assert plan["restore"] == [SOURCES]
-    assert plan["files"] == [driver_plan.PIN_FILE, driver_plan.RECORD_FILE]
+    assert plan["files"] == [driver_config_files.PIN_FILE, driver_config_files.RECORD_FILE]
     assert plan["acts"]
 
 
@@ -61,21 +61,21 @@ def test_what_came_along_goes_too_whatever_its_name():
 @pytest.mark.parametrize("package", ["dracut", None])
 def test_the_initramfs_forgets_our_modprobe_file(package):
     there = installed({"packages": list(OURS)})
-    there["files"][driver_plan.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
+    there["files"][driver_config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
         there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
     # All that a run has left whose rebuild failed.
-    there["files"] = {driver_plan.INITRAMFS_FILE: {"exists": True, "content": ""}}
+    there["files"] = {driver_config_files.INITRAMFS_FILE: {"exists": True, "content": ""}}
     plan = driver_removal.plan(there, platform("debian-12"))
-    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_plan.INITRAMFS_FILE], commands)
+    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_config_files.INITRAMFS_FILE], commands)
 
 
 def test_a_package_that_was_there_before_the_role_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
-    assert plan["reasons"] == ["libcuda1, nvidia-alternative were not installed by this role; left alone"]
+    assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative; nothing of it is removed"]
 
 
 @pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
@@ -84,7 +84,7 @@ def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
     kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
     assert [plan[name] for name in kept] == [[]] * len(kept)
     assert plan["reasons"] == [
-        "libcuda1, nvidia-alternative, nvidia-kernel-dkms were not installed by this role; left alone"
+        "this role did not install libcuda1, nvidia-alternative, nvidia-kernel-dkms; nothing of it is removed"
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_driver_of_other_origin_is_left_alone():
     there = host("debian-12", driver={**DRIVER, "runfile": True})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], [], False)
-    assert "not installed by this role" in plan["reasons"][0]
+    assert "this role did not install" in plan["reasons"][0]
 
 
 HEADERS = "linux-headers-6.1.0-47-amd64"
@@ -116,7 +116,7 @@ def test_headers_that_a_run_asked_for_that_was_cut_off_are_let_go_of(finishes):
     there["package_names"] = ["vim", *OURS, HEADERS]
     if finishes:
         content = driver_removal.record(there, there["package_names"], there["package_names"])
-        there["files"][driver_plan.RECORD_FILE]["content"] = content
+        there["files"][driver_config_files.RECORD_FILE]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
     assert "libcuda1" in plan["packages"]
@@ -147,11 +147,11 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
 )
 def test_only_what_the_role_ran_the_installer_for_is_uninstalled(recorded, driver, expected):
     content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
-    there = host("debian-12", driver=driver, files={driver_plan.RECORD_FILE: content})
+    there = host("debian-12", driver=driver, files={driver_config_files.RECORD_FILE: content})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
-    left_alone = "the driver that is here was not installed by this role; it is left alone"
+    left_alone = "this role did not install the driver on this host; it is not removed"
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
@@ -159,11 +159,11 @@ def test_what_would_be_done_is_said():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}}, modules_loaded=["nvidia"])
     assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
         "unload nvidia",
-        "release the hold of libcuda1",
+        "release the hold on libcuda1",
         "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
-        "remove, of what came along, what nothing else needs: dkms, gcc-12",
-        "put /etc/apt/sources.list back as it was, unless it was changed since",
-        f"remove {driver_plan.PIN_FILE}, {driver_plan.RECORD_FILE}",
+        "remove dependencies that nothing else needs: dkms, gcc-12",
+        "restore /etc/apt/sources.list, unless it was changed since",
+        f"remove {driver_config_files.PIN_FILE}, {driver_config_files.RECORD_FILE}",
     ]
 
 
@@ -173,11 +173,13 @@ def test_with_zypper_what_came_along_goes_too():
         "sles-15",
         packages={**dict.fromkeys(names, "580.95.05-1"), "nvlsm": "2025.06-1"},
         driver={"library": "580.95.05"},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
+        files={
+            driver_config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}
+        },
     )
     plan = driver_removal.plan(there, platform("sles-15"))
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
-    assert "remove, of what came along, what nothing else needs: nvlsm" in plan["summary"]
+    assert "remove dependencies that nothing else needs: nvlsm" in plan["summary"]
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
     remove = tasks["Remove | Remove what came with them and nothing else needs"]
     assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
@@ -187,7 +189,7 @@ def test_with_zypper_what_came_along_goes_too():
 
 def test_that_there_is_nothing_to_do_is_said():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
-    assert (plan["summary"], plan["reasons"]) == ([], ["nothing that this role installed is here"])
+    assert (plan["summary"], plan["reasons"]) == ([], ["this host has nothing that this role installed"])
 
 
 def test_a_host_with_nothing_has_nothing_to_do():
@@ -200,7 +202,7 @@ def test_nobody_loses_a_gpu_by_it():
     plan = driver_removal.plan(installed({"packages": list(OURS)}, holders=[job]), platform("debian-12"))
     (error,) = plan["errors"]
     assert "process 812 (python3)" in error
-    assert "Stop them first" in error
+    assert "Stop the processes first" in error
     assert not plan["acts"]
 
 
@@ -210,7 +212,7 @@ def test_a_module_of_somebody_elses_is_named_before_a_daemon_is_stopped():
     there = installed({"packages": list(OURS)}, modules_loaded=loaded, module_users=users)
     plan = driver_removal.plan(there, platform("debian-12"))
     (error,) = plan["errors"]
-    assert "in use by module gdrdrv, which needs nvidia. Take that out first" in error
+    assert "in use by module gdrdrv, which needs nvidia. Nothing was changed. Unload that first" in error
     assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
 
 
@@ -224,7 +226,7 @@ def test_the_record_grows_and_remembers_the_first_state_of_a_file():
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
     there = installed()
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": first}
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": first}
     second = json.loads(
         driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
             {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
@@ -238,7 +240,7 @@ def test_the_record_grows_and_remembers_the_first_state_of_a_file():
 
 def with_record(content: str) -> dict:
     there = installed()
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": content}
     return there
 
 
@@ -266,18 +268,18 @@ def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
         "el-9",
         module_streams={"nvidia-driver": "580-open"},
         package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": ["bash"]}, platform("el-9"))
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
     assert plan["unhold"] == [LOCK]
     assert plan["summary"] == [
-        f"release the hold of {LOCK}",
-        "leave the stream of module nvidia-driver",
-        f"remove {driver_plan.RECORD_FILE}",
+        f"release the hold on {LOCK}",
+        "disable the stream of module nvidia-driver",
+        f"remove {driver_config_files.RECORD_FILE}",
     ]
     # What somebody else told it stays.
-    del there["files"][driver_plan.RECORD_FILE]
+    del there["files"][driver_config_files.RECORD_FILE]
     assert not driver_removal.plan(there, platform("el-9"))["acts"]
 
 
@@ -302,13 +304,13 @@ def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expecte
         packages=packages,
         driver={"library": "580.95.05"},
         module_streams={"nvidia-driver": now} if now else {},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["stream"] == expected
-    stays = "the stream of module nvidia-driver stays, for nvidia-driver-cuda"
+    stays = "the stream of module nvidia-driver stays: nvidia-driver-cuda come from it"
     assert (stays in plan["reasons"]) is not mine
-    back = "enable the module stream nvidia-driver:570-dkms, which was there before"
+    back = "enable the former module stream nvidia-driver:570-dkms"
     assert (back in plan["summary"]) is bool(expected and expected["before"])
 
 
@@ -319,7 +321,7 @@ def test_streams_and_repositories_of_dnf_go_too():
     )
     there["files"] = {
         "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
-        driver_plan.RECORD_FILE: {
+        driver_config_files.RECORD_FILE: {
             "exists": True,
             "content": json.dumps({"packages": list(packages), "stream": STREAM}),
         },
@@ -327,7 +329,7 @@ def test_streams_and_repositories_of_dnf_go_too():
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
-    assert plan["files"] == [driver_plan.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+    assert plan["files"] == [driver_config_files.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -344,18 +346,20 @@ KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
 )
 def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
-    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+    there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": record}})
     plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.record(
+        host("el-9"), [name], [name], None, KEY
+    )
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
 def test_a_key_that_came_with_a_run_that_was_cut_off_is_forgotten_too():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
-    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": begun}})
+    there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": begun}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
@@ -371,7 +375,7 @@ def test_what_was_enabled_is_disabled(state, expected):
     services = {unit: {"unit_file_state": state} for unit in units}
     record = {"exists": True, "content": json.dumps({"packages": list(packages)})}
     there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
-    there["files"] = {driver_plan.RECORD_FILE: record}
+    there["files"] = {driver_config_files.RECORD_FILE: record}
     assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
     assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
 
@@ -416,7 +420,7 @@ def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
     gone = [path for path in cuda_repository.FILES if path in plan["files"]]
     assert gone == ([] if shared else list(cuda_repository.FILES))
     assert plan["rpm_keys"] == ([] if shared else [name])
-    assert driver_plan.RECORD_FILE in plan["files"]
+    assert driver_config_files.RECORD_FILE in plan["files"]
 
 
 def test_what_the_toolkit_brought_in_the_meantime_is_not_the_drivers():
@@ -463,7 +467,10 @@ def test_headers_that_came_with_it_go_and_a_kernel_stays():
     came = ["linux-headers-6.12.94+deb13-amd64", "linux-image-6.12.94+deb13-amd64", "linux-modules-6.8.0-88-generic"]
     content = json.dumps({"packages": ["libcuda1", *came], "files": {}})
     there = host(
-        "debian-12", packages=OURS, driver=DRIVER, files={driver_plan.RECORD_FILE: {"exists": True, "content": content}}
+        "debian-12",
+        packages=OURS,
+        driver=DRIVER,
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]

@@ -49,15 +49,15 @@ def test_rules(key, gpus, request_, expected):
 
 
 REFUSALS = [
-    ("debian-12", (V100, B200), {}, ["0x1db1 (Volta)", "0x2901 (Blackwell)", "one host can load one kind"]),
+    ("debian-12", (V100, B200), {}, ["0x1db1 (Volta)", "0x2901 (Blackwell)", "a host can load only one kind"]),
     ("el-9", (V100, A100), {}, ["0x1db1 (Volta)", "0x20b0 (Ampere)", "nvidia_driver_flavor to proprietary"]),
-    ("el-9", (V100,), {"flavor": "open"}, ["open kernel modules do not drive 0x1db1 (Volta)", "auto or proprietary"]),
-    ("el-9", (B200,), {"flavor": "proprietary"}, ["only the open kernel modules drive 0x2901 (Blackwell)"]),
+    ("el-9", (V100,), {"flavor": "open"}, ["open kernel modules do not support 0x1db1 (Volta)", "auto or proprietary"]),
+    ("el-9", (B200,), {"flavor": "proprietary"}, ["only the open kernel modules support 0x2901 (Blackwell)"]),
     (
         "el-9",
         (V100,),
         {"branch": "595"},
-        ["nvidia_driver_branch is 595", "0x1db1 (Volta) is served by branches up to 580"],
+        ["nvidia_driver_branch is 595", "0x1db1 (Volta) needs branch 580"],
     ),
     (
         "el-9",
@@ -65,16 +65,26 @@ REFUSALS = [
         {"branch": "550"},
         ["nvidia_driver_branch is 550", "0x2901 (Blackwell) needs branch 570 or newer"],
     ),
-    ("debian-13", (B200,), {"source": "distribution"}, ["0x2901 (Blackwell) needs branch 570", "distribution has 550"]),
+    (
+        "debian-13",
+        (B200,),
+        {"source": "distribution"},
+        ["0x2901 (Blackwell) needs branch 570", "distribution provides 550"],
+    ),
     (
         "debian-12",
         (A100,),
         {"source": "distribution", "branch": "580"},
-        ["nvidia_driver_branch is 580", "has 535 only", "another nvidia_driver_source"],
+        ["nvidia_driver_branch is 580", "provides only 535", "another nvidia_driver_source"],
     ),
-    ("debian-12", (A100,), {"source": "distribution", "minimum_version": "550"}, ["550", "has the branches 535"]),
-    ("el-9", (A100,), {"source": "distribution"}, ["Enterprise Linux 9", "no NVIDIA driver", "Sources there: nvidia"]),
-    ("el-9", (A100,), {"branch": "595", "version": "580.95.05"}, ["580.95.05 is not of nvidia_driver_branch 595"]),
+    ("debian-12", (A100,), {"source": "distribution", "minimum_version": "550"}, ["550", "provides the branches 535"]),
+    (
+        "el-9",
+        (A100,),
+        {"source": "distribution"},
+        ["Enterprise Linux 9", "no NVIDIA driver", "Available sources: nvidia"],
+    ),
+    ("el-9", (A100,), {"branch": "595", "version": "580.95.05"}, ["580.95.05 is not in nvidia_driver_branch 595"]),
     ("el-9", (A100,), {"branch": "latest"}, ["nvidia_driver_branch is latest", "580"]),
     ("el-9", (A100,), {"version": "580"}, ["nvidia_driver_version is 580", "580.95.05"]),
     ("el-9", (A100,), {"minimum_version": ">=570"}, ["nvidia_driver_minimum_version is >=570", "570.86"]),
@@ -88,18 +98,18 @@ REFUSALS = [
         "el-9",
         (A100,),
         {"module_build": "precompiled"},
-        ["nvidia_driver_module_build is precompiled", "has dkms only", "Set it to auto"],
+        ["nvidia_driver_module_build is precompiled", "provides only dkms", "Set it to auto"],
     ),
     ("el-9", (A100,), {"version": "390.157"}, ["nvidia_driver_version is 390.157", "0x20b0 (Ampere) needs branch 450"]),
-    ("el-9", (A100,), {"source": "preinstalled"}, ["no driver is on this host", "install the driver first"]),
+    ("el-9", (A100,), {"source": "preinstalled"}, ["this host has no driver", "Install the driver first"]),
     ("el-9", (A100,), {"source": "runfile"}, ["nvidia_driver_version and nvidia_driver_runfile_checksum are not set"]),
     (
         "debian-12",
         (A100,),
         {"source": "distribution", "fabric_manager": "enabled"},
-        ["nvidia_driver_fabric_manager is enabled", "no fabric manager", "nvidia_driver_source nvidia"],
+        ["nvidia_driver_fabric_manager is enabled", "no fabric manager", "nvidia_driver_source to nvidia"],
     ),
-    ("debian-12", ("0x102d",), {}, ["0x102d (Kepler or older) is served by branches up to 470"]),
+    ("debian-12", ("0x102d",), {}, ["0x102d (Kepler or older) needs branch 470"]),
 ]
 
 
@@ -123,7 +133,9 @@ GRACE_HOPPER = "0x2342"
         ("debian-12", "6.1.0-47-amd64", {}, "distribution"),
     ],
 )
-def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_passed_over(key, kernel, request_, source):
+def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_rejected_branches(
+    key, kernel, request_, source
+):
     result = driver_resolver.resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
     assert (result["errors"], result["source"], result["flavor"]) == ([], source, "open")
     assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
@@ -154,7 +166,7 @@ def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
     data = platform(key) if key == "ubuntu-24.04" else None
     there = host(key, (gpu,), headers=("6.1.0-47-amd64",))
     (error,) = driver_resolver.resolve(there, {**request, "version": "620.10.01"}, data)["errors"]
-    assert ("615 is the last that has" if gpu == A100 else "served by branches up to 580") in error
+    assert ("615 is the last branch with them" if gpu == A100 else "needs branch 580 or older") in error
     assert driver_resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
 
 
@@ -169,7 +181,7 @@ def test_gpus_that_are_handed_to_virtual_machines_need_nothing_here():
     result = driver_resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
     assert result["reasons"] == [
-        "all GPUs are handed to virtual machines (0000:3b:00.0, 0000:af:00.0): nothing of NVIDIA's is needed here"
+        "all GPUs are assigned to virtual machines (0000:3b:00.0, 0000:af:00.0): this host needs no NVIDIA driver"
     ]
 
 
@@ -223,9 +235,9 @@ def test_a_driver_of_which_the_kernel_has_all_that_is_left_is_installed_anew(sou
     assert (result["errors"], result["action"]) == ([], "install")
     assert result["source"] == ("distribution" if source == "auto" else source)
     assert result["branch"] == ("580" if source == "nvidia" else "535")
-    assert any("module 535.261.03 is loaded, but there are no files" in reason for reason in result["reasons"])
+    assert any("module 535.261.03 is loaded, but its driver was removed" in reason for reason in result["reasons"])
     (error,) = driver_resolver.resolve(there, {"source": "preinstalled"}, platform("debian-12"))["errors"]
-    assert "the kernel still has module 535.261.03 loaded, and there are no files of it" in error
+    assert "the kernel still has module 535.261.03 loaded, but its files are gone" in error
 
 
 CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
@@ -248,11 +260,16 @@ def test_a_loaded_driver_that_has_files_somewhere_is_adopted(key, changes):
 
 
 ADOPTION_REFUSALS = [
-    ((A100,), ADOPTED, {"version": "580.95.05"}, ["580.95.05", "570.86.15", "replace the driver by its own means"]),
+    (
+        (A100,),
+        ADOPTED,
+        {"version": "580.95.05"},
+        ["580.95.05", "570.86.15", "replace the driver with the tool that installed it"],
+    ),
     ((A100,), ADOPTED, {"branch": "580"}, ["nvidia_driver_branch is 580", "570.86.15"]),
     ((A100,), ADOPTED, {"minimum_version": "580"}, ["nvidia_driver_minimum_version is 580", "570.86.15"]),
-    (("0x3182",), ADOPTED, {}, ["570.86.15, which does not serve 0x3182 (Blackwell Ultra)"]),
-    ((V100,), ADOPTED, {}, ["the open kernel modules that are there do not drive 0x1db1 (Volta)"]),
+    (("0x3182",), ADOPTED, {}, ["570.86.15 does not support 0x3182 (Blackwell Ultra)"]),
+    ((V100,), ADOPTED, {}, ["The installed open kernel modules do not support 0x1db1 (Volta)"]),
     ((B200,), {**ADOPTED, "kernel_module_flavor": "proprietary"}, {}, ["proprietary kernel modules", "0x2901"]),
     ((A100,), {**ADOPTED, "runfile": True}, {"source": "nvidia"}, ["NVIDIA's installer", "nvidia-uninstall"]),
 ]
@@ -282,7 +299,7 @@ def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("nvidia", ["came from the source distribution"]), ("runfile", ["driver packages are installed"])],
+    [("nvidia", ["from source distribution are installed"]), ("runfile", ["driver packages are installed"])],
 )
 def test_two_origins_are_not_mixed(source, words):
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
@@ -301,7 +318,7 @@ SECURE = {"enabled": True}
 def test_secure_boot_stops_modules_that_nobody_trusts():
     (error,) = driver_resolver.resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12"))["errors"]
     for word in (
-        "Secure Boot is on",
+        "Secure Boot is enabled",
         "mokutil --import /var/lib/dkms/mok.pub",
         "nvidia_driver_secure_boot_key_enrolled",
     ):
@@ -339,7 +356,7 @@ def test_modules_that_are_there_show_whose_key_signs_them(changes, request_, sig
             entry["nvidia_module"] = {"version": "535.261.03", "signer": signer}
     result = driver_resolver.resolve(there, request_, platform("debian-12"))
     assert (result["errors"] == []) is goes
-    assert any("signed the modules that are there (ACME module signing)" in text for text in result["reasons"]) is goes
+    assert any("signed the installed modules (ACME module signing)" in text for text in result["reasons"]) is goes
 
 
 def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here():
@@ -349,7 +366,7 @@ def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here(
     there["kernel"]["kernels"][0]["nvidia_module"] = {"signer": "Canonical Ltd. Kernel Module Signing"}
     request = {"module_build": "dkms"}
     (error,) = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["errors"]
-    assert "Secure Boot is on and the modules would be built here" in error
+    assert "they are built on this host and not signed" in error
 
 
 def test_headers_are_those_of_the_running_and_of_the_next_kernel():
@@ -427,21 +444,27 @@ def test_the_fabric_manager_is_there_for_switches_or_on_request(switches, fabric
     result = driver_resolver.resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
     wanted = fabric_manager == "enabled" or (fabric_manager == "auto" and bool(switches))
     assert ("nvidia-fabricmanager" in result["packages"]) is wanted
-    why = "fabric manager: 2 NVSwitches here" if switches else "fabric manager: asked for"
+    why = "fabric manager: this host has 2 NVSwitches" if switches else "fabric manager: requested"
     assert (why in result["reasons"]) is wanted
 
 
 # What is asked for or needed decides the source, where nobody named one.
 SOURCES = [
     ("debian-12", {}, {}, "distribution", None),
-    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it has 535"),
-    ("debian-12", {"version": "580.95.05"}, {}, "nvidia", "not source distribution: it has 535"),
+    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it provides 535"),
+    ("debian-12", {"version": "580.95.05"}, {}, "nvidia", "not source distribution: it provides 535"),
     ("debian-12", {"version": "535.261.03"}, {}, "distribution", None),
-    ("debian-12", {"minimum_version": "550"}, {}, "nvidia", "not source distribution: it has 535"),
+    ("debian-12", {"minimum_version": "550"}, {}, "nvidia", "not source distribution: it provides 535"),
     ("debian-13", {"minimum_version": "550.100"}, {}, "distribution", None),
-    ("debian-13", {}, {"nvswitches": ["0000:83:00.0"]}, "nvidia", "it has no fabric manager, and this host needs it"),
+    (
+        "debian-13",
+        {},
+        {"nvswitches": ["0000:83:00.0"]},
+        "nvidia",
+        "it provides no fabric manager, which this host needs",
+    ),
     ("debian-13", {"fabric_manager": "disabled"}, {"nvswitches": ["0000:83:00.0"]}, "distribution", None),
-    ("debian-13", {"imex": True}, {}, "nvidia", "it has no IMEX"),
+    ("debian-13", {"imex": True}, {}, "nvidia", "it provides no IMEX"),
     ("ubuntu-24.04", {}, {"nvswitches": ["0000:83:00.0"]}, "distribution", None),
     ("ubuntu-24.04", {}, {"nvlink5_switches": ["mlx5_0"]}, "nvidia", "no subnet manager for NVLink 5 (nvlsm)"),
     ("ubuntu-24.04", {"imex": True}, {}, "distribution", None),
@@ -452,8 +475,8 @@ SOURCES = [
 def test_the_first_source_that_has_all_that_is_needed(key, request_, nvidia, source, why):
     result = driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result["source"] == source
-    passed_over = [reason for reason in result["reasons"] if reason.startswith("not source")]
-    assert [why in reason for reason in passed_over] == ([True] if why else [])
+    rejected_branches = [reason for reason in result["reasons"] if reason.startswith("not source")]
+    assert [why in reason for reason in rejected_branches] == ([True] if why else [])
 
 
 def test_switches_without_a_fabric_manager_are_named_and_not_refused():

@@ -50,19 +50,19 @@ MOVES = [
 def test_a_move_takes_away_what_has_another_name_then_and_nothing_else(key, before, after, expected):
     bare = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],))
     first = driver_resolver.resolve(bare, {**FULL, **before}, platform(key))
-    assert first["replaces"] == []
+    assert first["replaced"] == []
     version = RELEASES[first["branch"]]
     others = {"nvidia-container-toolkit": "1.18.0-1", "dkms": "3.1.0-1", "nvidia-gds": "13.0-1", "vim": "9"}
     there = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],), driver={"library": version.partition("-")[0]},
                  packages={**others, **dict.fromkeys(first["packages"], version), "dkms": "3.1.0-1"})  # fmt: skip
     result = driver_resolver.resolve(there, {**FULL, **after}, platform(key))
-    assert (result["errors"], result["replaces"]) == ([], expected)
-    assert set(expected) <= set(result["rivals"])
+    assert (result["errors"], result["replaced"]) == ([], expected)
+    assert set(expected) <= set(result["removable"])
 
 
 def test_prebuilt_modules_of_other_kernels_stay_until_their_branch_or_flavor_goes():
     older = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
     there = host("ubuntu-24.04", packages={older: "6.8.0-71.71+1"}, driver={"library": "580.95.05"})
     for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):
-        replaced = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["replaces"]
+        replaced = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["replaced"]
         assert replaced == ([older] if goes else [])

@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_undo
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_plan import BLACKLIST_FILE, MODPROBE_FILE, PIN_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_removal,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_config_files import (
+    BLACKLIST_FILE,
+    MODPROBE_FILE,
+    PIN_FILE,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
@@ -41,7 +47,7 @@ def put(path: str, text: str | None) -> dict:
     ],
 )
 def test_the_former_pin_comes_back_where_the_driver_did_not_come(before, now, expected):
-    assert driver_undo.files(before, now, "535.309.01") == expected
+    assert driver_removal.files_to_restore(before, now, "535.309.01") == expected
 
 
 UNIT = "nvidia-fabricmanager.service"
@@ -74,7 +80,7 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
         (equipped(OLD, "imex-old"), equipped(OLD), {"remove": ["imex-old"]}, ["the package imex-old"]),
         # It came, so that what it replaced is gone for good.
         (equipped(OLD, "imex-old"), equipped(NEW), {"remove": ["imex-old"], **STREAM}, []),
-        (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold of libcuda1"]),
+        (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold on libcuda1"]),
         (equipped(held=["libcuda1"]), equipped(held=["libcuda1"]), {"release": ["libcuda1"]}, []),
         (equipped(), equipped(active="failed"), {}, [f"the running service {UNIT}"]),
         (equipped(active="inactive"), equipped(active="failed"), {}, []),
@@ -83,4 +89,4 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
     ],
 )
 def test_what_is_not_put_back_is_named(before, now, todo, expected):
-    assert driver_undo.lacking(before, now, plan(**todo)) == expected
+    assert driver_removal.missing(before, now, plan(**todo)) == expected

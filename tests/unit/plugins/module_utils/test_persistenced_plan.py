@@ -70,9 +70,9 @@ def test_a_host_without_a_gpu_is_left_alone() -> None:
     assert not done["wanted"]
     assert steps(done) == ([], {}, False, False, False)
     assert done["problems"] == []
-    assert done["reason"] == "there is no NVIDIA GPU"
+    assert done["reason"] == "this host has no NVIDIA GPU"
     lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
-    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are handed to virtual machines")
+    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are assigned to virtual machines")
 
 
 def test_debians_unit_is_right_as_it_is() -> None:
@@ -122,9 +122,9 @@ VERSIONS = [
                  "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
      ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
     (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]},
-     "no nvidia-persistenced that goes with driver 535.309.01. They have 595.58.03-1."),
+     "no nvidia-persistenced that matches driver 535.309.01. Available: 595.58.03-1."),
     (DEBIAN_12, {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.261.03-1"]},
-     "no libnvidia-cfg1 that goes with driver 535.309.01. They have 535.261.03-1."),
+     "no libnvidia-cfg1 that matches driver 535.309.01. Available: 535.261.03-1."),
     (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1", "580.95.05-0ubuntu0.24.04.1"]},
      ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
     (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
@@ -188,7 +188,7 @@ def test_a_driver_of_the_machines_own_with_no_daemon_is_only_asked() -> None:
     driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
     done = plan(host(NO_UNIT, driver=driver), PACKAGES)
     assert steps(done) == ([], {}, False, False, True)
-    assert "no package, unit or installer" in done["reason"]
+    assert "no known package, unit or installer" in done["reason"]
 
 
 def test_where_systemd_does_not_run_nothing_is_started() -> None:
@@ -199,7 +199,10 @@ def test_where_systemd_does_not_run_nothing_is_started() -> None:
     ("seen", "words"),
     [
         (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
-        (host(STOPPED, DEBIANS, uid=1000), "this needs root, and the host was seen as user 1000. Set become: true."),
+        (
+            host(STOPPED, DEBIANS, uid=1000),
+            "This role needs root, but the observation ran as uid 1000. Set `become: true`.",
+        ),
     ],
 )
 def test_what_speaks_against_it_is_said(seen: dict[str, t.Any], words: str) -> None:
@@ -218,14 +221,14 @@ def test_gpus_whose_mode_is_off() -> None:
             {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
         ]
     }
-    assert persistenced_plan.gpus_without(facts) == ["0000:af:00.0 (A100)"]
-    assert persistenced_plan.gpus_without({}) == []
+    assert persistenced_plan.gpus_with_mode_off(facts) == ["0000:af:00.0 (A100)"]
+    assert persistenced_plan.gpus_with_mode_off({}) == []
 
 
 @pytest.mark.parametrize("timeout", [0, -5])
 def test_no_time_at_all_is_refused(timeout: int) -> None:
     problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
-    assert f"nvidia_persistenced_timeout: {timeout} is not a number of seconds" in problems[0]
+    assert f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more" in problems[0]
 
 
 @pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
@@ -328,8 +331,8 @@ def test_a_drop_in_that_was_written_and_not_read_is_made_up_for_once() -> None:
     seen = cut_off()
     done = plan(seen, PACKAGES)
     assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
-    assert done["reason"] == "systemd has not read the unit as it is now"
-    assert "this needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    assert done["reason"] == "systemd has not reloaded the changed unit"
+    assert "This role needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
     seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
     assert not plan(seen, PACKAGES)["reload"]
 
