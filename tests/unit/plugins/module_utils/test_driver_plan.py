@@ -51,7 +51,7 @@ def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
 
 
 @pytest.mark.parametrize("key", ["debian-12", "debian-13", "ubuntu-24.04", "el-9", "el-10", "amazon-2023", "sles-15"])
-def test_a_converged_host_has_nothing_to_do(key):
+def test_converged_host_has_empty_plan(key):
     result = driver_plan.plan(converged(key), {}, platform(key))
     assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
 
@@ -65,7 +65,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("key", "request_"), NAMED)
-def test_packages_that_a_user_named_are_there_by_the_name_that_she_gave(key, request_):
+def test_requested_packages_with_architecture(key, request_):
     (names,) = request_.values()
     there = converged(key, packages_asked=dict.fromkeys(names, True))
     result = driver_plan.plan(there, request_, platform(key))
@@ -77,7 +77,7 @@ def test_packages_that_a_user_named_are_there_by_the_name_that_she_gave(key, req
     assert driver_plan.plan(there, request_, platform(key), available)["todo"]["install"] == names[:1]
 
 
-def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_beside_a_package_that_was_named():
+def test_requested_headers_skip_outgoing_kernel():
     there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), packages_asked={"nvtop": True})
     there["driver"]["on_disk_next"] = "535.309.01"
     there["packages"].pop(f"linux-headers-{K12}", None)
@@ -85,12 +85,12 @@ def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_beside_a_pack
     assert (result["errors"], result["todo"]["query"]) == ([], [])
 
 
-def test_a_host_without_a_gpu_has_nothing_to_do():
+def test_host_without_gpu_has_empty_plan():
     result = driver_plan.plan(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["acts"], result["errors"]) == ("none", False, [])
 
 
-def test_a_bare_debian_host_is_told_everything_in_order():
+def test_plan_of_bare_debian_host():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free", "non-free-firmware"]})
     result = driver_plan.plan(bare, {}, platform("debian-12"))
     assert result["todo"]["components"] == ["contrib", "non-free", "non-free-firmware"]
@@ -100,7 +100,7 @@ def test_a_bare_debian_host_is_told_everything_in_order():
     assert result["acts"]
 
 
-def test_all_packages_get_the_newest_version_that_all_have():
+def test_newest_common_version():
     available = offers("debian-12", {}, NEW, OLD)
     available["libcuda1"] = [OLD]
     result = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)
@@ -126,7 +126,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("request_", "more", "version", "error"), VERSIONS)
-def test_version_asked(request_, more, version, error):
+def test_requested_version(request_, more, version, error):
     result = driver_plan.plan(
         host("debian-12", **more), request_, platform("debian-12"), offers("debian-12", {}, NEW, OLD)
     )
@@ -137,7 +137,7 @@ def test_version_asked(request_, more, version, error):
         assert (result["errors"], result["version"]) == ([], version)
 
 
-def test_a_package_that_no_repository_has_is_named():
+def test_missing_package_is_named():
     available = {**offers("debian-12", {}, NEW), "nvidia-smi": []}
     (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)["errors"]
     assert "Branch 535 was chosen, but the archive of this host's package sources has no package nvidia-smi" in error
@@ -151,7 +151,7 @@ def test_a_package_that_no_repository_has_is_named():
         ("nvidia", "check that the repository (nvidia_driver_mirror) is complete", "whole archive"),
     ],
 )
-def test_where_nothing_is_on_offer_the_remedy_is_that_of_the_source(source, remedy, not_meant):
+def test_remedy_without_any_version(source, remedy, not_meant):
     offered = offers("debian-12", {"source": source}, NEW)
     headers = {name: versions if name.startswith("linux-") else [] for name, versions in offered.items()}
     (error,) = driver_plan.plan(host("debian-12"), {"source": source}, platform("debian-12"), headers)["errors"]
@@ -159,7 +159,7 @@ def test_where_nothing_is_on_offer_the_remedy_is_that_of_the_source(source, reme
     assert not_meant not in error
 
 
-def test_a_version_that_the_repository_has_in_part_says_of_what():
+def test_incomplete_version_names_packages():
     request = {"source": "nvidia", "version": "580.95.05"}
     available = offers("el-9", request, "580.82.07-1", "580.95.05-1")
     available["libnvidia-ml"] = ["580.82.07-1"]
@@ -167,7 +167,7 @@ def test_a_version_that_the_repository_has_in_part_says_of_what():
     assert "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Available drivers: 580.82.07." in error
 
 
-def test_versions_whose_companions_have_other_names_are_told_as_well():
+def test_available_versions_with_renamed_companions():
     request = {"version": "580.11.11"}
     there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]})
     query = driver_plan.plan(there, request, platform("el-9"))["todo"]["query"]
@@ -185,7 +185,7 @@ BRANCHES = [
 
 
 @pytest.mark.parametrize(("source", "name", "other", "pattern"), BRANCHES)
-def test_a_branch_that_the_repository_does_not_have_is_answered_with_those_that_it_has(source, name, other, pattern):
+def test_missing_branch_lists_available_ones(source, name, other, pattern):
     request = {"source": source, "branch": "585", "module_build": "dkms"}
     there, data = host("ubuntu-24.04", headers=(KERNELS["ubuntu-24.04"],)), platform("ubuntu-24.04")
     todo = driver_plan.plan(there, request, data)["todo"]
@@ -201,7 +201,7 @@ def test_a_branch_that_the_repository_does_not_have_is_answered_with_those_that_
 # --- the look into the repositories, before any is added ---
 
 
-def test_a_repository_that_is_to_come_is_looked_into_in_place_of_what_it_replaces():
+def test_query_previews_new_repository():
     old = "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"
     entry = {"file": old, "uris": ["https://old.example/"], "enabled": True, "signed_by": ""}
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free"], "sources": [entry]})
@@ -236,7 +236,7 @@ def entry(path: str, uri: str, *, enabled: bool = True) -> dict:
         ("/etc/apt/sources.list.d/local.list", "file:///var/cuda-repo-debian12-12-2-local"),
     ],
 )
-def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_too(path, uri):
+def test_distribution_driver_excludes_nvidias_repository(path, uri):
     sources = [entry(DEBIAN, "http://archive.example/debian"), entry(path, uri)]
     there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
     todo = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]
@@ -252,7 +252,7 @@ def test_the_distributions_driver_is_its_own_where_nvidias_repository_is_there_t
     assert "Pin: version 535.309.01-*" in second
 
 
-def test_a_file_that_has_the_distributions_entries_as_well_is_looked_into():
+def test_file_with_mixed_entries_is_queried():
     cuda = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://archive.example/debian", cuda)]
     there = host("debian-12", apt={"sources": sources})
@@ -261,7 +261,7 @@ def test_a_file_that_has_the_distributions_entries_as_well_is_looked_into():
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_a_converged_host_is_not_looked_into(key):
+def test_converged_host_is_not_queried(key):
     todo = driver_plan.plan(converged(key), {}, platform(key))["todo"]
     assert (todo["query"], todo["look"]) == ([], None)
 
@@ -274,7 +274,7 @@ STREAMS = [
 
 
 @pytest.mark.parametrize(("streams", "words"), STREAMS)
-def test_a_module_stream_that_is_not_there_is_refused(streams, words):
+def test_missing_module_stream_is_refused(streams, words):
     data = platform("el-9")
     bare = driver_plan.plan(host("el-9"), {}, data)["todo"]
     assert bare["look"]["modules"] == ["nvidia-driver"]
@@ -289,18 +289,18 @@ def test_a_module_stream_that_is_not_there_is_refused(streams, words):
 # --- what is there is neither up- nor downgraded unasked ---
 
 
-def test_a_newer_version_in_the_repository_changes_nothing():
+def test_newer_version_is_ignored():
     assert not driver_plan.plan(converged(version=OLD), {}, platform("debian-12"))["acts"]
 
 
-def test_a_missing_package_is_completed_at_the_installed_version():
+def test_missing_package_at_installed_version():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
     assert result["todo"]["install"] == [f"libcuda1={OLD}"]
 
 
-def test_a_missing_package_whose_version_is_gone_is_not_an_upgrade():
+def test_missing_package_of_unavailable_version_is_refused():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
     (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW))["errors"]
@@ -309,7 +309,7 @@ def test_a_missing_package_whose_version_is_gone_is_not_an_upgrade():
 
 
 @pytest.mark.parametrize(("before", "asked", "after", "downgrade"), [(OLD, NEW, NEW, False), (NEW, OLD, OLD, True)])
-def test_a_version_that_is_asked_for_moves_the_whole_set(before, asked, after, downgrade):
+def test_requested_version_updates_all_packages(before, asked, after, downgrade):
     there = converged(version=before)
     result = driver_plan.plan(there, {"version": asked}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
     assert result["errors"] == []
@@ -318,7 +318,7 @@ def test_a_version_that_is_asked_for_moves_the_whole_set(before, asked, after, d
     assert result["downgrade"] is downgrade
 
 
-def test_packages_at_two_versions_are_brought_together():
+def test_mixed_versions_are_unified():
     there = converged(version=NEW)
     there["packages"]["libcuda1"]["version"] = OLD
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
@@ -328,19 +328,19 @@ def test_packages_at_two_versions_are_brought_together():
 # --- kernels ---
 
 
-def test_a_kernel_that_has_headers_and_no_module_gets_it_built():
+def test_missing_module_is_built():
     there = converged(modules={})
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["build"] == [K12]
 
 
 @pytest.mark.parametrize(("dkms", "register"), [([], "nvidia/580.95.05"), ([{"version": "580.95.05"}], None)])
-def test_sources_that_went_out_of_dkms_with_the_other_flavor_come_back(dkms, register):
+def test_dkms_sources_are_registered_again(dkms, register):
     there = {**el_host(modules={}), "dkms": dkms}
     todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
     assert (todo["build"], todo["register"]) == ([KERNELS["el-9"]], register)
 
 
-def test_headers_of_the_next_kernel_are_a_must():
+def test_headers_of_next_kernel_are_required():
     there = host("debian-12", next_kernel="6.1.0-56-amd64")
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), "linux-headers-6.1.0-56-amd64": []}
     (error,) = driver_plan.plan(there, {}, platform("debian-12"), available)["errors"]
@@ -348,7 +348,7 @@ def test_headers_of_the_next_kernel_are_a_must():
         assert word in error
 
 
-def test_headers_of_the_running_kernel_may_be_gone():
+def test_headers_of_running_kernel_are_optional():
     there = host("debian-12", next_kernel="6.1.0-56-amd64")
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), f"linux-headers-{K12}": []}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
@@ -357,7 +357,7 @@ def test_headers_of_the_running_kernel_may_be_gone():
     assert any(f"no module for the running kernel {K12}" in reason for reason in result["reasons"])
 
 
-def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_again():
+def test_outgoing_kernel_headers_are_not_queried_again():
     there = converged(
         next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), modules={"6.1.0-56-amd64": "535.309.01"}
     )
@@ -367,7 +367,7 @@ def test_headers_of_a_kernel_that_is_about_to_go_are_not_asked_for_again():
 
 
 @pytest.mark.parametrize(("offered", "expected"), [("6.1.148-1", "linux-headers-amd64=6.1.148-1"), ("6.1.192-2", None)])
-def test_the_meta_package_of_headers_upgrades_no_kernel(offered, expected):
+def test_headers_meta_package_upgrades_no_kernel(offered, expected):
     there = host("debian-12", packages={"linux-image-amd64": "6.1.148-1"})
     available = {**offers("debian-12", {}, NEW), "linux-headers-amd64": [offered]}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
@@ -377,7 +377,7 @@ def test_the_meta_package_of_headers_upgrades_no_kernel(offered, expected):
         assert any("linux-headers-amd64 is not installed" in reason for reason in result["reasons"])
 
 
-def test_modules_get_built_where_the_repositories_have_no_prebuilt_ones():
+def test_dkms_replaces_missing_prebuilt_modules():
     version = "580.95.05-0ubuntu0.24.04.1"
     available = offers("ubuntu-24.04", {}, version)
     prebuilt = f"linux-modules-nvidia-580-server-open-{KERNELS['ubuntu-24.04']}"
@@ -397,7 +397,7 @@ MODULES = "linux-modules-nvidia-580-server-open-{}"
 ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
 
 
-def test_prebuilt_modules_of_the_running_kernel_may_be_gone():
+def test_prebuilt_modules_of_running_kernel_are_optional():
     there = host("ubuntu-24.04", kernel=GOING, next_kernel=U24)
     available = offers("ubuntu-24.04", {}, ARCHIVE, kernel=GOING, next_kernel=U24)
     available = {**available, MODULES.format(GOING): [], f"linux-headers-{GOING}": []}
@@ -410,7 +410,7 @@ def test_prebuilt_modules_of_the_running_kernel_may_be_gone():
     assert any(reason in text for text in result["reasons"])
 
 
-def test_prebuilt_modules_of_a_kernel_that_is_about_to_go_are_not_asked_for_again():
+def test_outgoing_kernel_modules_are_not_queried_again():
     there = converged("ubuntu-24.04", version=ARCHIVE, kernel=GOING, next_kernel=U24, modules={U24: "580.95.05"})
     assert MODULES.format(GOING) not in there["packages"]
     todo = driver_plan.plan(there, {}, platform("ubuntu-24.04"))["todo"]
@@ -426,7 +426,7 @@ def test_prebuilt_modules_of_a_kernel_that_is_about_to_go_are_not_asked_for_agai
         ({}, {"secure_boot": {"enabled": True}}, ["Secure Boot is enabled", "update-secureboot-policy", "enroll it"]),
     ],
 )
-def test_prebuilt_modules_of_the_next_kernel_are_a_must(request_, more, words):
+def test_prebuilt_modules_of_next_kernel_are_required(request_, more, words):
     there = host("ubuntu-24.04", **more)
     available = {**offers("ubuntu-24.04", request_, ARCHIVE, **more), MODULES.format(U24): []}
     (error,) = driver_plan.plan(there, request_, platform("ubuntu-24.04"), available)["errors"]
@@ -437,7 +437,7 @@ def test_prebuilt_modules_of_the_next_kernel_are_a_must(request_, more, words):
 # --- repositories ---
 
 
-def test_nvidias_repository_is_added_and_older_entries_of_it_removed():
+def test_nvidias_repository_replaces_older_entries():
     sources = [{"file": "/etc/apt/sources.list.d/cuda-debian12-x86_64.list", "uris": ["https://old.example"]}]
     there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
     result = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))
@@ -447,7 +447,7 @@ def test_nvidias_repository_is_added_and_older_entries_of_it_removed():
 
 
 @pytest.mark.parametrize(("signed_by", "kept"), [("/usr/share/keyrings/cuda-archive-keyring.gpg", True), ("", False)])
-def test_an_entry_of_the_same_repository_is_kept_if_a_key_of_its_own_signs_it(signed_by, kept):
+def test_existing_entry_with_own_key_is_kept(signed_by, kept):
     url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     sources = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": signed_by}]
     result = driver_plan.plan(host("debian-12", apt={"sources": sources}), {"source": "nvidia"}, platform("debian-12"))
@@ -465,7 +465,7 @@ def test_an_entry_of_the_same_repository_is_kept_if_a_key_of_its_own_signs_it(si
         ({"nvidia-driver": "580-open"}, None),
     ],
 )
-def test_the_module_stream_of_the_branch_is_enabled(streams, expected):
+def test_module_stream_is_enabled(streams, expected):
     there = host("el-9", module_streams=streams)
     result = driver_plan.plan(there, {}, platform("el-9"))
     assert result["todo"]["stream"] == expected
@@ -473,7 +473,7 @@ def test_the_module_stream_of_the_branch_is_enabled(streams, expected):
 
 
 @pytest.mark.parametrize("key", ["el-8", "el-9", "el-10", "amazon-2023"])
-def test_the_plugin_that_locks_comes_also_where_all_else_is_there(key):
+def test_lock_plugin_on_complete_host(key):
     driver = {"library": "580.95.05", "loaded": "580.95.05"}
     there = converged(key, version="3:580.95.05-1", driver=driver, held=())
     todo = driver_plan.plan(there, {}, platform(key))["todo"]
@@ -508,14 +508,14 @@ def el_host(**changes) -> dict:
     return {**there, "modules_loaded": ["nvidia", "nvidia_uvm"], "module_streams": {"nvidia-driver": "580-open"}}
 
 
-def test_another_flavor_of_an_installed_driver_takes_its_stream():
+def test_flavor_change_switches_stream():
     plan = driver_plan.plan(el_host(), {"flavor": "proprietary"}, platform("el-9"))
     assert plan["todo"]["stream"]["name"] == "nvidia-driver:580-dkms"
     assert plan["todo"]["stream"]["before"] == "nvidia-driver:580-open"
     assert plan["todo"]["install"] == ["kmod-nvidia-latest-dkms"]
 
 
-def test_the_lock_of_the_version_before_is_let_go():
+def test_lock_of_former_version_is_removed():
     wanted = {"version": "580.82.07"}
     plan = driver_plan.plan(
         el_host(), wanted, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
@@ -537,7 +537,7 @@ NAMES = {
 
 @pytest.mark.parametrize("key", sorted(NAMES))
 @pytest.mark.parametrize(("old", "new"), [("570.172.08", "580.95.05"), ("580.95.05", "570.172.08")])
-def test_a_branch_takes_the_place_of_another_whole(key, old, new):
+def test_branch_change_replaces_all_packages(key, old, new):
     wanted = {"source": "nvidia", "branch": new[:3]}
     switches = {"nvswitches": ["0000:83:00.0"]}
     bare = host(key, (H100,), nvidia=switches, headers=(KERNELS[key],))
@@ -574,7 +574,7 @@ def test_nothing_is_removed_where_nothing_is_installed():
     ],
     ids=["completed", "moved", "other flavor"],
 )  # fmt: skip
-def test_only_the_drivers_own_holds_are_let_go_and_packages_replaced(request_, more, release, may_go):
+def test_only_driver_packages_change(request_, more, release, may_go):
     there = converged(**more)
     for name in ("nvidia-alternative", "nvidia-container-toolkit", "docker.io", "linux-image-amd64"):
         version = NEW if name == "nvidia-alternative" else "1.18.0-1"
@@ -591,7 +591,7 @@ def test_only_the_drivers_own_holds_are_let_go_and_packages_replaced(request_, m
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
-def test_debians_modules_of_the_other_flavor_go_with_what_names_them_to_modprobe(key, flavor):
+def test_flavor_change_purges_modprobe_files(key, flavor):
     there = converged(key)
     request = {"flavor": flavor}
     todo = driver_plan.plan(there, request, platform(key), offers(key, request, VERSION[key]))["todo"]
@@ -602,7 +602,7 @@ def test_debians_modules_of_the_other_flavor_go_with_what_names_them_to_modprobe
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
-def test_a_switch_that_was_cut_off_before_it_purged_is_finished_by_the_next_run(key, flavor):
+def test_interrupted_flavor_change_is_completed(key, flavor):
     request = {"flavor": flavor}
     todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key]))["todo"]
     there = converged(key)
@@ -623,7 +623,7 @@ def test_a_switch_that_was_cut_off_before_it_purged_is_finished_by_the_next_run(
     assert driver_plan.plan(there, request, platform(key))["todo"]["purge"] == todo["purge"]
 
 
-def test_what_users_set_for_a_companion_outlives_its_renaming():
+def test_renamed_companion_keeps_configuration():
     old = dict.fromkeys(["nvidia-driver-cuda", "nvidia-imex-570", "nvidia-kernel-dkms"], "570.172.08-1")
     more = {"packages": old, "driver": {"library": "570.172.08"}, "headers": (K12,)}
     request = {"source": "nvidia", "branch": "580", "flavor": "open", "imex": True}
@@ -635,7 +635,7 @@ def test_what_users_set_for_a_companion_outlives_its_renaming():
     assert todo["purge"] == ["nvidia-kernel-dkms"]
 
 
-def test_packages_of_another_branch_give_way():
+def test_packages_of_other_branch_are_replaced():
     old = dict.fromkeys(["nvidia-utils-550-server", "nvidia-dkms-550-server-open"], "550.163.01-0ubuntu0.24.04.1")
     there = host("ubuntu-24.04", packages=old, held=tuple(old), driver={"library": "550.163.01"})
     wanted = {"branch": "580"}
@@ -659,9 +659,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("key", "kernel", "request_", "version", "words"), LIMITS)
-def test_modules_that_are_known_not_to_build_are_refused_before_a_package_is_touched(
-    key, kernel, request_, version, words
-):
+def test_known_build_failure_is_refused(key, kernel, request_, version, words):
     wanted = {"source": "distribution", **request_}
     there = host(key, kernel=kernel)
     result = driver_plan.plan(there, wanted, platform(key), offers(key, wanted, version, kernel=kernel))
@@ -670,7 +668,7 @@ def test_modules_that_are_known_not_to_build_are_refused_before_a_package_is_tou
         assert word in result["errors"][0]
 
 
-def test_a_module_that_is_built_already_is_no_matter_of_doubt():
+def test_built_module_is_accepted():
     kernel = "6.12.107+deb13-amd64"
     there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"}, packages={"libcuda1": "550.163.01-2"})
     wanted = {"source": "distribution", "flavor": "open"}
@@ -684,7 +682,7 @@ PROXY = "http://proxy.example:3128"
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 
 
-def test_apt_is_told_of_the_proxy_and_of_its_end():
+def test_apt_proxy_is_set_and_removed():
     there = converged()
     assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12"))["acts"]
     wanted = {"source": "nvidia", "proxy": PROXY}
@@ -706,7 +704,7 @@ REPOSITORIES = [
 
 
 @pytest.mark.parametrize(("key", "directory", "text", "path"), REPOSITORIES)
-def test_dnf_and_zypper_are_told_of_another_proxy(key, directory, text, path):
+def test_changed_proxy_for_dnf_and_zypper(key, directory, text, path):
     url = f"{URL}/{path}/x86_64"
     there = converged(key)
     there["files"][f"{directory}/gpufleet-nvidia-cuda.repo"] = {"exists": True, "content": text.format(url=url)}
@@ -720,7 +718,7 @@ def test_dnf_and_zypper_are_told_of_another_proxy(key, directory, text, path):
     assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key))["todo"]["repository"] is None
 
 
-def test_older_entries_go_also_where_the_repository_is_there_and_a_kept_one_stays():
+def test_older_entries_beside_current_repository():
     url = f"{URL}/debian12/x86_64"
     signed = {"uris": [url], "enabled": True, "signed_by": "/x.gpg"}
     sources = [
@@ -745,7 +743,7 @@ INITRAMFS = [
 
 
 @pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
-def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, package, command):
+def test_initramfs_follows_modprobe_file(key, package, command):
     nouveau = {"nouveau": {"loaded": True, "bound": [], "available": True, "blacklisted_by": []}}
     there = converged(key, foreign_drivers=nouveau)
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
@@ -759,7 +757,7 @@ def test_the_initramfs_is_rebuilt_if_and_only_if_our_modprobe_file_changes(key, 
 
 
 @pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
-def test_an_initramfs_that_a_run_before_has_left_is_rebuilt(key, package, command):
+def test_pending_initramfs_is_rebuilt(key, package, command):
     there = converged(key)
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     there["files"][driver_config_files.INITRAMFS_FILE] = {"exists": True, "content": ""}
@@ -784,7 +782,7 @@ STALE = [
 
 
 @pytest.mark.parametrize(("lock", "goes"), STALE)
-def test_only_locks_of_driver_packages_that_are_gone_are_let_go(lock, goes):
+def test_only_stale_driver_locks_are_removed(lock, goes):
     there = el_host(package_state={"held_patterns": [lock]})
     assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == ([lock] if goes else [])
 
@@ -796,7 +794,7 @@ class Lazy(dict):
         return iter(super().items())
 
 
-def test_every_lock_is_compared_with_every_package():
+def test_locks_are_compared_with_all_packages():
     there = el_host()
     there["packages"] = Lazy(there["packages"])
     there["package_state"]["held_patterns"] = [f"{name}-{EL}.*" for name in there["packages"]]
@@ -808,7 +806,7 @@ def test_every_lock_is_compared_with_every_package():
 RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}
 
 
-def test_the_installer_is_run_with_the_flavor_and_its_checksum():
+def test_installer_run():
     todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
     url = "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run"
     assert todo["runfile"] == {
@@ -826,7 +824,7 @@ def test_the_installer_is_run_with_the_flavor_and_its_checksum():
 
 
 @pytest.mark.parametrize(("headers", "install"), [((), [f"linux-headers-{K12}", "dkms"]), ((K12,), ["dkms"])])
-def test_what_the_installer_builds_with_comes_from_the_repositories(headers, install):
+def test_installer_build_packages(headers, install):
     there = host("debian-12", headers=headers)
     asked = driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["query"]
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"), {name: ["3.0.10-8"] for name in asked})
@@ -835,7 +833,7 @@ def test_what_the_installer_builds_with_comes_from_the_repositories(headers, ins
     assert plan["todo"]["runfile"]["url"].endswith("-580.95.05.run")
 
 
-def test_the_installer_is_not_run_again():
+def test_installer_does_not_run_again():
     there = host("debian-12", headers=(K12,), driver={"library": "580.95.05", "runfile": True}, packages={"dkms": "3"})
     assert driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["runfile"] is None
     newer = {**RUNFILE, "version": "580.126.09"}
@@ -843,7 +841,7 @@ def test_the_installer_is_not_run_again():
 
 
 @pytest.mark.parametrize("built", [False, True])
-def test_an_installer_that_was_killed_runs_again_unless_it_came_to_its_end(built):
+def test_interrupted_installer_runs_again(built):
     modules = {K12: "580.95.05"} if built else {}
     driver = {"library": "580.95.05", "runfile": True}
     there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
@@ -856,7 +854,7 @@ def test_an_installer_that_was_killed_runs_again_unless_it_came_to_its_end(built
 # --- holds and files ---
 
 
-def test_the_driver_and_what_came_with_it_is_held_and_nothing_else():
+def test_driver_and_dependencies_are_held():
     there = converged(held=())
     there["packages"]["nvidia-alternative"] = {"version": NEW, "held": False, "arch": "amd64"}
     there["packages"]["nvidia-container-toolkit"] = {"version": "1.18.0-1", "held": False, "arch": "amd64"}
@@ -865,7 +863,7 @@ def test_the_driver_and_what_came_with_it_is_held_and_nothing_else():
     assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
 
 
-def test_without_hold_the_holds_and_files_go():
+def test_hold_false_removes_holds_and_files():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
     assert "libcuda1" in result["todo"]["unhold"]
     gone = [file["path"] for file in result["todo"]["files"] if file["state"] == "absent"]
@@ -875,7 +873,7 @@ def test_without_hold_the_holds_and_files_go():
     assert "Pin: version" not in pin
 
 
-def test_our_modprobe_file_has_what_the_packages_leave_out():
+def test_modprobe_file_content():
     nouveau = {"nouveau": {"loaded": False, "bound": [], "available": True, "blacklisted_by": []}}
     there = converged(foreign_drivers=nouveau)
     options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
@@ -892,14 +890,14 @@ def test_our_modprobe_file_has_what_the_packages_leave_out():
     assert files == []
 
 
-def test_a_killed_installation_is_finished():
+def test_interrupted_installation_is_completed():
     there = converged(package_state={"interrupted": True})
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
     there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
     assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
 
 
-def test_what_a_run_that_was_cut_off_brought_is_written_down_though_nothing_is_missing():
+def test_interrupted_run_is_recorded_on_complete_host():
     """Ansible was killed while DKMS built, and the package manager came to its end on its own."""
     there = converged()
     record = {
@@ -915,7 +913,7 @@ def test_what_a_run_that_was_cut_off_brought_is_written_down_though_nothing_is_m
     assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
 
 
-def test_an_installation_writes_down_by_itself_what_a_run_that_was_cut_off_brought():
+def test_installation_records_interrupted_run():
     there = host("debian-12", headers=(K12,))
     content = install_record.begin(there, driver_config_files.RECORD_FILE, ["vim"])
     there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": content}
@@ -932,7 +930,7 @@ def test_an_installation_writes_down_by_itself_what_a_run_that_was_cut_off_broug
         ({"unit_file_state": "enabled", "active_state": "inactive"}, None, []),
     ],
 )
-def test_the_fabric_manager_is_enabled_and_runs_where_the_driver_does(state, loaded, todo):
+def test_fabric_manager_is_enabled_and_started(state, loaded, todo):
     there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
     there["services"] = {"nvidia-fabricmanager.service": state}
     there["files"] = {
@@ -941,7 +939,7 @@ def test_the_fabric_manager_is_enabled_and_runs_where_the_driver_does(state, loa
     assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9"))["todo"]["services"] == todo
 
 
-def test_an_adopted_driver_keeps_its_packages_and_gets_its_modules_loaded():
+def test_adopted_driver_is_loaded():
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, packages={})
     result = driver_plan.plan(there, {}, platform("el-9"))
     assert result["action"] == "adopt"
@@ -960,7 +958,7 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("wish", "words"), IGNORED)
-def test_what_an_adopted_driver_does_not_get_is_said(wish, words):
+def test_ignored_settings_of_adopted_driver_are_reported(wish, words):
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"})
     said = [reason for reason in driver_plan.plan(there, wish, platform("el-9"))["reasons"] if "is ignored" in reason]
     assert len(said) == (1 if words else 0)
@@ -987,7 +985,7 @@ FULFILLED = [
 
 
 @pytest.mark.parametrize(("wish", "changes", "words"), FULFILLED)
-def test_what_an_adopted_driver_has_of_a_wish_is_no_matter(wish, changes, words):
+def test_satisfied_settings_of_adopted_driver(wish, changes, words):
     driver = {"library": "570.86.15", "on_disk": "570.86.15", "loaded": "570.86.15"}
     there = host("ubuntu-22.04", driver=driver, **changes)
     result = driver_plan.plan(there, {"source": "preinstalled", **wish}, platform("ubuntu-22.04"))
@@ -1004,7 +1002,7 @@ def test_what_an_adopted_driver_has_of_a_wish_is_no_matter(wish, changes, words)
         ("# Something\nnvidia_peermem\n", False, ["nvidia_uvm"]),
     ],
 )
-def test_an_adopted_driver_loads_peermem_at_boot_if_that_is_asked_for(there, peermem, written):
+def test_adopted_driver_with_peermem(there, peermem, written):
     files = {driver_config_files.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
     adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
     todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]
@@ -1027,7 +1025,7 @@ SWITCH = {"nvlink5_switches": ["mlx5_0"]}
         ("580.95.05", ["ib_umad", "nvidia", "nvidia_uvm"], []),
     ],
 )
-def test_a_switch_of_nvlink_5_is_reached_through_ib_umad(loaded, modules, load):
+def test_nvlink_5_loads_ib_umad(loaded, modules, load):
     driver = {"loaded": loaded, "library": loaded, "on_disk": "580.95.05"}
     packages = {"nvidia-driver-cuda": "3:580.95.05-1"}
     there = host("el-9", (H100,), packages=packages, driver=driver, modules_loaded=modules, nvidia=SWITCH)
@@ -1044,7 +1042,7 @@ def test_a_switch_of_nvlink_5_is_reached_through_ib_umad(loaded, modules, load):
     ("key", "packages", "has_dkms"),
     [("el-9", {}, True), ("sles-15", {}, False), ("sles-15", {"dkms": "3.0-1"}, True), ("gentoo-2", {}, True)],
 )
-def test_the_installer_registers_with_dkms_where_there_is_one(key, packages, has_dkms):
+def test_installer_with_dkms(key, packages, has_dkms):
     kernel = KERNELS.get(key, "6.12.1")
     there = host(key, packages=packages, kernel=kernel, headers=(kernel,))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}

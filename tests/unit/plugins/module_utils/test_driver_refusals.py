@@ -49,13 +49,13 @@ UNKNOWN = ["debian-11", "debian-14", "ubuntu-20.04", "ubuntu-25.10", "el-7", "am
 
 @pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
 @pytest.mark.parametrize("key", UNKNOWN)
-def test_an_unknown_platform(key, source):
+def test_unknown_platform_is_refused(key, source):
     error = refusal(host(key), {"source": source}, None)
     assert key in error
     assert "set nvidia_driver_source to preinstalled" in error
 
 
-def test_the_installer_serves_an_unknown_platform_that_has_headers():
+def test_installer_on_unknown_platform():
     there = host("gentoo-2", kernel="6.12.1", headers=("6.12.1",))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, None)
@@ -65,7 +65,7 @@ def test_the_installer_serves_an_unknown_platform_that_has_headers():
 
 @pytest.mark.parametrize("request_", [{}, {"source": "nvidia"}, {"source": "runfile", "version": "580.95.05"}])
 @pytest.mark.parametrize("arch", ["ppc64le", "riscv64", "armv7l"])
-def test_an_unknown_architecture(arch, request_):
+def test_unknown_architecture_is_refused(arch, request_):
     request = {**request_, "runfile_checksum": SUM}
     error = refusal(host("debian-12", arch=arch), request, platform("debian-12"))
     assert arch in error
@@ -76,7 +76,7 @@ def test_an_unknown_architecture(arch, request_):
 # --- GPUs ---
 
 
-def test_a_gpu_that_came_out_after_the_table_gets_the_newest_modules():
+def test_unknown_gpu_gets_open_modules():
     result = driver_plan.plan(host("el-9", ("0x4abc",)), {}, platform("el-9"))
     assert (result["errors"], result["flavor"], result["branch"]) == ([], "open", "580")
     assert "open kernel modules: only they support 0x4abc (newer than any that is known here)" in result["reasons"]
@@ -131,13 +131,13 @@ GPUS = [
 
 
 @pytest.mark.parametrize(("request_", "gpus", "words"), GPUS)
-def test_what_the_gpus_do_not_allow(request_, gpus, words):
+def test_unsupported_by_gpus(request_, gpus, words):
     error = refusal(host("el-9", gpus), request_, platform("el-9"))
     for word in words:
         assert word in error
 
 
-def test_turing_with_a_branch_from_before_the_open_modules_gets_the_others():
+def test_turing_with_branch_without_open_modules():
     result = driver_plan.plan(host("el-9", (T4,)), {"branch": "470"}, platform("el-9"))
     assert (result["errors"], result["flavor"]) == ([], "proprietary")
     assert "proprietary kernel modules: branch 470 has no open ones" in result["reasons"]
@@ -170,7 +170,7 @@ JUNK = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in JUNK.items() for value in values])
-def test_a_value_with_junk_names_its_variable(name, value):
+def test_invalid_value_names_variable(name, value):
     there, data = host("debian-12"), platform("debian-12")
     try:
         error = refusal(there, {name: value}, data)
@@ -182,7 +182,7 @@ def test_a_value_with_junk_names_its_variable(name, value):
     assert shown in error
 
 
-def test_a_wish_that_there_is_not_is_named():
+def test_unknown_key_is_named():
     error = refusal(host("debian-12"), {"brnach": "580"}, platform("debian-12"))
     assert "brnach" in error
     assert "branch" in error
@@ -199,7 +199,7 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("request_", "words"), TOGETHER)
-def test_wishes_that_no_one_version_can_be(request_, words):
+def test_contradicting_versions(request_, words):
     error = refusal(host("el-9"), request_, platform("el-9"))
     for word in [*words, "Set only one of them"]:
         assert word in error
@@ -235,7 +235,7 @@ def test_wishes_that_no_one_version_can_be(request_, words):
         ),
     ],
 )
-def test_what_the_source_does_not_have(key, request_, words):
+def test_missing_in_source(key, request_, words):
     error = refusal(host(key), request_, platform(key))
     for word in words:
         assert word in error
@@ -273,7 +273,7 @@ OFFERS = [
 
 
 @pytest.mark.parametrize(("key", "request_", "offer", "words"), OFFERS)
-def test_what_the_repositories_do_not_have(key, request_, offer, words):
+def test_missing_in_repositories(key, request_, offer, words):
     there, request = host(key, headers=(KERNELS[key],)), {**request_, "module_build": "dkms"}
     asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
     available = {name: [offer] if offer else [] for name in asked}
@@ -332,7 +332,7 @@ def test_an_installer_without_version_or_checksum(request_, words):
         ),
     ],
 )
-def test_a_driver_that_is_not_there_or_not_what_was_asked_for(there, request_, words):
+def test_unsuitable_preinstalled_driver(there, request_, words):
     error = refusal(host("el-9", **there), request_, platform("el-9"))
     for word in words:
         assert word in error
@@ -347,7 +347,7 @@ def test_a_driver_that_is_not_there_or_not_what_was_asked_for(there, request_, w
         ({"on_disk": "570.86.15"}, ": a kernel module on disk (570.86.15)"),
     ],
 )
-def test_nothing_is_installed_over_a_driver_of_unknown_origin(driver, what, source):
+def test_driver_of_unknown_origin_is_not_overwritten(driver, what, source):
     request = {"source": source, "version": "580.95.05", "runfile_checksum": SUM}
     error = refusal(host("debian-12", driver=driver), request, platform("debian-12"))
     for word in (f"nvidia_driver_source is {source}", what, "preinstalled or auto", "with the tool that installed it"):
@@ -362,7 +362,7 @@ def test_nothing_is_installed_over_a_driver_of_unknown_origin(driver, what, sour
         {"files": {install_record.DRIVER: {"exists": True, "content": '{"pending": ["vim"]}'}}},
     ],
 )
-def test_a_driver_from_packages_or_from_a_run_that_was_cut_off_may_be_finished(changes):
+def test_incomplete_driver_may_be_completed(changes):
     there = host("ubuntu-24.04", driver=KEPT, **changes)
     assert driver_plan.plan(there, {"source": "distribution"}, platform("ubuntu-24.04"))["errors"] == []
 
@@ -397,7 +397,7 @@ NO_KEY = [
 
 
 @pytest.mark.parametrize(("key", "packages", "words", "place"), NO_KEY)
-def test_secure_boot_on_a_host_that_has_made_no_key_says_how_to_make_one(key, packages, words, place):
+def test_secure_boot_without_dkms_key(key, packages, words, place):
     there = host(key, headers=(KERNELS[key],), packages=packages, secure_boot={"enabled": True})
     error = refusal(there, {"source": "nvidia"}, platform(key))
     for word in (
@@ -409,7 +409,7 @@ def test_secure_boot_on_a_host_that_has_made_no_key_says_how_to_make_one(key, pa
         assert word in error
 
 
-def test_secure_boot_names_another_source_only_where_that_has_signed_modules():
+def test_secure_boot_suggests_source_with_signed_modules():
     def error(key: str, request: dict, **more) -> str:
         there = host(key, headers=(KERNELS[key],), secure_boot={"enabled": True}, **more)
         return refusal(there, request, platform(key))
@@ -430,7 +430,7 @@ def test_secure_boot_names_another_source_only_where_that_has_signed_modules():
         assert "signed modules" not in text, (key, text)
 
 
-def test_prebuilt_modules_that_nobody_signed_are_not_sent_to_the_key_of_dkms():
+def test_unsigned_prebuilt_modules():
     there = host("sles-15", (V100,), secure_boot={"enabled": True, "dkms_key": DKMS_KEY})
     error = refusal(there, {}, platform("sles-15"))
     assert "they are prebuilt and not signed" in error
@@ -438,7 +438,7 @@ def test_prebuilt_modules_that_nobody_signed_are_not_sent_to_the_key_of_dkms():
     assert "dkms" not in error.lower()
 
 
-def test_an_installer_that_failed_half_way_runs_again():
+def test_incomplete_installer_runs_again():
     record = {"exists": True, "content": install_record.begin_runfile(host(), install_record.DRIVER, "580.95.05")}
     there = host("debian-12", driver={"library": "580.95.05"}, files={install_record.DRIVER: record})
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}

@@ -32,7 +32,7 @@ def installed(recorded=None, **changes) -> dict:
     return there
 
 
-def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
+def test_recorded_packages_and_leftovers():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]
@@ -43,7 +43,7 @@ def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
     assert plan["acts"]
 
 
-def test_what_gave_way_and_left_its_files_behind_is_purged():
+def test_removed_packages_are_purged():
     gone = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
     there = installed({"packages": [*OURS, *gone]})
     there["package_state"]["config_files"] = sorted([*gone, "linux-image-6.1.0-1-amd64"])
@@ -53,13 +53,13 @@ def test_what_gave_way_and_left_its_files_behind_is_purged():
     assert not set(gone) & set(plan["leftovers"])
 
 
-def test_what_came_along_goes_too_whatever_its_name():
+def test_dependencies_of_any_name_are_removed():
     there = {**installed({"packages": [*OURS, "make", "libc6-dev"]}), "package_names": [*OURS, "make", "vim"]}
     assert driver_removal.plan(there, platform("debian-12"))["leftovers"] == ["dkms", "gcc-12", "make"]
 
 
 @pytest.mark.parametrize("package", ["dracut", None])
-def test_the_initramfs_forgets_our_modprobe_file(package):
+def test_removal_rebuilds_initramfs(package):
     there = installed({"packages": list(OURS)})
     there["files"][driver_config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
@@ -72,14 +72,14 @@ def test_the_initramfs_forgets_our_modprobe_file(package):
     assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_config_files.INITRAMFS_FILE], commands)
 
 
-def test_a_package_that_was_there_before_the_role_stays():
+def test_earlier_package_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
     assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative; nothing of it is removed"]
 
 
 @pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
-def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
+def test_packages_of_other_driver_stay(recorded):
     plan = driver_removal.plan(installed(recorded), platform("debian-12"))
     kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
     assert [plan[name] for name in kept] == [[]] * len(kept)
@@ -88,7 +88,7 @@ def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
     ]
 
 
-def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
+def test_interrupted_installation_can_be_removed():
     there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"], "asked": ["dkms", "nvidia-kernel-dkms"]})
     there["package_names"] = ["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"]
     there["files"][install_record.TOOLKIT] = TOOLKIT
@@ -99,7 +99,7 @@ def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
     assert plan["release"] == ["dkms", "make"]
 
 
-def test_a_driver_of_other_origin_is_left_alone():
+def test_driver_of_other_origin_stays():
     there = host("debian-12", driver={**DRIVER, "runfile": True})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], [], False)
@@ -110,7 +110,7 @@ HEADERS = "linux-headers-6.1.0-47-amd64"
 
 
 @pytest.mark.parametrize("finishes", [False, True])
-def test_headers_that_a_run_asked_for_that_was_cut_off_are_let_go_of(finishes):
+def test_headers_of_interrupted_run_are_removable(finishes):
     todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
     there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
     there["package_names"] = ["vim", *OURS, HEADERS]
@@ -145,7 +145,7 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
         ({"pending_runfile": R}, {}, []),
     ],
 )
-def test_only_what_the_role_ran_the_installer_for_is_uninstalled(recorded, driver, expected):
+def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
     there = host("debian-12", driver=driver, files={driver_config_files.RECORD_FILE: content})
     plan = driver_removal.plan(there, platform("debian-12"))
@@ -155,7 +155,7 @@ def test_only_what_the_role_ran_the_installer_for_is_uninstalled(recorded, drive
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
-def test_what_would_be_done_is_said():
+def test_summary():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}}, modules_loaded=["nvidia"])
     assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
         "unload nvidia",
@@ -167,7 +167,7 @@ def test_what_would_be_done_is_said():
     ]
 
 
-def test_with_zypper_what_came_along_goes_too():
+def test_zypper_dependencies_are_removed():
     names = ("nvidia-compute-G06", "nvidia-compute-utils-G06")
     there = host(
         "sles-15",
@@ -187,17 +187,17 @@ def test_with_zypper_what_came_along_goes_too():
     assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
 
 
-def test_that_there_is_nothing_to_do_is_said():
+def test_nothing_to_do_is_reported():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
     assert (plan["summary"], plan["reasons"]) == ([], ["this host has nothing that this role installed"])
 
 
-def test_a_host_with_nothing_has_nothing_to_do():
+def test_empty_host_has_empty_plan():
     assert not driver_removal.plan(host("debian-12"), platform("debian-12"))["acts"]
     assert not driver_removal.plan(host("gentoo-2"), None)["acts"]
 
 
-def test_nobody_loses_a_gpu_by_it():
+def test_removal_is_refused_while_in_use():
     job = {"pid": 812, "command": "python3", "devices": ["/dev/nvidia0"], "open": True, "container": None}
     plan = driver_removal.plan(installed({"packages": list(OURS)}, holders=[job]), platform("debian-12"))
     (error,) = plan["errors"]
@@ -206,7 +206,7 @@ def test_nobody_loses_a_gpu_by_it():
     assert not plan["acts"]
 
 
-def test_a_module_of_somebody_elses_is_named_before_a_daemon_is_stopped():
+def test_removal_is_refused_with_dependent_module():
     users = {"nvidia": ["gdrdrv", "nvidia_uvm"]}
     loaded = ["gdrdrv", "nvidia", "nvidia_uvm"]
     there = installed({"packages": list(OURS)}, modules_loaded=loaded, module_users=users)
@@ -216,12 +216,12 @@ def test_a_module_of_somebody_elses_is_named_before_a_daemon_is_stopped():
     assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
 
 
-def test_modules_go_in_the_order_in_which_the_kernel_lets_them():
+def test_unload_order():
     there = installed({"packages": list(OURS)}, modules_loaded=["nvidia", "nvidia_modeset", "nvidia_uvm"])
     assert driver_removal.plan(there, platform("debian-12"))["unload"] == ["nvidia_uvm", "nvidia_modeset", "nvidia"]
 
 
-def test_the_record_grows_and_remembers_the_first_state_of_a_file():
+def test_record_keeps_first_state_of_file():
     first = driver_removal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
@@ -244,7 +244,7 @@ def with_record(content: str) -> dict:
     return there
 
 
-def test_a_run_that_was_cut_off_loses_nothing():
+def test_interrupted_run_is_recorded():
     cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
     again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
     last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
@@ -252,7 +252,7 @@ def test_a_run_that_was_cut_off_loses_nothing():
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
-def test_a_damaged_record_counts_as_none(content):
+def test_damaged_record_is_ignored(content):
     assert not any(driver_removal.read_record(with_record(content)).values())
 
 
@@ -261,7 +261,7 @@ AFTER_570 = {**STREAM, "before": "nvidia-driver:570-dkms"}
 LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
 
 
-def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
+def test_dnf_changes_without_packages_are_undone():
     todo = {"prerequisites": [], "install": ["nvidia-driver-cuda-3:580.95.05-1.el9"], "stream": STREAM}
     content = driver_removal.begin(host("el-9"), ["bash"], None, KEY, todo=todo)
     there = host(
@@ -296,7 +296,7 @@ def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
         ({"stream": STREAM}, "580-open", False, None),
     ],
 )
-def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expected):
+def test_former_module_stream_is_restored(recorded, now, mine, expected):
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "libnvidia-ml": "3:580.95.05-1.el9"}
     content = json.dumps({"packages": list(packages) if mine else ["libnvidia-ml"], **recorded})
     there = host(
@@ -314,7 +314,7 @@ def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expecte
     assert (back in plan["summary"]) is bool(expected and expected["before"])
 
 
-def test_streams_and_repositories_of_dnf_go_too():
+def test_dnf_streams_and_repositories_are_removed():
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
     there = host(
         "el-9", packages=packages, driver={"library": "580.95.05"}, module_streams={"nvidia-driver": "580-open"}
@@ -344,7 +344,7 @@ KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
         ("keyring-d42d0685", False),
     ],
 )
-def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
+def test_own_rpm_key_is_removed(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
     there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": record}})
     plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
@@ -356,20 +356,20 @@ def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
-def test_a_key_that_came_with_a_run_that_was_cut_off_is_forgotten_too():
+def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
     there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": begun}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
-def test_a_key_is_remembered_from_run_to_run():
+def test_key_stays_recorded():
     first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
     assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
 @pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
-def test_what_was_enabled_is_disabled(state, expected):
+def test_services_are_disabled(state, expected):
     packages = dict.fromkeys(["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"], "580.95.05-1")
     units = ("nvidia-fabricmanager.service", "docker.service")
     services = {unit: {"unit_file_state": state} for unit in units}
@@ -410,7 +410,7 @@ TOOLKIT = {"exists": True, "content": json.dumps({"packages": ["cuda-toolkit-12-
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
+def test_repository_stays_for_toolkit(shared):
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     there = installed({"packages": [*OURS, name], "key": KEY})
     there["files"] |= {path: {"exists": True, "content": "x"} for path in cuda_repository.FILES}
@@ -423,14 +423,14 @@ def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
     assert driver_config_files.RECORD_FILE in plan["files"]
 
 
-def test_what_the_toolkit_brought_in_the_meantime_is_not_the_drivers():
+def test_toolkit_packages_are_not_recorded():
     there = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
     there["files"][install_record.TOOLKIT] = TOOLKIT
     now = ["vim", "cuda-toolkit-12-6", "g++", "dkms"]
     assert json.loads(driver_removal.record(there, ["vim"], now))["packages"] == ["dkms"]
 
 
-def test_a_key_that_the_toolkit_brought_goes_with_the_last_that_needs_it():
+def test_shared_key_goes_with_last_user():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     there = host("el-9")
     there["files"] = {install_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}}
@@ -441,7 +441,7 @@ def recorded(content: str | None) -> dict:
     return {"files": {install_record.DRIVER: {"exists": content is not None, "content": content}}}
 
 
-def test_what_the_user_installs_after_a_run_that_was_cut_off_is_not_said_to_have_come_with_the_driver():
+def test_user_packages_after_interrupted_run_are_not_recorded():
     begun = install_record.begin(recorded(None), install_record.DRIVER, ["bash"])
     later = ["bash", "libcuda1", "postgresql"]
     content = install_record.finish(recorded(begun), install_record.DRIVER, later, [*later, "nvidia-smi"])
@@ -450,7 +450,7 @@ def test_what_the_user_installs_after_a_run_that_was_cut_off_is_not_said_to_have
     assert again == content
 
 
-def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
+def test_key_of_unused_repository_is_dropped():
     before = ["bash"]
     begun = install_record.begin(recorded(None), install_record.DRIVER, before, key=KEY)
     assert install_record.read(recorded(begun), install_record.DRIVER)["key"] == KEY
@@ -463,7 +463,7 @@ def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
     assert install_record.read(recorded(moved), install_record.DRIVER)["key"] == KEY
 
 
-def test_headers_that_came_with_it_go_and_a_kernel_stays():
+def test_headers_are_removed_and_kernel_stays():
     came = ["linux-headers-6.12.94+deb13-amd64", "linux-image-6.12.94+deb13-amd64", "linux-modules-6.8.0-88-generic"]
     content = json.dumps({"packages": ["libcuda1", *came], "files": {}})
     there = host(

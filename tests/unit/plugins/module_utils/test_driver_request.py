@@ -40,7 +40,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("request_", "expected"), TEXTS)
-def test_a_text_is_what_it_stands_for(request_, expected):
+def test_text_is_converted(request_, expected):
     assert driver_request.convert(request_) == expected
 
 
@@ -55,7 +55,7 @@ NO_TYPE = [
 
 
 @pytest.mark.parametrize(("request_", "words"), NO_TYPE)
-def test_a_text_that_stands_for_nothing_is_refused(request_, words):
+def test_invalid_text_is_refused(request_, words):
     with pytest.raises(driver_request.RequestError) as refused:
         driver_request.convert(request_)
     assert words in str(refused.value)
@@ -72,7 +72,7 @@ AS_TEXT = [
 
 
 @pytest.mark.parametrize(("text", "meant"), AS_TEXT)
-def test_the_plan_is_the_same_whatever_a_value_arrives_as(text, meant):
+def test_plan_does_not_depend_on_text_or_type(text, meant):
     there = host("debian-12", driver={"library": "535.261.03", "on_disk": "535.261.03"})
     assert driver_plan.plan(there, text, platform("debian-12")) == driver_plan.plan(there, meant, platform("debian-12"))
     assert driver_plan.plan(host("debian-12"), text, platform("debian-12")) == driver_plan.plan(
@@ -104,7 +104,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("request_", GOOD)
-def test_what_has_the_form_is_taken(request_):
+def test_valid_values_are_accepted(request_):
     assert driver_resolver.resolve(host("debian-12"), request_, platform("debian-12"))["errors"] == []
 
 
@@ -147,7 +147,7 @@ BAD = [
 
 @pytest.mark.parametrize(("request_", "words"), BAD)
 @pytest.mark.parametrize("key", ["debian-12", "el-9"])
-def test_what_has_not_is_refused_before_anything_is_planned(key, request_, words):
+def test_invalid_values_are_refused(key, request_, words):
     result = driver_plan.plan(host(key), request_, platform(key))
     assert (len(result["errors"]), result["acts"]) == (1, False)
     for word in words:
@@ -155,7 +155,7 @@ def test_what_has_not_is_refused_before_anything_is_planned(key, request_, words
     assert "word@" not in result["errors"][0]
 
 
-def test_a_truth_value_of_a_module_is_a_number_and_no_options_are_no_line():
+def test_module_options_file():
     request = {"module_options": {"nvidia": {}, "nvidia_drm": {"modeset": True, "fbdev": False}}}
     files = driver_plan.plan(host("debian-12"), request, platform("debian-12"))["todo"]["files"]
     text = next(file["content"] for file in files if file["path"] == driver_config_files.MODPROBE_FILE)

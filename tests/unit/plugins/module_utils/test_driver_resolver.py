@@ -114,7 +114,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "words"), REFUSALS)
-def test_what_cannot_be_had_is_refused_with_value_place_and_way_out(key, gpus, request_, words):
+def test_refusals(key, gpus, request_, words):
     result = driver_resolver.resolve(host(key, gpus), request_, platform(key))
     assert len(result["errors"]) == 1
     for word in words:
@@ -133,9 +133,7 @@ GRACE_HOPPER = "0x2342"
         ("debian-12", "6.1.0-47-amd64", {}, "distribution"),
     ],
 )
-def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_rejected_branches(
-    key, kernel, request_, source
-):
+def test_source_with_build_failure_is_skipped(key, kernel, request_, source):
     result = driver_resolver.resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
     assert (result["errors"], result["source"], result["flavor"]) == ([], source, "open")
     assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
@@ -154,7 +152,7 @@ def test_an_unknown_platform_or_architecture_is_refused():
 @pytest.mark.parametrize(
     "request_", [{"branch": "5x0"}, {"source": "ftp"}, {"version": "abc"}, {"mirror": "nonsense"}, {"surprise": 1}]
 )
-def test_wrong_input_is_refused_on_hosts_without_a_gpu_too(gpus, request_):
+def test_invalid_input_is_refused_without_gpu(gpus, request_):
     (error,) = driver_resolver.resolve(host("debian-12", gpus), request_, platform("debian-12"))["errors"]
     assert next(iter(request_)) in error
 
@@ -170,13 +168,13 @@ def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
     assert driver_resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
 
 
-def test_no_gpu_means_nothing_and_says_why():
+def test_no_gpu():
     result = driver_resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
     assert "no NVIDIA GPU" in result["reasons"][0]
 
 
-def test_gpus_that_are_handed_to_virtual_machines_need_nothing_here():
+def test_gpus_of_virtual_machines():
     guests = {"gpus_of_guests": ["0000:3b:00.0", "0000:af:00.0"]}
     result = driver_resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
@@ -185,7 +183,7 @@ def test_gpus_that_are_handed_to_virtual_machines_need_nothing_here():
     ]
 
 
-def test_open_modules_give_way_where_they_do_not_build():
+def test_proprietary_modules_if_open_ones_do_not_build():
     result = driver_resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
     assert result["flavor"] == "proprietary"
     assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
@@ -202,7 +200,7 @@ def test_installed_packages_decide_source_flavor_and_branch():
     assert "{source} {flavor} {branch}".format(**result) == "distribution proprietary 535"
 
 
-def test_ubuntus_own_desktop_packages_are_adopted_and_not_mixed_with_nvidias():
+def test_ubuntu_desktop_packages_are_kept():
     packages = {
         "libnvidia-compute-580": "580.95.05-0ubuntu0.24.04.1",
         "nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.1",
@@ -229,7 +227,7 @@ ONLY_LOADED = {"loaded": "535.261.03", "kernel_module_flavor": "open"}
 
 
 @pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
-def test_a_driver_of_which_the_kernel_has_all_that_is_left_is_installed_anew(source):
+def test_only_loaded_driver_is_installed_again(source):
     there = host("debian-12", driver=ONLY_LOADED, modules_loaded=["nvidia"])
     result = driver_resolver.resolve(there, {"source": source}, platform("debian-12"))
     assert (result["errors"], result["action"]) == ([], "install")
@@ -253,7 +251,7 @@ CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     ],
     ids=["container", "container, version unknown", "module of unknown version", "unknown platform"],
 )
-def test_a_loaded_driver_that_has_files_somewhere_is_adopted(key, changes):
+def test_loaded_driver_with_files_is_adopted(key, changes):
     data = None if key == "gentoo-2" else platform(key)
     result = driver_resolver.resolve(host(key, **changes), {}, data)
     assert (result["errors"], result["action"], result["version"]) == ([], "adopt", "535.261.03")
@@ -276,7 +274,7 @@ ADOPTION_REFUSALS = [
 
 
 @pytest.mark.parametrize(("gpus", "driver", "request_", "words"), ADOPTION_REFUSALS)
-def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, request_, words):
+def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
     (error,) = driver_resolver.resolve(host("el-9", gpus, driver=driver), request_, platform("el-9"))["errors"]
     for word in words:
         assert word in error
@@ -291,7 +289,7 @@ def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, re
         (None, "distribution"),
     ],
 )
-def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
+def test_record_identifies_nvidias_older_branches(record, source):
     files = {install_record.DRIVER: {"exists": record is not None, "content": record}}
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"}, files=files)
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["source"] == source
@@ -301,7 +299,7 @@ def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
     ("source", "words"),
     [("nvidia", ["from source distribution are installed"]), ("runfile", ["driver packages are installed"])],
 )
-def test_two_origins_are_not_mixed(source, words):
+def test_sources_are_not_mixed(source, words):
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
     request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:" + "0" * 64}
     (error,) = driver_resolver.resolve(there, request, platform("debian-12"))["errors"]
@@ -315,7 +313,7 @@ def test_two_origins_are_not_mixed(source, words):
 SECURE = {"enabled": True}
 
 
-def test_secure_boot_stops_modules_that_nobody_trusts():
+def test_secure_boot_refuses_untrusted_modules():
     (error,) = driver_resolver.resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12"))["errors"]
     for word in (
         "Secure Boot is enabled",
@@ -333,7 +331,7 @@ def test_secure_boot_stops_modules_that_nobody_trusts():
         ("debian-12", {"enabled": True, "trusted_signers": ["DKMS module signing key: 0123"]}, {}),
     ],
 )
-def test_secure_boot_does_not_stop_modules_that_are_trusted(key, secure_boot, request_):
+def test_secure_boot_accepts_trusted_modules(key, secure_boot, request_):
     assert driver_resolver.resolve(host(key, secure_boot=secure_boot), request_, platform(key))["errors"] == []
 
 
@@ -349,7 +347,7 @@ SIGNED = [
 
 @pytest.mark.parametrize(("changes", "request_", "signer", "goes"), [row[1:] for row in SIGNED],
                          ids=[row[0] for row in SIGNED])  # fmt: skip
-def test_modules_that_are_there_show_whose_key_signs_them(changes, request_, signer, goes):
+def test_signer_of_installed_modules(changes, request_, signer, goes):
     there = host("debian-12", **{"packages": {"nvidia-kernel-dkms": "535.261.03-1"}, "secure_boot": ACME, **changes})
     for entry in there["kernel"]["kernels"]:
         if entry["release"] == there["kernel"]["running"]:
@@ -359,7 +357,7 @@ def test_modules_that_are_there_show_whose_key_signs_them(changes, request_, sig
     assert any("signed the installed modules (ACME module signing)" in text for text in result["reasons"]) is goes
 
 
-def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here():
+def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     packages = {"linux-modules-nvidia-580-server-open-6.8.0-88-generic": "6.8.0-88.89", "nvidia-utils-580-server": "1"}
     trusts = {"enabled": True, "trusted_signers": ["Canonical Ltd. Kernel Module Signing: 88f7"]}
     there = host("ubuntu-24.04", packages=packages, secure_boot=trusts)
@@ -369,7 +367,7 @@ def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here(
     assert "they are built on this host and not signed" in error
 
 
-def test_headers_are_those_of_the_running_and_of_the_next_kernel():
+def test_headers_of_running_and_next_kernel():
     there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
     result = driver_resolver.resolve(there, {}, platform("debian-12"))
     assert result["kernel_packages"] == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
@@ -383,12 +381,12 @@ def test_headers_are_those_of_the_running_and_of_the_next_kernel():
     ]
 
 
-def test_headers_that_are_there_are_not_asked_for():
+def test_installed_headers_are_not_requested():
     there = host("debian-12", headers=("6.1.0-47-amd64",))
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["kernel_packages"] == []
 
 
-def test_a_kernel_of_ones_own_needs_its_headers():
+def test_custom_kernel_needs_headers():
     there = host("debian-12", kernel="6.18.0-mine")
     (error,) = driver_resolver.resolve(there, {}, platform("debian-12"))["errors"]
     for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
@@ -411,7 +409,7 @@ BARE = [
 
 
 @pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
-def test_headers_named_without_a_release_are_those_of_the_host_s_kernels(releases, headers, named, expected):
+def test_requested_headers_match_kernels(releases, headers, named, expected):
     there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
     result = driver_resolver.resolve(there, {"kernel_packages": named}, platform("el-9"))
     assert (result["errors"], result["kernel_packages"]) == ([], expected)
@@ -430,7 +428,7 @@ def test_headers_named_without_a_release_are_those_of_the_host_s_kernels(release
         ("610", "nvidia-driver-cuda", "nvidia-smi"),
     ],
 )
-def test_nvidias_packages_for_debian_are_those_of_the_branch(key, branch, package, other):
+def test_nvidias_debian_packages_by_branch(key, branch, package, other):
     result = driver_resolver.resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
     assert package in result["packages"]
     assert package in result["lockstep"]
@@ -439,7 +437,7 @@ def test_nvidias_packages_for_debian_are_those_of_the_branch(key, branch, packag
 
 @pytest.mark.parametrize("fabric_manager", ["auto", "enabled", "disabled"])
 @pytest.mark.parametrize("switches", [[], ["0000:83:00.0", "0000:84:00.0"]])
-def test_the_fabric_manager_is_there_for_switches_or_on_request(switches, fabric_manager):
+def test_fabric_manager_for_switches_or_on_request(switches, fabric_manager):
     there = host("el-9", (H100,), nvidia={"nvswitches": switches})
     result = driver_resolver.resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
     wanted = fabric_manager == "enabled" or (fabric_manager == "auto" and bool(switches))
@@ -472,14 +470,14 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("key", "request_", "nvidia", "source", "why"), SOURCES)
-def test_the_first_source_that_has_all_that_is_needed(key, request_, nvidia, source, why):
+def test_first_suitable_source(key, request_, nvidia, source, why):
     result = driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result["source"] == source
     rejected_branches = [reason for reason in result["reasons"] if reason.startswith("not source")]
     assert [why in reason for reason in rejected_branches] == ([True] if why else [])
 
 
-def test_switches_without_a_fabric_manager_are_named_and_not_refused():
+def test_missing_fabric_manager_is_no_error():
     nvidia = {"nvswitches": ["0000:83:00.0"]}
     there, request = host("debian-13", (H100,), nvidia=nvidia), {"source": "distribution"}
     result = driver_resolver.resolve(there, request, platform("debian-13"))
@@ -496,7 +494,7 @@ def test_mirror_and_proxy_reach_the_repository():
     assert "/etc/yum.repos.d/cuda-rhel9-sbsa.repo" in repository["legacy_files"]
 
 
-def test_nothing_that_was_handed_in_is_changed():
+def test_input_is_not_modified():
     there, data, request = host("el-9"), platform("el-9"), {"branch": 580}
     before = copy.deepcopy((there, data, request))
     driver_resolver.resolve(there, request, data)

@@ -153,7 +153,7 @@ def test_every_platform_arch_source_flavor_and_gpu(key, arch, gpus):
 
 @pytest.mark.parametrize("key", [*PLATFORMS, "gentoo-2"])
 @pytest.mark.parametrize("row", lines(TABLE["adopted"]["rows"]), ids="-".join)
-def test_a_driver_that_is_there_is_kept_or_named(key, row):
+def test_installed_driver_is_kept_or_refused(key, row):
     there, asked, *cells = row
     version = TABLE["adopted"]["version"]
     driver = {"library": version, "loaded": version, "on_disk": version, "kernel_module_flavor": there}
@@ -169,13 +169,13 @@ def test_a_driver_that_is_there_is_kept_or_named(key, row):
                 expect_refusal(result, TABLE["adopted"]["refusals"][cell], gpus)
 
 
-def test_what_may_become_of_a_driver_that_is_there_has_a_row_for_each_case():
+def test_installed_driver_rows_are_complete():
     asked = {(row[0], row[1]) for row in lines(TABLE["adopted"]["rows"])}
     assert asked == set(itertools.product(("open", "proprietary"), FLAVORS))
 
 
 @pytest.mark.parametrize("row", records("companions"), ids=" ".join)
-def test_companions_have_their_name_of_the_branch_and_keep_step(row):
+def test_companion_names_and_lockstep(row):
     key, source, branch, *cells = row
     switch, nvlink5, imex = ([] if cell == "-" else cell.split(",") for cell in cells)
     request = {"source": source, "branch": branch}
@@ -208,7 +208,7 @@ def test_names_follow_the_branch(case, packages):
 
 
 @pytest.mark.parametrize(("key", "kernel", "packages"), records("kernels"))
-def test_what_each_kind_of_kernel_asks_for(key, kernel, packages):
+def test_kernel_kinds(key, kernel, packages):
     arch = "aarch64" if any(word in kernel for word in ("aarch64", "arm64", "64k")) else "x86_64"
     result = resolve(key, "A100", {}, arch, kernel=kernel)
     if packages == "refused":
@@ -246,7 +246,7 @@ def test_secure_boot(key, source, modern, old, enrolled):
 
 
 @pytest.mark.parametrize("key", PLATFORMS)
-def test_a_plan_installs_and_keeps_what_the_table_names(key):
+def test_plan_matches_table(key):
     """What the resolver names is what the plan does, with the tools of the platform."""
     name = rows(key)["auto", "auto", "A100"]
     answer = TABLE["platforms"][key]["answers"][name]

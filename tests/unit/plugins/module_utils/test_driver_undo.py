@@ -46,7 +46,7 @@ def put(path: str, text: str | None) -> dict:
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "old"}, OLD), []),
     ],
 )
-def test_the_former_pin_comes_back_where_the_driver_did_not_come(before, now, expected):
+def test_former_pin_is_restored(before, now, expected):
     assert driver_removal.files_to_restore(before, now, "535.309.01") == expected
 
 
@@ -88,5 +88,5 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
         (equipped(), equipped(stream="580-open"), STREAM, ["the former stream of module nvidia-driver"]),
     ],
 )
-def test_what_is_not_put_back_is_named(before, now, todo, expected):
+def test_missing_items_are_named(before, now, todo, expected):
     assert driver_removal.missing(before, now, plan(**todo)) == expected

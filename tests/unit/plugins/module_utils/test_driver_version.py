@@ -73,18 +73,16 @@ BARE = [
 
 
 @pytest.mark.parametrize(("key", "minimum", "offered", "version"), BARE)
-def test_a_branch_whose_versions_are_all_too_old_is_rejected_branches(key, minimum, offered, version):
+def test_branch_below_minimum_is_rejected(key, minimum, offered, version):
     result = asked(host(key), {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result["errors"], result["version"], result["branch"]) == ([], version, version[:3])
     assert any(f"{version}-1" in entry for entry in result["todo"]["install"])
     first = minimum[:3] if minimum > "580" else "580"
-    rejected_branches = any(
-        f"no version {minimum} or newer of branch {first}" in reason for reason in result["reasons"]
-    )
-    assert rejected_branches is (version[:3] != first)
+    is_rejected = any(f"no version {minimum} or newer of branch {first}" in reason for reason in result["reasons"])
+    assert is_rejected is (version[:3] != first)
 
 
-def test_ubuntus_prebuilt_modules_are_those_of_the_branch_that_is_taken():
+def test_prebuilt_modules_of_alternative_branch():
     prebuilt = f"linux-modules-nvidia-595-server-open-{KERNELS['ubuntu-24.04']}"
     request = {"minimum_version": "580.200"}
     result = asked(host("ubuntu-24.04"), request, *NVIDIA)
@@ -107,7 +105,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_minimum_that_no_branch_may_have_is_refused(case):
+def test_unavailable_minimum_is_refused(case):
     request_, gpus, minimum, offered, without, words = case
     request = {"source": "nvidia", "minimum_version": minimum, **request_}
     (error,) = asked(host("el-9", gpus), request, *offered, without=without)["errors"]
@@ -116,7 +114,7 @@ def test_a_minimum_that_no_branch_may_have_is_refused(case):
 
 
 @pytest.mark.parametrize(("flavor", "last"), [("open", ["620"]), ("proprietary", [])])
-def test_a_branch_without_modules_of_the_flavor_is_not_taken_instead(flavor, last):
+def test_alternative_branch_needs_flavor(flavor, last):
     data = platform("el-9")
     data["sources"]["nvidia"]["branches"].append("620")
     result = driver_resolver.resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
@@ -136,7 +134,7 @@ INSTALLED = [
 
 
 @pytest.mark.parametrize(("key", "before", "minimum", "offered", "after"), INSTALLED)
-def test_the_installed_branch_comes_before_another_one(key, before, minimum, offered, after):
+def test_installed_branch_is_preferred(key, before, minimum, offered, after):
     there = driver_of(key, before, {"source": "nvidia"})
     result = asked(there, {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result["errors"], result["version"], result["branch"]) == ([], after, after[:3])
@@ -145,7 +143,7 @@ def test_the_installed_branch_comes_before_another_one(key, before, minimum, off
 
 @pytest.mark.parametrize("key", ["el-9", "debian-12", "ubuntu-24.04", "sles-15"])
 @pytest.mark.parametrize("minimum", ["570", "580.95.05", "580.95"])
-def test_a_host_that_has_the_minimum_asks_for_nothing(key, minimum):
+def test_satisfied_minimum_needs_no_query(key, minimum):
     there = driver_of(key, "580.95.05", {"source": "nvidia"})
     request = {"source": "nvidia", "minimum_version": minimum}
     result = driver_plan.plan(there, request, platform(key))
@@ -153,7 +151,7 @@ def test_a_host_that_has_the_minimum_asks_for_nothing(key, minimum):
     assert result["alternative_branches"] == []
 
 
-def test_without_a_minimum_no_other_branch_is_asked_for():
+def test_no_alternatives_without_minimum():
     there, data = host("ubuntu-24.04"), platform("ubuntu-24.04")
     assert not [name for name in driver_plan.plan(there, {}, data)["todo"]["query"] if "595" in name]
     query = driver_plan.plan(there, {"minimum_version": "580.200"}, data)["todo"]["query"]
@@ -170,7 +168,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("key", "request_", "more", "ending"), ELSEWHERE)
-def test_a_source_that_may_have_it_is_named(key, request_, more, ending):
+def test_other_source_is_suggested(key, request_, more, ending):
     offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
     (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered)["errors"]
     assert f"Available drivers: {offered}. Request one of them {ending}" in error

@@ -95,7 +95,7 @@ def recorded(*names: str) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_adopted_driver_is_held_once(key):
+def test_adopted_driver_is_held_once(key):
     bare = having(key)
     result = planned(key, bare)
     names = sorted(PACKAGES[key])
@@ -114,7 +114,7 @@ def test_an_adopted_driver_is_held_once(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_what_the_user_holds_stays_hers(key):
+def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     assert driver_removal.read_record(there)["holds"] == rest
@@ -130,7 +130,7 @@ def test_what_the_user_holds_stays_hers(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_absent_takes_back_the_holds_and_nothing_of_hers(key):
+def test_absent_releases_only_own_holds(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     stale = "kmod-nvidia-open-dkms-3:570.86.15-1.el9.*"
@@ -164,18 +164,18 @@ WITHOUT = [
 
 @pytest.mark.parametrize(("changes", "case"), WITHOUT)
 @pytest.mark.parametrize("key", KEYS)
-def test_a_driver_that_came_without_packages_is_left_as_it_is(key, changes, case):
+def test_driver_without_packages_is_not_held(key, changes, case):
     for request in ({}, {"hold": False}):
         assert not planned(key, having(key, **changes), **request)["acts"], case
 
 
-def test_a_driver_on_a_platform_that_is_not_known_is_left_as_it_is():
+def test_driver_on_unknown_platform_is_not_held():
     there = having("el-9")
     there["os"]["key"] = None
     assert not driver_plan.plan(there, {}, None)["acts"]
 
 
-def test_no_plugin_is_added_to_lock_with_and_that_is_said():
+def test_missing_lock_plugin_is_reported():
     there = having("el-9", packages=PACKAGES["el-9"])
     result = planned("el-9", there)
     assert (result["acts"], result["todo"]["hold"]) == (False, [])
@@ -189,7 +189,7 @@ OLD = f"akmod-nvidia-3:{V}-1.el9.*"
 
 
 @pytest.mark.parametrize(("record", "expected"), [(["akmod-nvidia"], [OLD]), (["xorg-x11-drv-nvidia"], [])])
-def test_the_lock_of_a_version_that_the_user_has_replaced_goes_if_it_was_ours(record, expected):
+def test_own_lock_of_replaced_version_is_removed(record, expected):
     newer = dict.fromkeys(PACKAGES["el-9"], "3:590.44.01-1.el9")
     driver = {"loaded": "590.44.01", "library": "590.44.01"}
     there = having("el-9", packages={**newer, **PLUGIN}, driver=driver, record=recorded(*record), patterns=[OLD])
@@ -198,7 +198,7 @@ def test_the_lock_of_a_version_that_the_user_has_replaced_goes_if_it_was_ours(re
     assert driver_removal.plan(there, platform("el-9"))["unhold"] == expected
 
 
-def test_zyppers_lock_on_a_package_that_has_gone_goes_with_the_next_run():
+def test_own_zypper_lock_of_removed_package_is_removed():
     names = sorted(PACKAGES["sles-15"])
     there = having("sles-15", names, recorded(*names, "nvidia-video-G06"), patterns=["nvidia-video-G06", "nvidia-mine"])
     todo = planned("sles-15", there)["todo"]
@@ -206,7 +206,7 @@ def test_zyppers_lock_on_a_package_that_has_gone_goes_with_the_next_run():
     assert driver_removal.plan(there, platform("sles-15"))["unhold"] == [*names, "nvidia-video-G06"]
 
 
-def test_a_driver_of_the_roles_own_that_is_insisted_on_lets_go_of_what_it_held():
+def test_adopting_own_driver_releases_holds():
     packages = {"nvidia-utils-580-server": UBUNTU, "libnvidia-compute-580-server": UBUNTU}
     files = {driver_config_files.PIN_FILE: "Pin: version", driver_config_files.BLACKLIST_FILE: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
@@ -219,7 +219,7 @@ def test_a_driver_of_the_roles_own_that_is_insisted_on_lets_go_of_what_it_held()
     assert "Pin: version" not in pin
 
 
-def test_holds_stay_in_the_record_as_long_as_their_packages():
+def test_recorded_holds_follow_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
     there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.begin(there, names)

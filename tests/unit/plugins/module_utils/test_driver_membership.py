@@ -47,7 +47,7 @@ MOVES = [
 
 
 @pytest.mark.parametrize(("key", "before", "after", "expected"), MOVES)
-def test_a_move_takes_away_what_has_another_name_then_and_nothing_else(key, before, after, expected):
+def test_branch_change_removes_renamed_packages(key, before, after, expected):
     bare = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],))
     first = driver_resolver.resolve(bare, {**FULL, **before}, platform(key))
     assert first["replaced"] == []
@@ -60,7 +60,7 @@ def test_a_move_takes_away_what_has_another_name_then_and_nothing_else(key, befo
     assert set(expected) <= set(result["removable"])
 
 
-def test_prebuilt_modules_of_other_kernels_stay_until_their_branch_or_flavor_goes():
+def test_prebuilt_modules_of_other_kernels_stay():
     older = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
     there = host("ubuntu-24.04", packages={older: "6.8.0-71.71+1"}, driver={"library": "580.95.05"})
     for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):

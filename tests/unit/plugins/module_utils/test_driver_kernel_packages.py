@@ -40,7 +40,7 @@ UBUNTU_METAS = [
 
 
 @pytest.mark.parametrize(("name", "version", "kernel"), UBUNTU_METAS)
-def test_headers_come_with_the_kernels_that_the_host_follows(name, version, kernel):
+def test_meta_packages_of_headers(name, version, kernel):
     more = {"packages": {f"linux-image-{name}": version}, "kernel": kernel}
     request = {"source": "nvidia"}
     meta = f"linux-headers-{name}"
@@ -71,7 +71,7 @@ MODULE_METAS = [
 
 
 @pytest.mark.parametrize(("key", "gpu", "image", "offered", "expected"), MODULE_METAS)
-def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, image, offered, expected):
+def test_meta_packages_of_prebuilt_modules(key, gpu, image, offered, expected):
     more = {"packages": {f"linux-image-{image[0]}": image[1]}, "gpus": (gpu,)}
     if "hwe" in image[0]:
         more["kernel"] = "6.14.0-33-generic"
@@ -93,7 +93,7 @@ def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, 
         ("el-10", "6.12.0-55.el10_0.x86_64+rt", "kernel-rt-core", "kernel-rt-devel-matched"),
     ],
 )
-def test_red_hats_headers_keep_to_the_kernel_that_boots_next(key, kernel, image, meta):
+def test_meta_packages_match_next_kernel(key, kernel, image, meta):
     version = kernel.partition(".x86_64")[0].partition(".aarch64")[0]
     more = {"packages": {image: "5.14.0-503.el9"}, "kernel": kernel}
     available = offers(key, {}, "580.95.05-1", **more)
@@ -119,7 +119,7 @@ def test_red_hats_headers_keep_to_the_kernel_that_boots_next(key, kernel, image,
         ("sles-15", KERNELS["sles-15"], None),
     ],
 )
-def test_what_the_next_kernel_will_not_bring_is_said(key, kernel, reason):
+def test_missing_meta_package_is_reported(key, kernel, reason):
     version = "535.309.01-0+deb12u1" if key == "debian-12" else "580.95.05-1"
     result = driver_plan.plan(host(key, kernel=kernel), {}, platform(key), offers(key, {}, version, kernel=kernel))
     assert result["errors"] == []
@@ -138,7 +138,7 @@ def with_the_vendors_meta() -> dict:
     return host("ubuntu-24.04", packages=packages, modules={U24: "580.95.05"}, driver=driver)
 
 
-def test_prebuilt_modules_of_another_branch_give_way_with_all_that_is_theirs():
+def test_prebuilt_modules_of_other_branch_are_replaced():
     there, request = with_the_vendors_meta(), {"branch": "595"}
     query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
     available = {name: ["595.91.07-0ubuntu0.24.04.1"] for name in query}
@@ -163,7 +163,7 @@ def test_prebuilt_modules_of_another_branch_give_way_with_all_that_is_theirs():
         ("580.126.09", []),
     ],
 )
-def test_prebuilt_modules_move_with_the_driver_that_they_are_built_from(version, expected):
+def test_prebuilt_modules_are_updated_with_driver(version, expected):
     there, request = with_the_vendors_meta(), {"version": version}
     query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
     drivers = [f"{text}-0ubuntu0.24.04.1" for text in ("580.178.04", "580.126.09", "580.95.05")]
@@ -178,7 +178,7 @@ def test_prebuilt_modules_move_with_the_driver_that_they_are_built_from(version,
 
 
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
-def test_unattended_upgrades_move_prebuilt_modules_with_their_kernel(key):
+def test_unattended_upgrades_update_prebuilt_modules(key):
     files = driver_plan.plan(host(key), {}, platform(key))["todo"]["files"]
     (content,) = [file["content"] for file in files if file["path"] == driver_config_files.BLACKLIST_FILE]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)

@@ -29,19 +29,19 @@ def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: 
 @pytest.mark.parametrize("request_", [NVIDIA, RUNFILE], ids=["nvidia", "runfile"])
 @pytest.mark.parametrize("key", KEYS)
 class TestEpel:
-    def test_it_stays_away_where_another_repository_has_dkms(self, key, request_):
+    def test_epel_is_not_added_if_dkms_is_available(self, key, request_):
         result = planned(key, request_, epel_release=[])
         assert result["errors"] == []
         assert result["todo"]["prerequisites"] == []
         assert "dkms" in result["todo"]["install"]
 
-    def test_it_comes_where_dkms_is_nowhere_else(self, key, request_):
+    def test_epel_is_added_for_dkms(self, key, request_):
         result = planned(key, request_, dkms=[])
         assert result["errors"] == []
         assert result["todo"]["prerequisites"] == ["epel-release"]
         assert "dkms" in result["todo"]["install"]
 
-    def test_a_host_that_can_have_neither_is_refused_before_anything_is_done(self, key, request_):
+    def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
         (error,) = result["errors"]
         assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules, ")
@@ -53,13 +53,13 @@ class TestEpel:
             assert word in error
         assert result["acts"] is False
 
-    def test_a_host_whose_epel_is_disabled_is_told_so(self, key, request_):
+    def test_disabled_epel_is_reported(self, key, request_):
         (error,) = planned(key, request_, ("epel-release",), dkms=[])["errors"]
         assert "which builds the driver's modules, although epel-release is installed. DKMS is in EPEL. Enable" in error
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_it_is_not_even_asked_about_where_dkms_is_installed(key):
+def test_epel_is_not_queried_with_dkms(key):
     there = host(key, packages={"dkms": "3.2.1-1", PLUGIN: "4.0"}, headers=(KERNELS[key],))
     todo = driver_plan.plan(there, NVIDIA, platform(key))["todo"]
     assert todo["prerequisites"] == []
@@ -68,12 +68,12 @@ def test_it_is_not_even_asked_about_where_dkms_is_installed(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_lock_comes_in_any_case(key):
+def test_lock_plugin_is_always_planned(key):
     there = host(key, packages={"dkms": "3.2.1-1"})
     assert driver_plan.plan(there, NVIDIA, platform(key))["todo"]["prerequisites"] == [PLUGIN]
 
 
-def test_repositories_that_were_not_asked_about_it_prove_nothing():
+def test_unqueried_packages_may_be_available():
     result = driver_plan.plan(host("el-9", headers=(KERNELS["el-9"],)), RUNFILE, platform("el-9"), {})
     assert result["errors"] == []
     assert result["todo"]["prerequisites"] == ["epel-release"]
