@@ -20,7 +20,7 @@ RUNNING = {"nvidia-persistenced.service": {"active_state": "active"}}
 
 
 def upgraded(**changes) -> dict:
-    """Describe a host whose driver was upgraded under the loaded modules."""
+    """Describe a host whose driver was upgraded while its modules were loaded."""
     description = {
         "driver": UPGRADED,
         "modules": {K12: "550.163.01"},
@@ -170,7 +170,7 @@ def test_other_reboot_reasons_are_ignored():
 
 
 def module(**fields) -> dict:
-    """Describe the next kernel with a module of these fields."""
+    """Describe the next kernel, whose module has these fields."""
     there = {"version": "550.163.01", "signer": None, "built_for": K12, **fields}
     kernel = {"release": K12, "bootable": True, "headers": True, "nvidia_module": there}
     return {"running": K12, "next_boot": K12, "kernels": [kernel]}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a driver that somebody else installed by packages is kept, and let go of again."""
+"""Holds on the packages of an adopted driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 V = "580.95.05"
 UBUNTU, EL, SLES = f"{V}-0ubuntu0.24.04.1", f"3:{V}-1.el9", f"{V}-1"
 PLUGIN = {"python3-dnf-plugin-versionlock": "4.3.0-16.el9"}
-# Names that the role would not choose: the desktop's, RPM Fusion's, SUSE's for X.
+# Packages that the role does not install: desktop packages, and those of RPM Fusion and SUSE for X.
 PACKAGES = {
     "ubuntu-24.04": dict.fromkeys(
         (
@@ -35,7 +35,7 @@ PACKAGES = {
     "el-9": dict.fromkeys(("akmod-nvidia", "xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda-libs"), EL),
     "sles-15": dict.fromkeys(("nvidia-gl-G06", "x11-video-nvidiaG06"), SLES),
 }
-# None of the driver's, or of another version.
+# Packages of other software, or of another driver version.
 OTHERS = {
     "nvidia-container-toolkit": "1.18.0-1",
     "libnvidia-old-570": "570.86.15-1",
@@ -46,7 +46,7 @@ KEYS = sorted(PACKAGES)
 
 
 def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -> dict:
-    """Describe a host on which somebody has installed a driver."""
+    """Describe a host with a driver that the role did not install."""
     there = host(
         key,
         (A100,),
@@ -70,13 +70,13 @@ def planned(key: str, there: dict, **request) -> dict:
     result = driver_plan.plan(there, request, platform(key))
     assert (result["errors"], result["action"], result["source"]) == ([], "adopt", "preinstalled")
     todo = result["todo"]
-    # Nothing comes, and nothing is asked of anybody.
+    # No packages and no queries.
     assert not any(todo[name] for name in ("install", "query", "prerequisites", "repository", "remove", "release"))
     return result
 
 
 def after(key: str, there: dict, result: dict, until: str = "after") -> dict:
-    """Return the host as the run leaves it; one that is cut off comes `until` the record that it writes `before`."""
+    """Return the host after the run, or after its record `before` if the run is interrupted."""
     todo, held = result["todo"], {name for name, package in there["packages"].items() if package["held"]}
     record = (there["files"].get(driver_config_files.RECORD_FILE) or {}).get("content")
     if todo["holds"]:
@@ -104,7 +104,7 @@ def test_adopted_driver_is_held_once(key):
     assert f"hold {', '.join(names)}" in result["summary"]
     files = [driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
     assert [file["path"] for file in result["todo"]["files"]] == files
-    # A run that was cut off has written down what it was about to hold, and the next one does.
+    # An interrupted run has recorded the planned holds, and the next run sets them.
     again = planned(key, after(key, bare, result, "before"))
     assert (again["todo"]["hold"], again["todo"]["holds"]) == (names, None)
     there = after(key, bare, result)
@@ -125,7 +125,7 @@ def test_user_holds_stay(key):
     free = after(key, there, released)
     assert driver_removal.read_record(free)["holds"] == []
     assert not planned(key, free, hold=False)["acts"]
-    # Hers alone: there is nothing to release.
+    # Only the user's holds: nothing to release.
     assert planned(key, having(key, (hers,)), hold=False)["todo"]["unhold"] == []
 
 

@@ -27,7 +27,7 @@ MISSING = {UNIT: {"load_state": "not-found", "unit_file_state": None, "active_st
 
 
 def adopted(request=None, **changes) -> dict:
-    """Plan for a host of which the image brought the driver."""
+    """Plan for a host whose driver came with its image."""
     driver = {**DRIVER, "kernel_module_flavor": "open", **changes.pop("driver", {})}
     loaded = ["nvidia", "nvidia_uvm"] if driver["loaded"] else []
     there = host("ubuntu-24.04", (H100,), **{"driver": driver, "nvidia": SWITCHES, "modules_loaded": loaded, **changes})
@@ -128,7 +128,7 @@ ALL = {"fabricmanager", "nvlsm", "imex"}
 
 
 def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[dict, set[str]]:
-    """Plan for a bare host; return what of the companions comes, too."""
+    """Plan for a bare host. Return the plan and the planned companions."""
     result = driver_plan.plan(host(key, (gpu,), **changes), request or {}, platform(key))
     names = ("fabricmanager", "nvlsm", "imex")
     return result, {name for name in names if any(name in package for package in result["packages"])}

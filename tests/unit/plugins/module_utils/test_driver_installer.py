@@ -40,7 +40,7 @@ def test_old_gpu_with_installer():
     assert result["todo"]["runfile"]["options"] == ["--silent", "--dkms", "--no-nouveau-check"]
 
 
-# --- over modules that are loaded ---
+# --- with loaded modules ---
 
 OPTION = "--allow-installation-with-running-driver"
 DAEMON = {"pid": 41, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], "container": None}
@@ -48,7 +48,7 @@ JOB = {"pid": 42, "command": "train", "devices": ["/dev/nvidia0"], "container": 
 
 
 def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
-    """Plan to move a driver of the installer's that runs to another version."""
+    """Plan another version for a running driver that NVIDIA's installer installed."""
     kernel = KERNELS["debian-12"]
     there = host(
         "debian-12",

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kernel that comes later brings along for the driver: headers, or prebuilt modules."""
+"""Meta packages that bring the headers or prebuilt modules of later kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
 
 
 def offers(key: str, request: dict, version: str, **more) -> dict:
-    """Let the repositories offer this version of every package that is asked about."""
+    """Offer this version of every queried package."""
     todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
     return {name: [version] for name in todo["query"]}
 
@@ -128,7 +128,7 @@ def test_missing_meta_package_is_reported(key, kernel, reason):
 
 
 def with_the_vendors_meta() -> dict:
-    """Describe a converged Ubuntu host that has the meta package of prebuilt modules."""
+    """Describe a converged Ubuntu host with the meta package of prebuilt modules."""
     names = ["linux-modules-nvidia-580-server-open-{}", "linux-objects-nvidia-580-server-open-{}"]
     modules = dict.fromkeys([*(name.format(U24) for name in names), names[0].format("generic")], "6.8.0-88.88")
     modules[f"linux-signatures-nvidia-{U24}"] = modules["linux-modules-nvidia-fs-generic"] = "6.8.0-88.88"
@@ -159,7 +159,7 @@ def test_prebuilt_modules_of_other_branch_are_replaced():
             "580.178.04",
             [f"{MODULES}-generic=6.8.0-88.88+2", f"{MODULES}-{U24}=6.8.0-88.88+2"],
         ),
-        # Which driver an older build is of cannot be told by its version; apt knows.
+        # The version of an older build does not show its driver version; apt resolves it by dependencies.
         ("580.126.09", []),
     ],
 )

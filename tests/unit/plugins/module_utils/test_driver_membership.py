@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
 FULL = {"source": "nvidia", "imex": True}
 RELEASES = {"550": "550.163.01-1", "570": "570.172.08-1", "580": "580.95.05-1", "590": "590.44.01-1"}
-# What is installed, what is asked for then, what has to go for it: names that change with the branch, and no others.
+# Installed packages, the request, and the packages to remove: only those whose names change with the branch.
 MOVES = [
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabric-manager", "nvidia-imex-570"])
       for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
@@ -40,7 +40,7 @@ MOVES = [
     ("ubuntu-24.04", {}, {"flavor": "proprietary"}, ["nvidia-dkms-580-open"]),
     ("sles-15", {}, {"flavor": "proprietary"}, ["nvidia-open-driver-G06-signed-cuda-kmp-default"]),
     ("el-9", {}, {"version": "580.82.07"}, []),
-    # What is not asked for any more is no rival of the same branch's.
+    # A package of the same branch stays, even if it is no longer requested.
     ("el-9", {}, {"fabric_manager": "disabled", "version": "580.82.07"}, []),
     ("ubuntu-24.04", {"components": ["compute", "video"]}, {"components": ["compute"], "version": "580.82.07"}, []),
 ]  # fmt: skip

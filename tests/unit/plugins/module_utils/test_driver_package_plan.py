@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""EPEL on Enterprise Linux: it comes for DKMS, and only where DKMS is not to be had without it."""
+"""EPEL on Enterprise Linux: added for DKMS, if no other repository has DKMS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUGIN = "python3-dnf-plugin-versionlock"
 
 
 def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> dict:
-    """Plan with repositories that have all that is asked about but for what is `offered` otherwise."""
+    """Plan with repositories that have every queried package, except as `offered` says."""
     there = host(key, packages=dict.fromkeys((PLUGIN, *packages), "1-1"), headers=(KERNELS[key],))
     asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
     answers = {name.replace("-", "_"): name for name in asked}

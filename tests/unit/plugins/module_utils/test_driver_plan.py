@@ -20,7 +20,7 @@ OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 
 def offers(key: str, request: dict, *versions: str, **more) -> dict:
-    """Let the repositories offer these versions of every package that is asked about."""
+    """Offer these versions of every queried package."""
     todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
     return {name: list(versions) for name in todo["query"]}
 
@@ -29,7 +29,7 @@ VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
 
 
 def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
-    """Describe a host on which all that the plan asks for has been done."""
+    """Describe a host after the plan was executed."""
     bare = host(key, headers=(KERNELS[key],))
     wanted = driver_resolver.resolve(bare, {}, platform(key))
     names = [*wanted["packages"], *wanted["kernel_packages"]]
@@ -177,7 +177,7 @@ def test_available_versions_with_renamed_companions():
     assert "Available drivers: 570.172.08, 580.95.05. Request one of them" in error
 
 
-# Where the names of packages have the branch in them, a branch that is not there is found out by those that are.
+# If package names contain the branch, the available branches show that the requested one is missing.
 BRANCHES = [
     ("distribution", "nvidia-kernel-common-{}-server", "570", "nvidia-kernel-common-[0-9][0-9][0-9]-server"),
     ("nvidia", "libnvidia-compute-{}", "570", "libnvidia-compute-[0-9][0-9][0-9]"),
@@ -198,7 +198,7 @@ def test_missing_branch_lists_available_ones(source, name, other, pattern):
     assert f"Available drivers: {versions}. Request one of them" in error
 
 
-# --- the look into the repositories, before any is added ---
+# --- queries before repositories are added ---
 
 
 def test_query_previews_new_repository():
@@ -286,7 +286,7 @@ def test_missing_module_stream_is_refused(streams, words):
         assert word in result["errors"][0]
 
 
-# --- what is there is neither up- nor downgraded unasked ---
+# --- no change of the version without a request ---
 
 
 def test_newer_version_is_ignored():
@@ -493,7 +493,7 @@ def test_dnf_locks_before_it_installs():
     assert set(result["todo"]["lock"]) <= set(result["todo"]["install"])
     result = driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9"))
     assert result["todo"]["lock"] == []
-    # What only the locks need stays away, too.
+    # The plugin for locks is not installed, either.
     assert driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"))["todo"]["prerequisites"] == [
         "epel-release"
     ]
@@ -525,7 +525,7 @@ def test_lock_of_former_version_is_removed():
     assert plan["downgrade"]
 
 
-# --- what gives way ---
+# --- replaced packages ---
 
 
 NAMES = {
@@ -616,7 +616,7 @@ def test_interrupted_flavor_change_is_completed(key, flavor):
     assert (result["errors"], result["todo"]["purge"]) == ([], todo["purge"])
     assert (result["acts"], result["steps"]["packages"], result["todo"]["query"]) == (True, True, [])
     assert result["summary"] == [f"purge {', '.join(todo['purge'])}, whose files direct modprobe to other modules"]
-    # A package of the driver's own that is to come back keeps what is set for it.
+    # A replaced package of the same driver keeps its configuration.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
     assert not set(left) & set(driver_plan.plan(there, back, platform(key))["todo"]["purge"])
     there["packages"].pop("dkms")
@@ -646,7 +646,7 @@ def test_packages_of_other_branch_are_replaced():
     assert result["todo"]["release"] == result["todo"]["may_go"] == sorted(old)
 
 
-# --- modules that are known not to build ---
+# --- known build failures ---
 
 LIMITS = [
     ("debian-12", "6.1.0-56-amd64", {"flavor": "open"}, OLD, ["do not build", "6.1.0-56-amd64", "flavor to auto"]),
@@ -692,7 +692,7 @@ def test_apt_proxy_is_set_and_removed():
     there["files"][driver_config_files.PROXY_FILE] = {"exists": True, "content": content}
     files = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["files"]
     assert [(file["path"], file["state"]) for file in files] == [(driver_config_files.PROXY_FILE, "absent")]
-    # Unless the CUDA toolkit reaches the repository by it.
+    # Unless the CUDA toolkit uses this proxy for the repository.
     there["files"][install_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
     assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
 
@@ -788,7 +788,7 @@ def test_only_stale_driver_locks_are_removed(lock, goes):
 
 
 class Lazy(dict):
-    """A mapping as Ansible hands it to filters: its items can be gone through once."""
+    """A mapping as Ansible passes it to filters: its items can be iterated once."""
 
     def items(self):
         return iter(super().items())
@@ -898,7 +898,7 @@ def test_interrupted_installation_is_completed():
 
 
 def test_interrupted_run_is_recorded_on_complete_host():
-    """Ansible was killed while DKMS built, and the package manager came to its end on its own."""
+    """Ansible was killed during the DKMS build, and the package manager completed its work."""
     there = converged()
     record = {
         "exists": True,
@@ -969,7 +969,7 @@ RUNNING = {"load_state": "loaded", "unit_file_state": "enabled", "active_state":
 FABRIC, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 FULFILLED = [
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: RUNNING}}, None),
-    # It gets started.
+    # The role starts it.
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "active_state": "failed"}}}, None),
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "unit_file_state": "disabled"}}}, None),
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "masked"}}}, "(enabled)"),

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wrong and unknown input to the driver's plan: one text each, with the value, the place and the way out.
+"""Invalid and unknown input: one message each, with the value, the place and the way out.
 
-What each platform refuses by source and flavor is in `files/driver_table.yml`.
+`files/driver_table.yml` has the refusals by platform, source and flavor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUM = "sha256:" + "0" * 64
 
 
 def refusal(there: dict, request: dict, data: dict | None, available: dict | None = None) -> str:
-    """Return the one text that says no, after asserting that nothing is to be done."""
+    """Return the only error, after asserting that the plan has no actions."""
     result = driver_plan.plan(there, request, data, available)
     assert (len(result["errors"]), result["acts"]) == (1, False)
     assert WAY_OUT.search(result["errors"][0]), result["errors"]
@@ -84,7 +84,7 @@ def test_unknown_gpu_gets_open_modules():
     assert "0x4abc (newer than any that is known here)" in error
 
 
-# Request, GPUs, and the words; on Enterprise Linux 9, where every branch may be asked for.
+# Request, GPUs, and parts of the message; on Enterprise Linux 9, where every branch can be requested.
 GPUS = [
     ({"branch": "390"}, (A100,), ["nvidia_driver_branch is 390", "0x20b0 (Ampere) needs branch 450 or newer"]),
     ({"branch": "550"}, (B200,), ["nvidia_driver_branch is 550", "0x2901 (Blackwell) needs branch 570 or newer"]),
@@ -241,7 +241,7 @@ def test_missing_in_source(key, request_, words):
         assert word in error
 
 
-# What the repositories offer is known later, and before the first change nevertheless.
+# The available versions are known later, but before the first change.
 OFFERS = [
     (
         "el-9",
@@ -284,7 +284,7 @@ def test_missing_in_repositories(key, request_, offer, words):
         assert word in error
 
 
-# --- the installer, a driver that is there, Secure Boot ---
+# --- installer, installed driver, Secure Boot ---
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_secure_boot_without_a_key(key, secure_boot):
         assert word in error
 
 
-# Where, and what is to be done for a key; the last column is the key's place, which is nowhere yet.
+# Platform, packages, parts of the message, and the path of the key, which does not exist yet.
 NO_KEY = [
     ("debian-12", {}, ["Install dkms and mokutil", "openssl req ", "-out /var/lib/dkms/mok.pub"], DKMS_KEY),
     ("debian-13", {}, ["Install dkms and mokutil", "(dkms generate_mok; for DKMS before 3.1, "], DKMS_KEY),

@@ -24,7 +24,7 @@ SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after":
 
 
 def installed(recorded=None, **changes) -> dict:
-    """Describe a host with a driver; `recorded` names what the role wrote down as its own."""
+    """Describe a host with a driver; `recorded` has the packages in the role's record."""
     there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
     there["files"] = {driver_config_files.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
     if recorded is not None:
@@ -66,7 +66,7 @@ def test_removal_rebuilds_initramfs(package):
         there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
-    # All that a run has left whose rebuild failed.
+    # The files after a run whose rebuild failed.
     there["files"] = {driver_config_files.INITRAMFS_FILE: {"exists": True, "content": ""}}
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_config_files.INITRAMFS_FILE], commands)
@@ -94,7 +94,7 @@ def test_interrupted_installation_can_be_removed():
     there["files"][install_record.TOOLKIT] = TOOLKIT
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["nvidia-alternative", "nvidia-kernel-dkms"]
-    # What was not asked for, as what the user installed since, goes only if nothing needs it as it is.
+    # Packages that were not requested, such as the user's, go only if nothing needs them.
     assert plan["leftovers"] == ["dkms", "gcc-12", "make", "tmux"]
     assert plan["release"] == ["dkms", "make"]
 
@@ -131,12 +131,12 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
     ("recorded", "driver", "expected"),
     [
         ({"runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
-        # The user's own. The record is of a download that failed, or of packages.
+        # The user's own driver. The record is of a failed download, or of packages.
         ({}, {"library": R, "runfile": True}, []),
         ({"packages": ["dkms"]}, {"library": R, "runfile": True}, []),
-        # She has put another in its place.
+        # The user installed another version.
         ({"runfile": "570.86.15"}, {"library": R, "runfile": True}, []),
-        # Killed before it was done, with and without its uninstaller, and before the former one had gone.
+        # Interrupted: with and without an uninstaller, and before the former driver was removed.
         ({"pending_runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
         ({"pending_runfile": R}, {"library": R}, BEGUN),
         ({"pending_runfile": R, "runfile": "570.86.15"}, {"library": "570.86.15", "runfile": True}, UNINSTALL),
@@ -183,7 +183,7 @@ def test_zypper_dependencies_are_removed():
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
     remove = tasks["Remove | Remove what came with them and nothing else needs"]
     assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
-    # What stays is named where the outcome is told.
+    # The report names what stays.
     assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
 
 
@@ -278,7 +278,7 @@ def test_dnf_changes_without_packages_are_undone():
         "disable the stream of module nvidia-driver",
         f"remove {driver_config_files.RECORD_FILE}",
     ]
-    # What somebody else told it stays.
+    # Streams that the user enabled stay.
     del there["files"][driver_config_files.RECORD_FILE]
     assert not driver_removal.plan(there, platform("el-9"))["acts"]
 
@@ -288,11 +288,11 @@ def test_dnf_changes_without_packages_are_undone():
     [
         ({"stream": AFTER_570}, "580-open", True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
         ({"pending_stream": AFTER_570}, None, True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
-        # The user's own, and one that she has chosen since.
+        # The user's own stream, and one enabled since.
         ({}, "580-open", True, None),
         ({"stream": AFTER_570}, "595-open", True, None),
         ({"stream": STREAM}, None, True, None),
-        # Her packages are from it.
+        # The user's packages come from it.
         ({"stream": STREAM}, "580-open", False, None),
     ],
 )

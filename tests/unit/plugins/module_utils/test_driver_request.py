@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
-# --- texts that stand for something else ---
+# --- conversion of text ---
 
 TEXTS = [
     ({"components": "video"}, {"components": ["compute", "video"]}),

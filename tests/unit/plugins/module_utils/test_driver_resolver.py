@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     platform,
 )
 
-# What is asked for beside source and flavor; those have a table of their own in test_driver_table.py.
+# Requests other than source and flavor, which test_driver_table.py covers.
 RULES = [
     ("debian-12", (V100,), {}, "distribution proprietary 535 dkms"),
     ("debian-12", (A100,), {"flavor": "open"}, "distribution open 535 dkms"),
@@ -189,7 +189,7 @@ def test_proprietary_modules_if_open_ones_do_not_build():
     assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
 
 
-# --- what is there already ---
+# --- installed drivers ---
 
 PROPRIETARY_535 = {"nvidia-kernel-dkms": "535.309.01-0+deb12u1", "libcuda1": "535.309.01-0+deb12u1"}
 
@@ -402,7 +402,7 @@ BARE = [
     ((EL9, EL9_NEXT), [EL9], ["kernel-devel", "mine"], [f"kernel-devel-{EL9_NEXT}", "mine"]),
     ((EL9, EL9_NEXT), [], ["kernel-devel"], [f"kernel-devel-{EL9}", f"kernel-devel-{EL9_NEXT}"]),
     ((EL9_64K, EL9_64K), [], ["kernel-64k-devel"], ["kernel-64k-devel-5.14.0-570.el9.aarch64"]),
-    # Of another kernel, or by its full name: as it was said.
+    # Packages of another kernel, or full names: as requested.
     ((EL9, EL9), [EL9], ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"],
      ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"]),
 ]  # fmt: skip
@@ -446,7 +446,7 @@ def test_fabric_manager_for_switches_or_on_request(switches, fabric_manager):
     assert (why in result["reasons"]) is wanted
 
 
-# What is asked for or needed decides the source, where nobody named one.
+# Without a requested source, the request and the hardware decide.
 SOURCES = [
     ("debian-12", {}, {}, "distribution", None),
     ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it provides 535"),
@@ -473,8 +473,8 @@ SOURCES = [
 def test_first_suitable_source(key, request_, nvidia, source, why):
     result = driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result["source"] == source
-    rejected_branches = [reason for reason in result["reasons"] if reason.startswith("not source")]
-    assert [why in reason for reason in rejected_branches] == ([True] if why else [])
+    rejections = [reason for reason in result["reasons"] if reason.startswith("not source")]
+    assert [why in reason for reason in rejections] == ([True] if why else [])
 
 
 def test_missing_fabric_manager_is_no_error():

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the driver's resolver chooses, against a table that was written by hand (`files/driver_table.yml`)."""
+"""Compares the resolver's choices with a table written by hand (`files/driver_table.yml`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 TABLE = yaml.safe_load((Path(__file__).parent / "files" / "driver_table.yml").read_text(encoding="utf-8"))
 GPUS = TABLE["gpus"]
-# The words of issue and documentation, and not what the table or the code happens to have.
+# From the requirements and the documentation, not from the table or the code.
 PLATFORMS = (
     *("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"),
     *("el-8", "el-9", "el-10", "amazon-2023", "sles-15"),
@@ -36,7 +36,7 @@ ANSWER |= {"repository", "pin"}
 
 
 def lines(text: str) -> list[list[str]]:
-    """Split a table of the file into words; the first line has the names of the columns."""
+    """Split a table into words; the first line has the column names."""
     return [line.split() for line in text.splitlines()[1:]]
 
 
@@ -45,7 +45,7 @@ def records(name: str) -> list[list[str]]:
 
 
 def rows(key: str) -> dict[tuple[str, str, str], str]:
-    """Return a platform's answers by source asked, flavor asked and GPUs."""
+    """Return a platform's answers by requested source, requested flavor and GPUs."""
     text = TABLE["platforms"][key]["rows"]
     assert text.split("\n", 1)[0].split() == ["asked", *COLUMNS]
     found = {}
@@ -57,14 +57,14 @@ def rows(key: str) -> dict[tuple[str, str, str], str]:
 
 
 def resolve(key: str, gpus: str, request: dict, arch: str = "x86_64", **more) -> dict:
-    """Ask the resolver about a bare host of the table."""
+    """Resolve for a bare host of the table."""
     kernel = more.pop("kernel", None) or TABLE["platforms"][key]["kernel"][arch]
     there = host(key, tuple(GPUS[gpus]["ids"]), arch=arch, kernel=kernel, **more)
     return driver_resolver.resolve(there, request, platform(key))
 
 
 def expect_refusal(result: dict, words: list[str], gpus: str) -> None:
-    """Assert that one text says no with these words, and nothing is to be installed."""
+    """Assert that there is one error with these words, and nothing to install."""
     assert (len(result["errors"]), result["packages"]) == (1, [])
     for word in words:
         assert word.replace("{gpu}", GPUS[gpus]["shown"]) in result["errors"][0]
@@ -74,7 +74,7 @@ def of_arch(value, arch: str):
     return value[arch] if isinstance(value, dict) else value
 
 
-# --- the table is whole ---
+# --- the table is complete ---
 
 
 def test_the_table_knows_each_platform_and_no_other():
@@ -109,12 +109,12 @@ def test_every_platform_and_source_has_its_companions_components_and_secure_boot
 
 
 def imex_of(key: str, answer: dict) -> list[str]:
-    """Return the packages of IMEX that go with an answer."""
+    """Return the IMEX packages for an answer."""
     of = [key, answer["source"], answer["branch"]]
     return next((record[-1].split(",") for record in records("companions") if record[:3] == of), [])
 
 
-# --- the code does what the table says ---
+# --- the code matches the table ---
 
 
 @pytest.mark.parametrize("gpus", COLUMNS)
@@ -135,7 +135,7 @@ def test_every_platform_arch_source_flavor_and_gpu(key, arch, gpus):
         assert result["errors"] == [], where
         chosen = {field: result[field] for field in ("source", "flavor", "branch")}
         assert {**chosen, "build": result["module_build"]}.items() <= answer.items(), where
-        # Their NVLink leads to other machines, which takes IMEX.
+        # Their NVLink spans machines, which requires IMEX.
         imex = imex_of(key, answer) if gpus == "GB200" else []
         packages = [*answer["packages"], *imex]
         assert result["kernel_packages"] == of_arch(answer["headers"], arch), where
@@ -247,7 +247,7 @@ def test_secure_boot(key, source, modern, old, enrolled):
 
 @pytest.mark.parametrize("key", PLATFORMS)
 def test_plan_matches_table(key):
-    """What the resolver names is what the plan does, with the tools of the platform."""
+    """The plan executes the resolution with the platform's tools."""
     name = rows(key)["auto", "auto", "A100"]
     answer = TABLE["platforms"][key]["answers"][name]
     there = host(key, tuple(GPUS["A100"]["ids"]), kernel=TABLE["platforms"][key]["kernel"]["x86_64"])

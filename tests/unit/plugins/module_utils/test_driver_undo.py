@@ -31,17 +31,17 @@ def put(path: str, text: str | None) -> dict:
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        # A bare host that was refused.
+        # A failed installation on a bare host.
         (there({}), there({PIN_FILE: "new", BLACKLIST_FILE: "new"}), [put(PIN_FILE, None), put(BLACKLIST_FILE, None)]),
         (there({PIN_FILE: None}), there({PIN_FILE: "new"}), [put(PIN_FILE, None)]),
-        # An upgrade that was refused.
+        # A failed upgrade.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD), [put(PIN_FILE, "old")]),
-        # nvidia_driver_hold: false had taken it away.
+        # nvidia_driver_hold: false removed it.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: None}, OLD), [put(PIN_FILE, "old")]),
-        # A part of it came, or is on its way.
+        # A package was installed, or is unfinished.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, NEW), []),
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD, ("nvidia-kernel-dkms",)), []),
-        # Other files of ours pin nothing.
+        # Files of this role that pin nothing.
         (there({MODPROBE_FILE: "old"}), there({MODPROBE_FILE: "new"}), []),
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "old"}, OLD), []),
     ],
@@ -78,7 +78,7 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
     [
         (equipped(OLD, "imex-old"), equipped(OLD, "imex-old"), {"remove": ["imex-old"], **STREAM}, []),
         (equipped(OLD, "imex-old"), equipped(OLD), {"remove": ["imex-old"]}, ["the package imex-old"]),
-        # It came, so that what it replaced is gone for good.
+        # The driver was installed, so the replaced packages are not restored.
         (equipped(OLD, "imex-old"), equipped(NEW), {"remove": ["imex-old"], **STREAM}, []),
         (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold on libcuda1"]),
         (equipped(held=["libcuda1"]), equipped(held=["libcuda1"]), {"release": ["libcuda1"]}, []),

@@ -10,12 +10,12 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 
 def full(key: str, version: str) -> str:
-    """Give a version the ending that NVIDIA's packages have there."""
+    """Return the full package version on the platform."""
     return f"{version}-1ubuntu1" if key.startswith("ubuntu") else f"{version}-1"
 
 
 def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A100,)) -> dict:
-    """Describe a host that has a driver of this version, with all that belongs to it."""
+    """Describe a host with a complete driver of this version."""
     bare = host(key, gpus, headers=(KERNELS[key],))
     wanted = driver_resolver.resolve(bare, {**request, "version": version}, platform(key))
     names = [*wanted["packages"], *wanted["kernel_packages"]]
@@ -37,7 +37,7 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
 
 
 def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> dict:
-    """Plan twice, as the role does; of each version the repositories have the packages that its branch has."""
+    """Plan twice, as the role does. The repositories have every package of each version's branch."""
     key = there["os"]["key"]
     todo = driver_plan.plan(there, request, platform(key))["todo"]
     available: dict[str, list[str]] = {name: [] for name in todo["query"]}
@@ -62,7 +62,7 @@ BARE = [
     ("el-9", "580.200", (*NVIDIA, "610.10.01"), "595.91.07"),
     ("el-9", "595.100", (*NVIDIA, "610.10.01"), "610.10.01"),
     ("el-9", "580", NVIDIA, "580.178.04"),
-    # The source's default does, and comes before a lower branch that would do as well.
+    # The source's default satisfies the minimum, and comes before a lower branch.
     ("el-9", "570.100", NVIDIA, "580.178.04"),
     ("el-9", "570.100", ("570.172.08",), "570.172.08"),
     ("sles-15", "580.200", NVIDIA, "595.91.07"),
@@ -95,11 +95,11 @@ def test_prebuilt_modules_of_alternative_branch():
 
 REFUSED = [
     ({}, (A100,), "580.300", NVIDIA[:2], (), ["Available drivers: 570.172.08, 580.178.04. Request one of them"]),
-    # No later branch serves the card.
+    # No later branch supports the GPU.
     ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Available drivers: 570.172.08, 580.178.04."]),
-    # What is there in part is named, and no other branch is taken for it.
+    # The missing package of an incomplete version is named; no other branch is chosen.
     ({}, (A100,), "580.100", NVIDIA, ("libnvidia-ml",), ["no package libnvidia-ml"]),
-    # Who asks for a branch as well gets that one.
+    # A requested branch has no alternatives.
     ({"branch": "580"}, (A100,), "580.200", NVIDIA, (), ["nvidia_driver_branch is 580", "has no such version"]),
 ]
 
@@ -125,7 +125,7 @@ INSTALLED = [
     ("el-9", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
     ("el-9", "570.86.15", "570.300", ("570.86.15", "570.211.01", "580.178.04"), "580.178.04"),
     ("el-9", "570.86.15", "580", ("570.86.15", "580.178.04"), "580.178.04"),
-    # One that the role does not know of.
+    # A branch that the role does not know.
     ("el-9", "565.57.01", "565.60", ("565.77", "580.178.04"), "565.77"),
     ("debian-12", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
     ("ubuntu-24.04", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
@@ -161,7 +161,7 @@ def test_no_alternatives_without_minimum():
 ELSEWHERE = [
     ("debian-13", {}, {}, "or set nvidia_driver_source to nvidia."),
     ("debian-13", {"source": "distribution"}, {}, "or set nvidia_driver_source to nvidia."),
-    # It has nothing else, or would refuse to mix.
+    # No other source, or the role refuses to mix sources.
     ("el-9", {}, {}, "or set another nvidia_driver_source."),
     ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or set another nvidia_driver_source."),
 ]

@@ -58,7 +58,7 @@ RULES = {
 
 
 def grace(key: str = "ubuntu-24.04", gpus: tuple[str, ...] = (GH200,), **changes) -> dict:
-    """Describe a host of aarch64 with an adopted driver and the distribution's rules."""
+    """Describe an aarch64 host with an adopted driver and the distribution's rules."""
     name, text, _gone = RULES.get(key, ("", "", set()))
     files = {f"/usr/lib/udev/rules.d/{name}": {"exists": True, "content": text}}
     driver = {"loaded": "580.95.05", "library": "580.95.05", "kernel_module_flavor": "open"}
@@ -74,7 +74,7 @@ def plan(there: dict, asked: bool = True) -> dict:
 
 
 def written(there: dict, result: dict) -> dict:
-    """Return the host with the plan's files on it."""
+    """Return the host after the plan's files were written."""
     files = {
         file["path"]: {"exists": file["state"] == "present", "content": file["content"] or None}
         for file in result["todo"]["files"]
@@ -94,7 +94,7 @@ def test_override_is_written(key):
     assert gone
     assert all(any(word in line for line in left) for word in gone)
     assert [line for line in copy[2:] if line not in original.splitlines()] == []
-    # Nothing but that one rule, which may go over several lines.
+    # Only this rule differs; it may span several lines.
     assert len(left) == {"sles-15": 4}.get(key, 1)
     assert copy[0].startswith("# Written by Ansible role gpufleet.hosts.nvidia_driver")
     assert f"/usr/lib/udev/rules.d/{name}" in copy[1]

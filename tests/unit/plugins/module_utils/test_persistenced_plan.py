@@ -117,7 +117,7 @@ def test_ubuntu_unit_gets_drop_in() -> None:
 DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
 UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
 VERSIONS = [
-    # Debian's driver beside NVIDIA's repository.
+    # Debian's driver on a host with NVIDIA's repository.
     (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
                  "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
      ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
@@ -318,7 +318,7 @@ UNREAD = {**RUNNING, "need_daemon_reload": True}
 
 
 def cut_off() -> dict[str, t.Any]:
-    """Describe a host whose drop-in was written, and whose systemd runs the daemon without it."""
+    """Describe a host with a drop-in that systemd has not loaded."""
     seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
     first = plan(seen, PACKAGES)
     assert first["reload"]
