@@ -114,7 +114,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         "restore": [],
         "initramfs": [],
         "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")]
-        + memory_hotadd.ours(host),
+        + memory_hotadd.written_files(host),
         "reload_udev": False,
         "reasons": [],
         "errors": [],

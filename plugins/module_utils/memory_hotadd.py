@@ -49,21 +49,21 @@ def wanted(host: dict, requested: bool) -> tuple[dict[str, str | None], list[str
         path, original = f"{_OURS}/{name}", _content(host, f"{_DISTRIBUTION}/{name}")
         exists = host["files"].get(path, {}).get("exists", False)
         text = override(name, original) if matters and original else None
-        if text and exists and not is_ours(host, path):
+        if text and exists and not is_own(host, path):
             reasons.append(f"{_SETTING}: {path} exists and was not written by this role; it is not changed")
-        elif text or is_ours(host, path):
+        elif text or is_own(host, path):
             files[path] = text
     if matters and not any(override(name, _content(host, f"{_DISTRIBUTION}/{name}")) for name in _NAMES):
         reasons.append(f"{_SETTING}: nothing to do; the distribution has no rule that brings added memory online")
     return files, reasons
 
 
-def ours(host: dict) -> list[str]:
+def written_files(host: dict) -> list[str]:
     """Name the files in /etc that this role wrote."""
-    return [path for path in FILES if is_ours(host, path)]
+    return [path for path in FILES if is_own(host, path)]
 
 
-def is_ours(host: dict, path: str) -> bool:
+def is_own(host: dict, path: str) -> bool:
     """Return whether this role wrote a file."""
     return (_content(host, path) or "").startswith(_MARK)
 
