@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_compatibility,
     cuda_repository,
     cuda_toolkit_request,
-    driver_plan,
+    driver_config_files,
     driver_source,
     install_record,
 )
@@ -268,7 +268,7 @@ def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> st
     """
     sources = (platform or {}).get("sources") or {}
     names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
-    if not names or (host["files"].get(driver_plan.PIN_FILE) or {}).get("exists"):
+    if not names or (host["files"].get(driver_config_files.PIN_FILE) or {}).get("exists"):
         return None
     if driver_source.installed(host, platform) == "nvidia":
         return None

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages a driver is made of on a host, and where they come from."""
+"""Chooses the driver's packages for a host, and where they come from."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import re
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
     driver_fabric,
-    driver_metas,
-    driver_rivals,
+    driver_kernel_packages,
+    driver_membership,
     gpu_generations,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_rules import applies, kernel_rule, kernels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_platform_data import applies, kernel_rule, kernels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_types import Case, Refused
 
-# What some hosts need beside the driver, by the word that marks its packages in a platform's data.
+# Software that some hosts need in addition to the driver, by the value of `when` in the platform's rules.
 _COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
 
 
 def choose(case: Case, data: dict) -> None:
-    """Put packages, headers, stream, repository and services of the driver into the answer."""
+    """Add the driver's packages, headers, stream, repository and services to the result."""
     kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
     features = _features(case, data)
     context = {
@@ -30,7 +30,7 @@ def choose(case: Case, data: dict) -> None:
         "branch": case.result["branch"],
         "build": case.result["module_build"],
         "arch": case.host["os"]["arch"],
-        "components": case.wish["components"],
+        "components": case.request["components"],
         "features": features,
     }
     names = {"branch": case.result["branch"], "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
@@ -41,11 +41,11 @@ def choose(case: Case, data: dict) -> None:
         for name in _fill(case, data, rule["name"], names)
     ]
     case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
-    case.result["packages"] += case.wish["extra_packages"]
+    case.result["packages"] += case.request["extra_packages"]
     case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
     case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
-    case.result["kin"] = _kin(data, context)
-    case.result["core"] = [
+    case.result["name_patterns"] = _name_patterns(data, context)
+    case.result["common_packages"] = [
         rule["name"]
         for rule in data["packages"]
         if rule.get("lockstep", True)
@@ -53,21 +53,21 @@ def choose(case: Case, data: dict) -> None:
         and "{" not in rule["name"]
         and applies(rule, context)
     ]
-    # Where users name the packages of their kernel, they know what comes with it.
-    if case.result["module_build"] != "dkms" or case.wish["kernel_packages"] is None:
-        case.result["kernel_meta"] = driver_metas.wanted(case.host, data, kernel, context)
-    mine = {*(rule["name"] for rule in chosen), *driver_metas.names(case.result)}
-    case.result["rivals"] = driver_rivals.may_go(case.host, data, mine, context)
-    case.result["replaces"] = driver_rivals.must_go(case.host, data, context)
-    case.result["replaced_modules"] = driver_rivals.modules(case.result["replaces"], data)
-    case.result["left_behind"] = driver_rivals.left_behind(case.host, data, context)
+    # Users who name their kernel's packages choose the meta packages, too.
+    if case.result["module_build"] != "dkms" or case.request["kernel_packages"] is None:
+        case.result["kernel_meta"] = driver_kernel_packages.metas(case.host, data, kernel, context)
+    names_chosen = {*(rule["name"] for rule in chosen), *driver_kernel_packages.meta_names(case.result)}
+    case.result["removable"] = driver_membership.removable(case.host, data, names_chosen, context)
+    case.result["replaced"] = driver_membership.replaced(case.host, data, context)
+    case.result["replaced_modules"] = driver_membership.module_packages(case.result["replaced"], data)
+    case.result["leftover_config"] = driver_membership.leftover_config(case.host, data, context)
     case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
         rule.get("unsigned") for rule in chosen
     )
-    # The subnet manager reaches the switches through it, and nothing loads it by itself.
+    # The subnet manager needs this module to reach the switches, and nothing else loads it.
     case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
-    case.result["hold_needs"] = data.get("hold_needs", []) if case.wish.get("hold", True) else []
+    case.result["hold_needs"] = data.get("hold_needs", []) if case.request.get("hold", True) else []
     case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
     case.result["prerequisites_bring"] = data.get("prerequisites_bring", [])
     case.result["prerequisites_hint"] = (case.platform or {}).get("prerequisites_hint")
@@ -76,7 +76,7 @@ def choose(case: Case, data: dict) -> None:
     case.result["repository"] = _repository(case, data, names)
     case.result["components"] = data.get("components", [])
     case.result["patterns"] = {
-        key: value if key == "hold" else [_only(name, names) for name in value]
+        key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
         for key, value in data.get("patterns", {}).items()
     }
     case.result["blacklists"] = data.get("blacklists", [])
@@ -84,10 +84,10 @@ def choose(case: Case, data: dict) -> None:
         _headers(case, data, names)
 
 
-def _kin(data: dict, context: dict) -> list[str]:
-    """Return patterns of the names that the libraries have in all branches, where the names have the branch in them.
+def _name_patterns(data: dict, context: dict) -> list[str]:
+    """Return patterns for the names of one library package in all branches, if names contain the branch.
 
-    By these the branches are found that a repository has.
+    They show which branches a repository has.
     """
     user_space = [rule for rule in data["packages"] if rule.get("lockstep", True) and not {"build", "when"} & set(rule)]
     chosen = {_stem(rule["name"]) for rule in user_space if applies(rule, context) and not rule.get("optional")}
@@ -102,68 +102,64 @@ def _stem(name: str) -> str:
 
 
 def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
-    """Fill a rule's name in; one that names a kernel release once for each kernel of the distribution's."""
+    """Fill in the placeholders of a name. A name with a kernel release gives one name for each of the kernels."""
     if "{release}" not in name:
         return [name.format(**names)]
     rules = [kernel_rule(release, data) for release in kernels(case.host)]
     return [name.format(**{**names, **rule["names"]}) for rule in rules if rule.get("precompiled")]
 
 
-def _only(text: str, names: dict) -> str:
-    return text.replace("{branch}", names["branch"])
-
-
 def _headers(case: Case, data: dict, names: dict) -> None:
-    """Name the headers that are missing, of the host's own kernels and by exact name.
+    """Add the missing headers of the host's kernels by their exact names.
 
-    A meta package may stand for a kernel that the host does not have, and on some platforms it brings that kernel in.
-    The plan adds it where it stands for the installed one.
+    A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
+    The plan adds a meta package only if it belongs to the installed kernel.
     """
-    if case.wish["kernel_packages"] is not None:
-        _named_headers(case, data, names)
+    if case.request["kernel_packages"] is not None:
+        _requested_headers(case, data, names)
         return
-    there = _with_headers(case.host)
+    installed = _kernels_with_headers(case.host)
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
-        if release not in there and kernel.get("headers"):
+        if release not in installed and kernel.get("headers"):
             case.result["headers"][release] = [
                 name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
             ]
             case.result["kernel_packages"] += case.result["headers"][release]
-        elif release not in there and release == case.host["kernel"]["next_boot"]:
+        elif release not in installed and release == case.host["kernel"]["next_boot"]:
             raise Refused(
-                f"kernel {release} has no headers to build modules with (no /lib/modules/{release}/build), and the "
-                "names of their packages are not known for such a kernel. Install them, or name them in "
+                f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
+                "the role does not know the header packages of such a kernel. Install them, or name them in "
                 "nvidia_driver_kernel_packages."
             )
 
 
-def _with_headers(host: dict) -> set[str]:
+def _kernels_with_headers(host: dict) -> set[str]:
     return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
 
 
-def _named_headers(case: Case, data: dict, names: dict) -> None:
-    """Take the packages that were named, one that has a release in its full name with those of the host's kernels.
+def _requested_headers(case: Case, data: dict, names: dict) -> None:
+    """Add the requested kernel packages; header packages with the releases of the host's kernels.
 
-    Without, the package manager takes the newest that it knows: headers of a kernel that is not there.
+    Without a release, the package manager would install the newest headers, which may belong to no installed kernel.
     """
-    bound: dict[str, dict[str, str]] = {}
+    by_name: dict[str, dict[str, str]] = {}
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
         filled = {**names, **kernel["names"]}
         for template in kernel.get("headers") or []:
             stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
-            bound.setdefault(stem, {})[release] = template.format(**filled)
-    for name in case.wish["kernel_packages"]:
-        for release, exact in bound.get(name, {}).items():
-            if release not in _with_headers(case.host):
+            by_name.setdefault(stem, {})[release] = template.format(**filled)
+    for name in case.request["kernel_packages"]:
+        for release, exact in by_name.get(name, {}).items():
+            if release not in _kernels_with_headers(case.host):
                 case.result["headers"].setdefault(release, []).append(exact)
                 case.result["kernel_packages"].append(exact)
-        case.result["kernel_packages"] += [] if name in bound else [name]
+        case.result["kernel_packages"] += [] if name in by_name else [name]
 
 
-def lacking(case: Case, data: dict) -> list[str]:
-    """Name what a source does not have of that which the host needs beside the driver itself."""
+def missing_companions(case: Case, data: dict) -> list[str]:
+    """Name the software that the host needs in addition to the driver and that a source lacks."""
     available = _available(data)
     return [_COMPANIONS[name] for name in driver_fabric.needs(case) if name not in available]
 
@@ -173,39 +169,41 @@ def _available(data: dict) -> set[str]:
 
 
 def _features(case: Case, data: dict) -> list[str]:
-    """Return what of the companions the source has and the host needs; refuse what was asked for and is not there."""
+    """Return the companions that the host needs and the source has. Refuse if the source lacks a requested one."""
     available, source, needs = _available(data), case.result["source"], driver_fabric.needs(case)
-    driver_fabric.say_what_was_not_found(case)
+    driver_fabric.report_missing_switches(case)
     count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
-    why = f"{count} NVSwitch{'es' if count != 1 else ''} here" if count else "asked for"
-    across = driver_fabric.gpus_with(case, gpu_generations.spans_machines)
+    why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
+    multi_node = driver_fabric.gpus_with(case, gpu_generations.spans_machines)
     if "imex" in needs and "imex" in available:
-        case.result["reasons"].append(f"IMEX: {f'{across} share NVLink across machines' if across else 'asked for'}")
-    elif "imex" in needs and case.wish["imex"] == "auto":
+        why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
+        case.result["reasons"].append(f"IMEX: {why_imex}")
+    elif "imex" in needs and case.request["imex"] == "auto":
         case.result["reasons"].append(
-            f"no IMEX: {across} share NVLink across machines, but source {source} has no package for it; source nvidia "
-            "has it"
+            f"no IMEX: {multi_node} share NVLink across machines, but source {source} has no package for it; source "
+            "nvidia has one"
         )
     elif "imex" in needs:
         raise Refused(
-            f"nvidia_driver_imex is on, but source {source} has no package for it. Choose nvidia_driver_source nvidia."
+            f"nvidia_driver_imex is true, but source {source} has no package for it. Set nvidia_driver_source to "
+            "nvidia."
         )
     if "fabric" in needs and "fabric" in available:
         case.result["reasons"].append(f"fabric manager: {why}")
-    elif "fabric" in needs and case.wish["fabric_manager"] == "enabled":
+    elif "fabric" in needs and case.request["fabric_manager"] == "enabled":
         raise Refused(
-            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Choose "
-            "nvidia_driver_source nvidia."
+            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Set "
+            "nvidia_driver_source to nvidia."
         )
     elif "fabric" in needs:
         case.result["reasons"].append(
-            f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager, so CUDA will not "
-            "start (error 802) until one of the driver's version runs; source nvidia has it"
+            f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager; CUDA fails with "
+            "error 802 until a fabric manager of the driver's version runs; source nvidia has one"
         )
     if "nvlink5" in needs and "nvlink5" not in available and "fabric" in available:
         case.result["reasons"].append(
-            f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager of this "
-            "host does not start (CUDA error 802); source nvidia has it"
+            f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager does "
+            "not start on this host (CUDA error 802); source nvidia has it"
         )
     return [name for name in needs if name in available]
 
@@ -221,4 +219,4 @@ def _repository(case: Case, data: dict, names: dict) -> dict | None:
     repository = data.get("repository")
     if repository is None:
         return None
-    return cuda_repository.describe(repository, names, case.wish)
+    return cuda_repository.describe(repository, names, case.request)

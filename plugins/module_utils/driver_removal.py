@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be done so that nothing of the driver that was installed here is left, and nothing else is touched.
+"""Plans the removal of the driver that this role installed, and what to restore after a failed installation.
 
-What the role installed and changed is written down as it does so (`record`). Only that is taken back: no wildcard
-decides. A file that somebody changed since is left as it is.
+The role records what it installs and changes. The removal takes back only what the record contains, and leaves files
+that someone changed since.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
     driver_activation,
-    driver_holds,
-    driver_plan,
-    driver_rules,
+    driver_adoption,
+    driver_config_files,
+    driver_installer,
+    driver_membership,
     driver_source,
     install_record,
     memory_hotadd,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_config_files import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import upstream_version
 
 FILES = (
-    driver_plan.PIN_FILE,
-    driver_plan.BLACKLIST_FILE,
-    driver_plan.MODULES_LOAD_FILE,
-    driver_plan.MODPROBE_FILE,
+    driver_config_files.PIN_FILE,
+    driver_config_files.BLACKLIST_FILE,
+    driver_config_files.MODULES_LOAD_FILE,
+    driver_config_files.MODPROBE_FILE,
     driver_activation.REBOOT_FILE,
-    driver_plan.INITRAMFS_FILE,
-    driver_plan.UNVERIFIED_FILE,
-    driver_plan.RECORD_FILE,
+    driver_config_files.INITRAMFS_FILE,
+    driver_config_files.UNVERIFIED_FILE,
+    RECORD_FILE,
 )
 
-
-# Keys are told apart below. Headers may have brought the kernel that they are for: one that runs is not taken away.
-_STAYS = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
+# Signing keys have their own rule. Headers may have installed their kernel, and a kernel in use must stay.
+_NEVER_REMOVED = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
 
 
 def begin(
@@ -48,11 +49,11 @@ def begin(
     *,
     todo: dict | None = None,
 ) -> str:
-    """Return the record to write before the installation: a run that is cut off leaves it to the next one."""
+    """Return the record to write before the installation, so that the next run knows of an interrupted one."""
     todo = todo or {"prerequisites": [], "install": [], "stream": None}
     return install_record.begin(
         host,
-        driver_plan.RECORD_FILE,
+        RECORD_FILE,
         before,
         changed_files=changed_files,
         key=key,
@@ -70,95 +71,95 @@ def record(
     *,
     runfile: str | None = None,
 ) -> str:
-    """Return the text of the record: what was in it, and what came since `before` or since the last `begin`."""
+    """Return the record after the installation: its former content, and what came since `before` or `begin`."""
     return install_record.finish(
-        host, driver_plan.RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
+        host, RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
     )
 
 
 def begin_runfile(host: dict, version: str) -> str:
-    """Return the record to write before NVIDIA's installer of this version is run."""
-    return install_record.begin_runfile(host, driver_plan.RECORD_FILE, version)
+    """Return the record to write before NVIDIA's installer of this version runs."""
+    return install_record.begin_runfile(host, RECORD_FILE, version)
 
 
 def hold(host: dict, names: list[str]) -> str:
-    """Return the record to write before packages of a driver are held that somebody else installed, and afterwards."""
-    return install_record.hold(host, driver_plan.RECORD_FILE, names)
+    """Return the record to write before and after the packages of an adopted driver are held."""
+    return install_record.hold(host, RECORD_FILE, names)
 
 
 def read_record(host: dict) -> dict:
-    """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
-    return install_record.read(host, driver_plan.RECORD_FILE)
+    """Return the host's record; an empty one if it is missing or unreadable."""
+    return install_record.read(host, RECORD_FILE)
 
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:
-    """Return what to take back; `errors` says what forbids it."""
+    """Return what to remove and to restore. `errors` says why the removal is not possible."""
     source = driver_source.installed(host, platform)
     known = read_record(host)
     result: dict[str, Any] = {
         "source": source,
         "packages": [],
         "leftovers": [],
-        # Asked for by name, so that the package manager would not call them unneeded.
+        # Packages installed by name, which the package manager would not consider unneeded.
         "release": [],
         "unhold": [],
         "unload": [],
         "services": [],
         "disable": [],
-        # A module of dnf's with the stream that was enabled `before`, which comes back.
+        # The dnf module whose stream to disable, and its former stream, which the role enables again.
         "stream": None,
         "rpm_keys": [],
-        # The command that takes back what NVIDIA's installer put there.
+        # The command that uninstalls what NVIDIA's installer installed.
         "runfile": [],
         "restore": [],
         "initramfs": [],
         "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")]
-        + memory_hotadd.ours(host),
+        + memory_hotadd.written_files(host),
         "reload_udev": False,
         "reasons": [],
         "errors": [],
     }
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
-    there = host.get("package_names") or list(host["packages"])
-    came = install_record.came(host, driver_plan.RECORD_FILE, there)
-    certain = install_record.certain(host, driver_plan.RECORD_FILE, there)
-    candidates = sorted({name for data in sources for name in _members(host, data)})
-    members = [name for name in candidates if name in came]
-    # What gave way to another flavor, in a run that was cut off before it purged that, has left its files in /etc.
+    names = host.get("package_names") or list(host["packages"])
+    recorded = install_record.came(host, RECORD_FILE, names)
+    certain = install_record.certain(host, RECORD_FILE, names)
+    candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
+    members = [name for name in candidates if name in recorded]
+    # Packages of another flavor that an interrupted run removed but did not purge still have files in /etc.
     removed = host["package_state"]["config_files"]
-    left = [name for name in removed if name in came and not _STAYS.match(name)]
-    result["packages"] = sorted([*members, *left])
-    rest = [name for name in there if name in came and name not in members and not _STAYS.match(name)]
-    result["leftovers"] = sorted(rest)
+    unpurged = [name for name in removed if name in recorded and not _NEVER_REMOVED.match(name)]
+    result["packages"] = sorted([*members, *unpurged])
+    result["leftovers"] = sorted(
+        name for name in names if name in recorded and name not in members and not _NEVER_REMOVED.match(name)
+    )
     result["release"] = [name for name in result["leftovers"] if name in certain]
-    result["initramfs"] = driver_plan.initramfs(host, result["files"])
+    result["initramfs"] = driver_config_files.initramfs(host, result["files"])
     result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
-    result["unhold"] = _held_by_us(host, members, sources, known)
-    others = [name for name in candidates if name not in came]
+    result["unhold"] = _own_holds(host, members, sources, known)
+    others = [name for name in candidates if name not in recorded]
     if others:
-        was = "was" if len(others) == 1 else "were"
-        result["reasons"].append(f"{', '.join(others)} {was} not installed by this role; left alone")
+        result["reasons"].append(f"this role did not install {', '.join(others)}; nothing of it is removed")
     elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
-        result["reasons"].append("the driver that is here was not installed by this role; it is left alone")
+        result["reasons"].append("this role did not install the driver on this host; it is not removed")
     if cuda_repository.is_used_by(host, install_record.TOOLKIT):
         result["files"] = [path for path in result["files"] if path not in cuda_repository.FILES]
-        result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit is had from it")
+        result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
     else:
-        result["rpm_keys"] = [name for name in sorted(came) if install_record.is_key_of(name, known["key"])]
+        result["rpm_keys"] = [name for name in sorted(recorded) if install_record.is_key_of(name, known["key"])]
     for path, item in known["files"].items():
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
-    _leave_the_stream(host, known, others, result)
+    _plan_stream(host, known, others, result)
     if members:
         units = {rule["service"] for data in sources for rule in data["packages"] if rule.get("service")}
         enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
         result["disable"] = sorted(enabled)
     if members or result["runfile"]:
-        _release(host, result)
-    names = ("packages", "leftovers", "unhold", "stream", "runfile", "files", "restore")
-    result["acts"] = not result["errors"] and any(bool(result[name]) for name in names)
+        _plan_unload(host, result)
+    keys = ("packages", "leftovers", "unhold", "stream", "runfile", "files", "restore")
+    result["acts"] = not result["errors"] and any(bool(result[key]) for key in keys)
     if not result["acts"] and not result["reasons"]:
-        result["reasons"].append("nothing that this role installed is here")
+        result["reasons"].append("this host has nothing that this role installed")
     result["summary"] = _summary(result) if result["acts"] else []
     return result
 
@@ -168,23 +169,23 @@ def _summary(result: dict) -> list[str]:
     parts = (
         ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
         ("unload {}", result["unload"]),
-        ("release the hold of {}", result["unhold"]),
+        ("release the hold on {}", result["unhold"]),
         ("remove {}", result["packages"]),
-        ("leave the stream of module {}", [stream["module"]] if stream["module"] else []),
-        ("enable the module stream {}, which was there before", [stream["before"]] if stream["before"] else []),
-        ("remove, of what came along, what nothing else needs: {}", result["leftovers"]),
-        ("have rpm forget the key {}", result["rpm_keys"]),
+        ("disable the stream of module {}", [stream["module"]] if stream["module"] else []),
+        ("enable the former module stream {}", [stream["before"]] if stream["before"] else []),
+        ("remove dependencies that nothing else needs: {}", result["leftovers"]),
+        ("remove the key {} from rpm", result["rpm_keys"]),
         ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
-        ("put {} back as it was, unless it was changed since", [item["path"] for item in result["restore"]]),
+        ("restore {}, unless it was changed since", [item["path"] for item in result["restore"]]),
         ("remove {}", result["files"]),
-        ("have {} read its rules again", ["udev"] if result["reload_udev"] else []),
+        ("reload {} rules", ["udev"] if result["reload_udev"] else []),
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
     )
     return [text.format(", ".join(names)) for text, names in parts if names]
 
 
 def _files(platform: dict | None) -> list[str]:
-    """List every file of ours: fixed ones, and those of the platform's repository."""
+    """List every file that this role can write, including those of the platform's repository."""
     found = list(FILES)
     for data in ((platform or {}).get("sources") or {}).values():
         if data.get("repository"):
@@ -193,82 +194,142 @@ def _files(platform: dict | None) -> list[str]:
 
 
 def _has_record(host: dict) -> bool:
-    return bool(host["files"].get(driver_plan.RECORD_FILE, {}).get("exists"))
+    return bool(host["files"].get(RECORD_FILE, {}).get("exists"))
 
 
 def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
-    """Return what is known of the source that the driver is from; of all where a run got too little done to tell."""
+    """Return the data of the driver's source; of all sources if an interrupted run left too little to identify it."""
     known = (platform or {}).get("sources") or {}
     if source in known:
         return [known[source]]
     return list(known.values()) if _has_record(host) else []
 
 
-def _held_by_us(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
-    """Name the holds to release: of what the role installed, and those that it made on what it did not."""
+def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
+    """Name this role's holds: on packages that it installed, and on those of an adopted driver."""
     packages = host["packages"]
     found = {name: None for name in [*members, *known["holds"]] if name in packages and packages[name]["held"]}
     if _has_record(host) and (not known["holds"] or any(value for name, value in known.items() if name != "holds")):
-        # A run that was cut off may have locked versions of packages that never came.
+        # An interrupted run may have locked versions of packages that it did not install.
         for data in sources:
-            found.update(dict.fromkeys(driver_holds.stale_locks(host, data["patterns"]["hold"])))
-    found.update(dict.fromkeys(driver_holds.left_over(host)))
+            found.update(dict.fromkeys(driver_membership.stale_locks(host, data["patterns"]["hold"])))
+    found.update(dict.fromkeys(driver_adoption.orphaned_locks(host)))
     return list(found)
 
 
 def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
-    """Return the command that takes back what NVIDIA's installer put there, where it was this role that ran it."""
-    ours = [version for version in (known["pending_runfile"], known["runfile"]) if version]
-    there = install_record.versions_there(host)
-    if not ours or (there and not there.intersection(ours)):
+    """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
+    own = [version for version in (known["pending_runfile"], known["runfile"]) if version]
+    versions = install_record.versions_there(host)
+    if not own or (versions and not versions.intersection(own)):
         return []
     if source == "runfile":
         return ["nvidia-uninstall", "--silent"]
-    # Killed before it had come that far. It knows by its log what it has put there, and is still where it was run from.
-    begun = source == "preinstalled" and known["pending_runfile"] and there
-    return [driver_plan.installer(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
+    # An interrupted installer has not written nvidia-uninstall. It can uninstall by its log, and the file still exists.
+    begun = source == "preinstalled" and known["pending_runfile"] and versions
+    return [driver_installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
 
 
-def _leave_the_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
-    """Take back the module stream that the role enabled, unless somebody else has packages of the driver from it."""
+def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
+    """Plan to disable the module stream that the role enabled, unless packages that it did not install need it."""
     for item in (known["pending_stream"], known["stream"]):
         now = install_record.stream_now(host, item["module"]) if item else None
-        # None is enabled where a run was cut off between the former one and the next.
+        # No stream is enabled if a run was interrupted between disabling one and enabling the next.
         if result["stream"] is None and item and (now == item["name"] or (now is None and item["before"])):
             result["stream"] = {"module": item["module"], "before": item["before"]}
     if result["stream"] and others:
-        result["reasons"].append(f"the stream of module {result['stream']['module']} stays, for {', '.join(others)}")
+        result["reasons"].append(
+            f"the stream of module {result['stream']['module']} stays: {', '.join(others)} come from it"
+        )
         result["stream"] = None
 
 
-def _members(host: dict, data: dict) -> list[str]:
-    """Name the installed packages that belong to the driver, whoever installed them."""
-    own = [rule["name"] for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module")]
-    rules = [re.compile(driver_rules.pattern(name)) for name in own]
-    companions = re.compile(data["patterns"]["hold"])
-    version = host["driver"]["library"]
-    return sorted(
-        name
-        for name, package in host["packages"].items()
-        if any(rule.fullmatch(name) for rule in rules)
-        or (version and companions.search(name) and upstream_version(package["version"]) == version)
-    )
-
-
-def _release(host: dict, result: dict) -> None:
-    """Have the modules taken out, unless somebody would lose a GPU."""
-    held = driver_activation.foreign_holders(host)
-    if held:
-        result["errors"].append(
-            f"the driver cannot be removed while it is in use by {', '.join(held)}. Stop them first; nothing was done."
-        )
-        return
-    users = driver_activation.foreign_users(host)
+def _plan_unload(host: dict, result: dict) -> None:
+    """Plan to unload the modules. Refuse while anything uses them."""
+    users = driver_activation.gpu_users(host)
     if users:
         result["errors"].append(
-            f"the driver cannot be removed while its modules are in use by {', '.join(users)}. Take that out first; "
-            "nothing was done."
+            f"The driver cannot be removed: it is in use by {', '.join(users)}. Nothing was changed. Stop the "
+            "processes first."
+        )
+        return
+    modules = driver_activation.dependent_modules(host)
+    if modules:
+        result["errors"].append(
+            f"The driver cannot be removed: its modules are in use by {', '.join(modules)}. Nothing was changed. "
+            "Unload that first."
         )
         return
     result["unload"] = driver_activation.loaded_in_order(host)
     result["services"] = driver_activation.daemons(host)
+
+
+# --- after a failed installation ----------------------------------------------------------------------------------
+
+
+def undo(before: dict, now: dict, plan: dict) -> dict[str, list]:
+    """Return the `files` to restore after a failed installation, and in `missing` what the host has lost, as text."""
+    return {"files": files_to_restore(before, now, plan["version"]), "missing": missing(before, now, plan)}
+
+
+def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]:
+    """Return the former apt preferences and blacklist, with `path`, `state` and `content`.
+
+    The list is empty if the installation installed a package of the new `version`, which then needs the new files.
+    """
+    if _of_version(now, version) - _of_version(before, version) or _unfinished(now) - _unfinished(before):
+        return []
+    paths = (
+        driver_config_files.PIN_FILE,
+        driver_config_files.BLACKLIST_FILE,
+        cuda_repository.APT_PREFERENCE_FILE,
+    )
+    former = {path: _content(before, path) for path in paths}
+    return [
+        {"path": path, "state": "absent" if text is None else "present", "content": text or ""}
+        for path, text in former.items()
+        if _content(now, path) != text
+    ]
+
+
+def missing(before: dict, now: dict, plan: dict) -> list[str]:
+    """Name what a host had `before` the installation and lacks `now`, so that the user can restore it."""
+    todo = plan["todo"]
+    units = [unit for unit in plan["services"] if now["services"].get(unit, {}).get("load_state") == "loaded"]
+    lost = {
+        "the hold on {}": [name for name in todo["release"] if name in now["packages"] and not _held(now, name)],
+        "the running service {}": [unit for unit in units if _active(before, unit) and not _active(now, unit)],
+        "the former {}": [file["path"] for file in files_to_restore(before, now, plan["version"])],
+    }
+    required = {name for name in plan["lockstep"] if name not in plan["optional"]}
+    if not required <= _of_version(now, plan["version"]):
+        removed = [name for name in todo["remove"] if name in before["packages"]]
+        lost["the package {}"] = [name for name in removed if name not in now["packages"]]
+        stream = todo["stream"]
+        same = stream is None or _stream(now, stream["module"]) == _stream(before, stream["module"])
+        lost["the former stream of module {}"] = [] if same else [stream["module"]]
+    return [text.format(", ".join(names)) for text, names in lost.items() if names]
+
+
+def _held(host: dict, name: str) -> bool:
+    return host["packages"][name]["held"]
+
+
+def _active(host: dict, unit: str) -> bool:
+    return host["services"].get(unit, {}).get("active_state") == "active"
+
+
+def _stream(host: dict, module: str) -> str | None:
+    return host["module_streams"].get(module)
+
+
+def _of_version(host: dict, version: str | None) -> set[str]:
+    return {name for name, package in host["packages"].items() if upstream_version(package["version"]) == version}
+
+
+def _unfinished(host: dict) -> set[str]:
+    return set(host["package_state"]["unfinished"])
+
+
+def _content(host: dict, path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")

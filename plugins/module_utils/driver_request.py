@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked for of a driver: values of the types that they stand for, and the forms that they may have.
+"""The request for a driver: types and accepted forms of its values.
 
-Argument validation accepts a text that stands for a truth value, a number or a list, and leaves it a text: `-e` with
-key=value, an INI inventory and surveys know nothing else. Here it becomes what validation took it for.
+Argument validation accepts text for booleans, numbers and lists, but does not convert it: `-e key=value`, INI
+inventories and surveys pass only text. `convert` does.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 
 
 class RequestError(Exception):
-    """A value is not of the form that its variable wants."""
+    """A value does not have the form that its variable requires."""
 
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?"
-# Neither ends the word that a file of apt's, dnf's or zypper's has it in.
+# These characters would end the value in the package manager's configuration file.
 _PLAIN = r"[^\s\"'\\;]"
 _LOGIN = r"(?:[^\s\"'\\;/@]+@)?"
 _URL = rf"(?:(?:https?|ftp)://{_LOGIN}{_HOST}(?:/{_PLAIN}*)?|file:///{_PLAIN}+)"
-# Wherever a text of one of these forms is wanted, with a sample.
+# Values that must match a pattern, with a sample for messages.
 TEXTS = {
     "branch": (r"\d{3}", "580"),
     "version": (r"(\d+:)?\d{3}\.\d{2,3}(\.\d{2,3})?(-\S+)?", "580.95.05"),
@@ -45,7 +45,6 @@ TEXTS = {
         "sha256:0123... (64 hexadecimal digits)",
     ),
 }
-# Wherever one of a few words is wanted.
 CHOICES = {
     "source": ("auto", "distribution", "nvidia", "runfile", "preinstalled"),
     "flavor": ("auto", "open", "proprietary"),
@@ -54,8 +53,8 @@ CHOICES = {
 }
 _COMPONENTS = ("compute", "video", "opencl")
 _LISTS = ("components", "extra_packages", "kernel_packages")
-_TRUTHS = ("hold", "activate", "peermem", "memory_hotadd_override", "secure_boot_key_enrolled")
-# Seconds, and the fewest that make sense.
+_BOOLEANS = ("hold", "activate", "peermem", "memory_hotadd_override", "secure_boot_key_enrolled")
+# Timeouts in seconds, with their minimum.
 _SECONDS = {"reboot_timeout": 1, "lock_timeout": 0}
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
 _OPTION_VALUE = r"(?:[^\s\"\\\x00-\x1f\x7f]|\"[^\"\\\x00-\x1f\x7f]*\")*"
@@ -67,29 +66,29 @@ def _words(value: Any) -> list[str]:
     return [] if words == [""] and not isinstance(value, list) else words
 
 
-def _truth_or_auto(value: Any) -> bool | str:
+def _bool_or_auto(value: Any) -> bool | str:
     return value if value == "auto" else check_type_bool(value)
 
 
 _TYPES = {
     **dict.fromkeys(_LISTS, (_words, "a list")),
-    **dict.fromkeys(_TRUTHS, (check_type_bool, "true or false")),
+    **dict.fromkeys(_BOOLEANS, (check_type_bool, "true or false")),
     **dict.fromkeys(_SECONDS, (check_type_int, "a whole number")),
-    "imex": (_truth_or_auto, "auto, true or false"),
+    "imex": (_bool_or_auto, "auto, true or false"),
     "module_options": (check_type_dict, f"of the form {_OPTIONS_SAMPLE}"),
 }
 
 
-def typed(request: dict) -> dict[str, Any]:
-    """Return what is asked for, without what is empty and with each value of the type that it stands for."""
+def convert(request: dict) -> dict[str, Any]:
+    """Return the request without empty values, and with each value converted to its type."""
     result = {name: value for name, value in request.items() if value not in (None, "")}
-    for name, (convert, kind) in _TYPES.items():
+    for name, (to_type, kind) in _TYPES.items():
         if name not in result:
             continue
         try:
-            result[name] = convert(result[name])
+            result[name] = to_type(result[name])
         except (TypeError, ValueError, OverflowError) as error:
-            raise RequestError(f"nvidia_driver_{name} is {_shown(result[name])}, which is not {kind}.") from error
+            raise RequestError(f"nvidia_driver_{name} is {_shown(result[name])}, but must be {kind}.") from error
     if not result.get("kernel_packages", True):
         del result["kernel_packages"]
     if "components" in result:
@@ -97,60 +96,60 @@ def typed(request: dict) -> dict[str, Any]:
     return result
 
 
-def check(wish: dict) -> None:
-    """Refuse what is not of the form that its variable wants, before anything is done about it."""
+def check(request: dict) -> None:
+    """Refuse values that do not have the form that their variables require."""
     for name, choices in CHOICES.items():
-        if wish.get(name, choices[0]) not in choices:
+        if request.get(name, choices[0]) not in choices:
             raise RequestError(
-                f"nvidia_driver_{name} is {_shown(wish[name])}, which is none of {', '.join(choices)}. Set one of "
-                "those."
+                f"nvidia_driver_{name} is {_shown(request[name])}, but must be one of {', '.join(choices)}."
             )
-    for component in wish.get("components") or []:
+    for component in request.get("components") or []:
         if component not in _COMPONENTS:
             raise RequestError(
-                f"nvidia_driver_components has {_shown(component)}, which is none of {', '.join(_COMPONENTS)}. Set "
-                "some of those."
+                f"nvidia_driver_components contains {_shown(component)}, which is not valid. Use only "
+                f"{', '.join(_COMPONENTS)}."
             )
     for name, (form, sample) in TEXTS.items():
-        if wish.get(name) and not re.fullmatch(form, wish[name]):
-            raise RequestError(f"nvidia_driver_{name} is {_shown(wish[name])}, which is not of the form {sample}.")
+        if request.get(name) and not re.fullmatch(form, request[name]):
+            raise RequestError(
+                f"nvidia_driver_{name} is {_shown(request[name])}, which is not valid. Use the form {sample}."
+            )
     for name in ("extra_packages", "kernel_packages"):
-        for package in wish.get(name) or []:
+        for package in request.get(name) or []:
             if not re.fullmatch(_PACKAGE, package):
                 raise RequestError(
-                    f"nvidia_driver_{name} has {package!r}, which is not the name of a package, as nvtop. Name the "
-                    "package alone, without a version, an option or a pattern."
+                    f"nvidia_driver_{name} contains {package!r}, which is not a package name. Use the name only, for "
+                    "example nvtop, without a version, an option or a pattern."
                 )
-    for name, fewest in _SECONDS.items():
-        if wish.get(name) is not None and wish[name] < fewest:
-            raise RequestError(
-                f"nvidia_driver_{name} is {wish[name]}, which is not a number of seconds to wait. Set {fewest} or more."
-            )
-    for module, options in (wish.get("module_options") or {}).items():
+    for name, minimum in _SECONDS.items():
+        if request.get(name) is not None and request[name] < minimum:
+            raise RequestError(f"nvidia_driver_{name} is {request[name]}, but must be {minimum} or more (seconds).")
+    for module, options in (request.get("module_options") or {}).items():
         _check_options(module, options)
 
 
 def _check_options(module: Any, options: Any) -> None:
     place = "nvidia_driver_module_options"
     if not re.fullmatch(r"[A-Za-z0-9_-]+", str(module)):
-        raise RequestError(f"{place} has {module!r}, which is not a module's name. The form is {_OPTIONS_SAMPLE}.")
+        raise RequestError(f"{place} contains {module!r}, which is not a module name. Use the form {_OPTIONS_SAMPLE}.")
     if not isinstance(options, dict):
         raise RequestError(
-            f"{place} has {_shown(options)} for {module}, which is not options by name. The form is {_OPTIONS_SAMPLE}."
+            f"{place}.{module} is {_shown(options)}, but must be a dictionary of options. Use the form "
+            f"{_OPTIONS_SAMPLE}."
         )
     for name, value in options.items():
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", str(name)):
             raise RequestError(
-                f"{place} has {name!r} for {module}, which is not an option's name. The form is {_OPTIONS_SAMPLE}."
+                f"{place}.{module} contains {name!r}, which is not an option name. Use the form {_OPTIONS_SAMPLE}."
             )
         if not isinstance(value, (str, int, float)) or not re.fullmatch(_OPTION_VALUE, str(value)):
             raise RequestError(
-                f"{place} has {value!r} for {name} of {module}, which is not one value on one line. The form is "
-                f"{_OPTIONS_SAMPLE}; a text with blanks goes into double quotes of its own."
+                f"{place}.{module}.{name} is {value!r}, but must be a single value on one line. Use the form "
+                f"{_OPTIONS_SAMPLE}; put text with spaces in double quotes inside the value."
             )
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a message may show it: on one line, and without a password in an address."""
+    """Return a value as messages show it: on one line, with passwords in URLs masked."""
     text = value if isinstance(value, str) and value.isprintable() else repr(value)
     return addresses.refused(text)

@@ -1,13 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which NVIDIA driver a host shall have, and why.
+"""Chooses the NVIDIA driver for a host and gives the reasons.
 
-A pure function from what was observed of the host (`gpu_host_info`), what was asked for, and what is known of the
-platform (data of role `nvidia_driver`) to a source, a flavor, a branch, packages and reasons. It looks at nothing else,
-so every rule is a row of a table in the unit tests. Here is the order of the questions; each has a file of its own
-(`driver_source`, `driver_modules`, `driver_branch`, `driver_packages`, `driver_adoption`). What has to be done to get
-there is worked out by `driver_plan`.
+A pure function from the observed host (`gpu_host_info`), the request and the platform's data to a source, a flavor, a
+branch and packages. This file has the order of the decisions; `driver_source`, `driver_modules`, `driver_version`,
+`driver_packages` and `driver_adoption` make them. `driver_plan` turns the result into actions.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_adoption,
-    driver_branch,
     driver_modules,
     driver_packages,
     driver_request,
     driver_source,
+    driver_version,
     gpu_generations,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_case import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_types import Case, Refused
 
 DEFAULTS: dict[str, Any] = {
     "source": "auto",
@@ -52,35 +50,35 @@ DEFAULTS: dict[str, Any] = {
     "lock_timeout": None,
 }
 
-# Wishes that change what is done, and not what is chosen.
-_FOR_THE_PLAN = {"hold", "activate"}
+# Settings that only the plan uses.
+_PLAN_ONLY = {"hold", "activate"}
 
 
-def resolve(host: dict, request: dict, platform: dict | None, passed_over: Sequence[str] = ()) -> dict:
-    """Return what the host shall have; `errors` says why not, where it cannot be had.
+def resolve(host: dict, request: dict, platform: dict | None, rejected_branches: Sequence[str] = ()) -> dict:
+    """Return the driver for the host. If there is none, `errors` says why.
 
-    `action` is `none` (nothing to do here), `adopt` (keep the driver that is there) or `install`. `passed_over` are
-    branches that are not to be chosen; `next_branches` are those that may do in place of the chosen one.
+    `action` is `none` (nothing to do), `adopt` (keep the installed driver) or `install`. `rejected_branches` are not
+    chosen; `alternative_branches` are suitable branches besides the chosen one.
     """
-    wish = {**DEFAULTS, **{name: value for name, value in request.items() if value not in (None, "")}}
-    wish["passed_over"] = passed_over
+    full = {**DEFAULTS, **{name: value for name, value in request.items() if value not in (None, "")}}
+    full["rejected_branches"] = rejected_branches
     # YAML reads an unquoted branch as a number.
-    wish.update({name: str(wish[name]) for name in driver_request.TEXTS if wish[name] is not None})
+    full.update({name: str(full[name]) for name in driver_request.TEXTS if full[name] is not None})
     result: dict[str, Any] = {
         "action": "none",
         "source": None,
         "flavor": None,
         "branch": None,
         "branches": [],
-        "passed_over": list(passed_over),
-        "next_branches": [],
+        "rejected_branches": list(rejected_branches),
+        "alternative_branches": [],
         "other_sources": [],
         "module_build": None,
         "packages": [],
         "optional": [],
         "lockstep": [],
-        "kin": [],
-        "core": [],
+        "name_patterns": [],
+        "common_packages": [],
         "prebuilt": [],
         "signed": False,
         "prerequisites": [],
@@ -95,40 +93,40 @@ def resolve(host: dict, request: dict, platform: dict | None, passed_over: Seque
         "services": [],
         "modules": [],
         "build_limit": None,
-        "rivals": [],
-        "replaces": [],
+        "removable": [],
+        "replaced": [],
         "replaced_modules": [],
-        "left_behind": [],
+        "leftover_config": [],
         "reasons": [],
         "errors": [],
     }
     ids = host["nvidia"]["device_ids"]
     try:
-        # On every host: what is wrong is found before the first one that has a GPU.
+        # Hosts without a GPU check the request, too, so that errors show before the first change on any host.
         _check_names(request)
-        driver_request.check(wish)
+        driver_request.check(full)
         if ids:
             generations = {device: gpu_generations.of(device) for device in ids}
-            _resolve(Case(host, wish, platform, generations, driver_branch.window(generations), result))
+            _resolve(Case(host, full, platform, generations, driver_version.window(generations), result))
         else:
             guests = host["nvidia"]["gpus_of_guests"]
             why = (
-                f"all GPUs are handed to virtual machines ({', '.join(guests)})"
+                f"all GPUs are assigned to virtual machines ({', '.join(guests)})"
                 if guests
                 else "no NVIDIA GPU on the PCI bus"
             )
-            result["reasons"].append(f"{why}: nothing of NVIDIA's is needed here")
-    except (Refused, driver_request.RequestError) as refused:
-        result["errors"].append(str(refused))
+            result["reasons"].append(f"{why}: this host needs no NVIDIA driver")
+    except (Refused, driver_request.RequestError) as error:
+        result["errors"].append(str(error))
     return result
 
 
 def _check_names(request: dict) -> None:
-    unknown = sorted(set(request) - set(DEFAULTS) - _FOR_THE_PLAN)
+    unknown = sorted(set(request) - set(DEFAULTS) - _PLAN_ONLY)
     if unknown:
+        known = ", ".join(sorted({*DEFAULTS, *_PLAN_ONLY}))
         raise driver_request.RequestError(
-            f"{', '.join(unknown)} is nothing that can be asked of a driver. Ask for some of: "
-            f"{', '.join(sorted({*DEFAULTS, *_FOR_THE_PLAN}))}."
+            f"The request contains unknown keys: {', '.join(unknown)}. Known keys: {known}."
         )
 
 
@@ -142,13 +140,13 @@ def _resolve(case: Case) -> None:
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
     case.result["flavor"] = driver_modules.flavor(case, data, installed == source)
     case.result["build_limit"] = driver_modules.build_limit(case.host, data, case.result["flavor"])
-    case.result["branch"] = driver_branch.choose(case, data, installed == source)
+    case.result["branch"] = driver_version.choose_branch(case, data, installed == source)
     case.result["branches"] = data["branches"]
     case.result["other_sources"] = driver_source.others(case, source) if installed is None else []
     case.result["action"] = "install"
     if source == "runfile":
         case.result["module_build"] = "dkms"
-        case.result["version"] = case.wish["version"]
+        case.result["version"] = case.request["version"]
     else:
         case.result["module_build"] = driver_modules.build(case, data)
     driver_packages.choose(case, data)

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The udev rule by which some distributions put memory online as soon as it is there.
+"""Overrides the udev rule of some distributions that brings hot-added memory online.
 
-The memory of a GPU that shares the CPU's address space comes as a NUMA node of the system's. The driver puts it online
-itself, in a way that lets go of it again; a rule that is faster takes that from it. Anywhere else the rule is about the
-memory of virtual machines, and no business of the driver's.
+If a GPU shares the CPU's address space, its memory appears as a NUMA node of the system. The driver brings this memory
+online itself, in a zone from which it can remove it again; the distribution's rule would be faster. On other hosts the
+rule is for the memory of virtual machines and does not affect the driver.
 """
 
 from __future__ import annotations
@@ -13,74 +13,74 @@ from __future__ import annotations
 import re
 
 _DISTRIBUTION, _OURS = "/usr/lib/udev/rules.d", "/etc/udev/rules.d"
-# Of Ubuntu, Enterprise Linux and its kin, SUSE. A file of the same name in /etc stands for the distribution's.
+# Of Ubuntu, Enterprise Linux and SUSE. A file of the same name in /etc overrides the distribution's.
 _NAMES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules")
-# All that has to be looked at.
+# The files that the observation has to read.
 FILES = tuple(f"{directory}/{name}" for name in _NAMES for directory in (_DISTRIBUTION, _OURS))
 # GPUs of Grace Hopper and of Grace Blackwell.
-_WITH_THE_CPUS = ("0x2342", "0x2345", "0x2348", "0x2941", "0x31c2")
+_SHARED_ADDRESS_SPACE = ("0x2342", "0x2345", "0x2348", "0x2941", "0x31c2")
 _MARK = "# Written by Ansible role gpufleet.hosts.nvidia_driver"
-# An assignment to a block's state, and no comparison. A rule goes on in the next line after a backslash.
+# A rule that assigns a block's state (`=`, not `==`), including lines continued with a backslash.
 _ONLINE = re.compile(r"(?m)^(?![ \t]*#)(?:[^\n]*\\\n)*?[^\n]*\bATTR\{state\}\s*=(?!=)(?:[^\n]*\\\n)*[^\n]*(?:\n|\Z)")
-_WISH = "nvidia_driver_memory_hotadd_override"
+_SETTING = "nvidia_driver_memory_hotadd_override"
 
 
-def of_the_system(host: dict) -> bool:
-    """Tell whether the memory of some GPU here is memory of the system's, too."""
+def has_system_memory(host: dict) -> bool:
+    """Return whether the memory of a GPU on this host is also system memory."""
     arch, ids = host["os"]["arch"], host["nvidia"]["device_ids"]
-    # On POWER9 that is any GPU that NVIDIA's drivers for it serve.
-    return arch == "ppc64le" or (arch == "aarch64" and any(device in _WITH_THE_CPUS for device in ids))
+    # On POWER9, this applies to every supported GPU.
+    return arch == "ppc64le" or (arch == "aarch64" and any(device in _SHARED_ADDRESS_SPACE for device in ids))
 
 
-def wanted(host: dict, asked: bool) -> tuple[dict[str, str | None], list[str]]:
-    """Return the files in /etc as they are to be, None where one of ours has to go, and why not what was asked for.
+def wanted(host: dict, requested: bool) -> tuple[dict[str, str | None], list[str]]:
+    """Return the content of the files in /etc (None to remove one), and the reasons why the setting has no effect.
 
-    A file there that is not ours is the user's own, and is not touched.
+    Files that this role did not write belong to the user and stay unchanged.
     """
     files: dict[str, str | None] = {}
     reasons = []
-    matters = asked and of_the_system(host)
-    if asked and not matters:
+    matters = requested and has_system_memory(host)
+    if requested and not matters:
         reasons.append(
-            f"{_WISH} is not carried out: no GPU here has memory that is a NUMA node of the system's (POWER9, Grace "
-            "Hopper, Grace Blackwell), so the rule has nothing to do with the driver"
+            f"{_SETTING} is ignored: no GPU of this host has memory that is a NUMA node of the system (POWER9, Grace "
+            "Hopper, Grace Blackwell), so the udev rule does not affect the driver"
         )
     for name in _NAMES:
         path, original = f"{_OURS}/{name}", _content(host, f"{_DISTRIBUTION}/{name}")
-        there = host["files"].get(path, {}).get("exists", False)
+        exists = host["files"].get(path, {}).get("exists", False)
         text = override(name, original) if matters and original else None
-        if text and there and not is_ours(host, path):
-            reasons.append(f"{_WISH}: {path} is there and was not written by this role; it is left as it is")
-        elif text or is_ours(host, path):
+        if text and exists and not is_own(host, path):
+            reasons.append(f"{_SETTING}: {path} exists and was not written by this role; it is not changed")
+        elif text or is_own(host, path):
             files[path] = text
     if matters and not any(override(name, _content(host, f"{_DISTRIBUTION}/{name}")) for name in _NAMES):
-        reasons.append(f"{_WISH}: nothing to do, no rule of the distribution's puts added memory online")
+        reasons.append(f"{_SETTING}: nothing to do; the distribution has no rule that brings added memory online")
     return files, reasons
 
 
-def ours(host: dict) -> list[str]:
+def written_files(host: dict) -> list[str]:
     """Name the files in /etc that this role wrote."""
-    return [path for path in FILES if is_ours(host, path)]
+    return [path for path in FILES if is_own(host, path)]
 
 
-def is_ours(host: dict, path: str) -> bool:
-    """Tell whether this role wrote a file."""
+def is_own(host: dict, path: str) -> bool:
+    """Return whether this role wrote a file."""
     return (_content(host, path) or "").startswith(_MARK)
 
 
 def override(name: str, original: str | None) -> str | None:
-    """Return the distribution's file without what puts memory online; nothing where it has no such rule."""
+    """Return the distribution's file without the rules that bring memory online, or None if it has no such rule."""
     rest = _ONLINE.sub("", original or "")
     if not original or rest == original:
         return None
     return (
-        f"{_MARK}, which writes it anew:\n# {_DISTRIBUTION}/{name} without what puts added memory online. That of the "
-        f"GPUs is the driver's.\n{rest}"
+        f"{_MARK}, which overwrites changes.\n# {_DISTRIBUTION}/{name} without the rules that bring added memory "
+        f"online. The driver brings the memory of GPUs online.\n{rest}"
     )
 
 
 def needs_reload(paths: list[str]) -> bool:
-    """Tell whether udev has to read its rules again, once these files have changed."""
+    """Return whether udev has to reload its rules after a change to these files."""
     return any(path in FILES for path in paths)
 
 

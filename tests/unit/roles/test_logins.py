@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    cuda_repository,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"

@@ -100,7 +100,7 @@ def evaluated(task: dict, variables: dict) -> list[str]:
     environment = jinja2.nativetypes.NativeEnvironment()
     # Filters of collections have dots in their names, which Ansible's own templates alone can read.
     environment.filters["plan"] = driver_plan.plan
-    text = task["vars"]["__nvidia_driver_now"].replace("gpufleet.hosts.nvidia_driver_plan", "plan")
+    text = task["vars"]["__nvidia_driver_now"].replace("gpufleet.hosts._nvidia_driver_plan", "plan")
     now = environment.from_string(text).render(variables)
     values = {"__nvidia_driver_now": now, "__nvidia_driver_plan": {"todo": {"install": ["x"]}}}
     if not all(environment.compile_expression(condition)(**values) for condition in task["when"]):

@@ -15,13 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal, host_observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_removal,
+    host_observation,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
 MEMORY = "/var/lib/gpufleet"
-RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", driver_plan.UNVERIFIED_FILE
-INITRAMFS = driver_plan.INITRAMFS_FILE
+RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", driver_config_files.UNVERIFIED_FILE
+INITRAMFS = driver_config_files.INITRAMFS_FILE
 
 
 def load(path: Path) -> Any:

@@ -18,8 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.filter import (
     engine_plan,
     engine_rollback_report,
     gpu_host_health,
-    persistence_off,
-    persistenced_plan,
 )
 
 MODULES = [
@@ -28,8 +26,6 @@ MODULES = [
     engine_plan,
     engine_rollback_report,
     gpu_host_health,
-    persistence_off,
-    persistenced_plan,
 ]
 every_filter = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
 
@@ -160,4 +156,3 @@ def test_what_a_playbook_gives_arrives() -> None:
         {"reload": [], "restart": ["mtu"]}, info={"containers_running": 1}, config={}, policy="always"
     )
     assert apply["action"] == "restart"
-    assert not persistenced_plan.FilterModule().filters()["persistenced_plan"](BARE, packages={}, timeout=5)["wanted"]

@@ -12,8 +12,9 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
     cuda_toolkit_removal,
+    driver_config_files,
     driver_plan,
-    driver_undo,
+    driver_removal,
     host_observation,
     install_record,
 )
@@ -108,15 +109,15 @@ def test_it_goes_with_its_reason(gone: str) -> None:
     elif gone == "entry":
         del there["files"][ENTRY]
     else:
-        add(there, driver_plan.PIN_FILE, "x")
+        add(there, driver_config_files.PIN_FILE, "x")
     assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
 
 
 def test_role_nvidia_drivers_own_is_enough() -> None:
-    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), driver_plan.PIN_FILE, "x")
+    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), driver_config_files.PIN_FILE, "x")
     assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
     # The first that fits counts, in the order of their names.
-    assert driver_plan.PIN_FILE < FILE
+    assert driver_config_files.PIN_FILE < FILE
 
 
 def test_an_entry_of_somebody_elses_is_used_as_it_is() -> None:
@@ -152,12 +153,13 @@ def test_role_nvidia_driver_takes_it_over_with_its_pin() -> None:
 
     # Before a version is chosen there is no pin, and the toolkit's has to stay.
     first = changed(None)
-    assert not {driver_plan.PIN_FILE, FILE} & set(first)
+    assert not {driver_config_files.PIN_FILE, FILE} & set(first)
     query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
     done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
-    assert (done[driver_plan.PIN_FILE], done[FILE]) == ("present", "absent")
+    assert (done[driver_config_files.PIN_FILE], done[FILE]) == ("present", "absent")
 
 
 def test_it_comes_back_where_nvidias_driver_does_not_come() -> None:
     before, now = add(host("ubuntu-24.04"), FILE, "x"), host("ubuntu-24.04")
-    assert driver_undo.files(before, now, "580.95.05") == [{"path": FILE, "state": "present", "content": "x"}]
+    files = driver_removal.files_to_restore(before, now, "580.95.05")
+    assert files == [{"path": FILE, "state": "present", "content": "x"}]

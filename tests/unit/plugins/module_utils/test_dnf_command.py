@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.filter.nvidia_driver_removal import nvidia_driver_strangers
+from ansible_collections.gpufleet.hosts.plugins.filter.__driver import unrelated_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import intrusions
 
@@ -142,10 +142,10 @@ def test_what_dnf_would_do_is_read_out_of_its_table(text, results):
 
 def test_the_roles_judge_it_as_what_ansibles_module_says():
     said = "\n".join(dnf_command.transaction(INSTALL).results())
-    assert nvidia_driver_strangers(said, ["nvidia-fabric-manager"]) == []
-    assert nvidia_driver_strangers(said, []) == ["nvidia-fabric-manager"]
+    assert unrelated_packages(said, ["nvidia-fabric-manager"]) == []
+    assert unrelated_packages(said, []) == ["nvidia-fabric-manager"]
     said = "\n".join(dnf_command.transaction(DOWNGRADE).results())
-    assert nvidia_driver_strangers(said, []) == ["gpu-job"]
+    assert unrelated_packages(said, []) == ["gpu-job"]
     assert intrusions(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
 
 

@@ -20,7 +20,7 @@ RUNNING = {"nvidia-persistenced.service": {"active_state": "active"}}
 
 
 def upgraded(**changes) -> dict:
-    """Describe a host whose driver was upgraded under the loaded modules."""
+    """Describe a host whose driver was upgraded while its modules were loaded."""
     description = {
         "driver": UPGRADED,
         "modules": {K12: "550.163.01"},
@@ -52,19 +52,19 @@ def test_modules_to_load(changes, coming, load, unload, services):
     assert driver_activation.modules(host("debian-12", **changes), coming) == expected
 
 
-def test_a_bound_nouveau_keeps_the_modules_out():
+def test_bound_nouveau_prevents_loading():
     bound = {"nouveau": {"loaded": True, "bound": ["0000:00:00.0"], "available": True, "blacklisted_by": []}}
     there = host("debian-12", driver={"on_disk": "535.309.01"}, foreign_drivers=bound)
     assert driver_activation.modules(there, True)["load"] == []
 
 
-def test_modules_that_nobody_holds_are_loaded_anew():
+def test_unused_modules_are_reloaded():
     plan = driver_activation.modules(upgraded(holders=[DAEMON]), False)
     assert plan["unload"] == ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
     assert plan["services"] == ["nvidia-persistenced.service"]
 
 
-def test_a_daemon_that_holds_nothing_starts_anew_with_the_modules():
+def test_reload_restarts_idle_daemons():
     running = {"nvidia-fabricmanager.service": {"active_state": "active"}, "nvidia-imex.service": {}}
     assert driver_activation.modules(upgraded(services=running), False)["services"] == ["nvidia-fabricmanager.service"]
     assert driver_activation.modules(host("debian-12", services=running), True)["services"] == []
@@ -73,7 +73,7 @@ def test_a_daemon_that_holds_nothing_starts_anew_with_the_modules():
 @pytest.mark.parametrize("also", [[], ["nvidia_peermem"], ["nvidia_fs", "nvidia_peermem"]])
 @pytest.mark.parametrize("drm", [["nvidia_drm", "nvidia_modeset"], ["nvidia_modeset"], []])
 @pytest.mark.parametrize("uvm", [["nvidia_uvm"], []])
-def test_a_reload_brings_back_every_module_that_was_loaded(also, drm, uvm):
+def test_reload_loads_all_former_modules(also, drm, uvm):
     loaded = [*also, *uvm, *drm, "nvidia"]
     plan = driver_activation.modules(upgraded(modules_loaded=["drm", *loaded]), False)
     assert sorted(plan["unload"]) == sorted(loaded)
@@ -95,22 +95,22 @@ IN_THE_WAY = {
         FREE.replace("nvidia 56717312 2 nvidia_uvm,", "nvidia 56717312 3 gdrdrv,nvidia_uvm,"),
         ["module gdrdrv, which needs nvidia"],
     ),
-    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 more of nvidia"]),
-    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 more of nvidia_drm"]),
+    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 other users of nvidia"]),
+    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 other users of nvidia_drm"]),
     "not loaded": ("", []),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_what_is_in_the_way_is_seen_before_the_first_module_is_taken_out(text, expected):
-    assert driver_activation.in_the_way(text, ALL) == expected
+def test_unload_obstacles(text, expected):
+    assert driver_activation.unload_obstacles(text, ALL) == expected
 
 
 @pytest.mark.parametrize(
     ("holder", "named"),
     [(JOB, "process 812 (python3)"), (CONTAINER, "process 911 (sleep) in container 4f1c9ab3e2d0")],
 )
-def test_who_holds_the_modules_is_named_and_left_alone(holder, named):
+def test_gpu_users_prevent_reload(holder, named):
     there = upgraded(holders=[DAEMON, holder])
     assert driver_activation.modules(there, False)["unload"] == []
     decision = driver_activation.reboot(there, "never", False)
@@ -129,7 +129,7 @@ OWN_USERS = {"nvidia": ["nvidia_modeset", "nvidia_uvm"], "nvidia_modeset": ["nvi
          ["module evdi, which needs nvidia_drm", "module gdrdrv, which needs nvidia"]),
     ],
 )  # fmt: skip
-def test_modules_that_another_module_needs_are_no_longer_tried(users, named):
+def test_dependent_modules_prevent_reload(users, named):
     there = upgraded(module_users=users, holders=[DAEMON])
     assert driver_activation.modules(there, False) == {"load": [], "unload": [], "services": []}
     decision = driver_activation.reboot(there, "when_required", False)
@@ -137,7 +137,7 @@ def test_modules_that_another_module_needs_are_no_longer_tried(users, named):
     assert decision["go"]
 
 
-def test_the_drivers_own_modules_are_in_nobodys_way():
+def test_own_modules_do_not_prevent_reload():
     there = upgraded(module_users=OWN_USERS)
     assert driver_activation.modules(there, False)["unload"] == ALL
     without = {name: value for name, value in there.items() if name != "module_users"}
@@ -145,24 +145,24 @@ def test_the_drivers_own_modules_are_in_nobodys_way():
     assert not any("in use" in reason for reason in driver_activation.reboot(there, "never", False)["reasons"])
 
 
-def test_who_uses_a_driver_that_is_the_right_one_is_no_reason_for_a_reboot():
+def test_gpu_users_of_current_driver_require_no_reboot():
     driver = {**LOADED, "on_disk": "535.309.01", "library": "535.309.01"}
     there = upgraded(driver=driver, module_users={"nvidia": ["gdrdrv"]})
     assert driver_activation.reboot(there, "never", False)["reasons"] == []
 
 
-def test_the_same_version_of_the_other_flavor_is_another_driver():
+def test_flavor_change_differs():
     driver = {**UPGRADED, "on_disk": "535.309.01", "library": "535.309.01", "on_disk_flavor": "open"}
     assert driver_activation.differs(upgraded(driver=driver))
 
 
-def test_nothing_owed_means_no_reboot_whatever_the_policy():
+def test_no_reasons_no_reboot():
     there = host("debian-12", driver={**LOADED, "on_disk": "535.309.01", "library": "535.309.01"})
     decision = driver_activation.reboot(there, "when_required", False)
     assert (decision["go"], decision["reasons"], decision["why_not"]) == (False, [], None)
 
 
-def test_reasons_of_the_distribution_are_not_the_drivers():
+def test_other_reboot_reasons_are_ignored():
     there = host("debian-12", next_kernel="6.1.0-56-amd64", reboot_flag={"present": True, "packages": ["libc6"]})
     there["reboot_reasons"] = reboot_reasons.reasons(there)
     assert {reason["id"] for reason in there["reboot_reasons"]} == {"distribution", "newer_kernel"}
@@ -170,7 +170,7 @@ def test_reasons_of_the_distribution_are_not_the_drivers():
 
 
 def module(**fields) -> dict:
-    """Describe the next kernel with a module of these fields."""
+    """Describe the next kernel, whose module has these fields."""
     there = {"version": "550.163.01", "signer": None, "built_for": K12, **fields}
     kernel = {"release": K12, "bootable": True, "headers": True, "nvidia_module": there}
     return {"running": K12, "next_boot": K12, "kernels": [kernel]}
@@ -180,15 +180,16 @@ SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"
 GATE = [
     ("all is well", "when_required", False, {}, True, ""),
     ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
-    ("controller", "when_required", True, {}, False, "the machine that Ansible runs on"),
+    ("controller", "when_required", True, {}, False, "the Ansible controller"),
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
     ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
      "was built for 6.1.0-1-amd64"),
     ("module of another version than the libraries", "when_required", False,
-     {"kernel_": module(version="535.247.01")}, False, "is 535.247.01, but the driver's libraries are 550.163.01"),
+     {"kernel_": module(version="535.247.01")}, False,
+     "has version 535.247.01, but the driver's libraries have version 550.163.01"),
     ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
     ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
-    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "signed by nobody"),
+    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
     ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, whom this machine does not trust"),
     ("signed by a friend", "when_required", False,
@@ -198,7 +199,7 @@ GATE = [
 
 @pytest.mark.parametrize(("policy", "controller", "changes", "go", "words"), [row[1:] for row in GATE],
                          ids=[row[0] for row in GATE])  # fmt: skip
-def test_the_gate_before_a_reboot(policy, controller, changes, go, words):
+def test_reboot_decision(policy, controller, changes, go, words):
     kernel = changes.pop("kernel_", None) if "kernel_" in changes else None
     changes = {name: value for name, value in changes.items() if name != "kernel_"}
     there = upgraded(**changes)
@@ -210,7 +211,7 @@ def test_the_gate_before_a_reboot(policy, controller, changes, go, words):
     assert decision["reasons"]
 
 
-def test_a_reboot_that_would_load_the_same_module_again_is_not_made():
+def test_reboot_into_same_module_is_refused():
     there = upgraded(driver={**LOADED, "on_disk": "535.309.01", "on_disk_next": "535.309.01", "library": "550.163.01"},
                      modules={K12: "535.309.01"})  # fmt: skip
     decision = driver_activation.reboot(there, "when_required", False)
@@ -227,7 +228,7 @@ def test_a_reboot_that_would_load_the_same_module_again_is_not_made():
     ],
     ids=["same boot: it was cut off before", "it did not help", "other reasons"],
 )
-def test_a_reboot_that_did_not_help_is_not_repeated(boot, reasons, go):
+def test_failed_reboot_is_not_repeated(boot, reasons, go):
     content = json.dumps({"boot": boot, "reasons": reasons})
     there = upgraded(files={driver_activation.REBOOT_FILE: {"exists": True, "content": content}})
     decision = driver_activation.reboot(there, "when_required", False)
@@ -237,12 +238,12 @@ def test_a_reboot_that_did_not_help_is_not_repeated(boot, reasons, go):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
-def test_a_damaged_memory_of_a_reboot_counts_as_none(content):
+def test_damaged_reboot_record_is_ignored(content):
     there = upgraded(files={driver_activation.REBOOT_FILE: {"exists": True, "content": content}})
     assert driver_activation.reboot(there, "when_required", False)["go"]
 
 
-def test_what_is_written_down_is_what_the_next_run_reads():
+def test_reboot_record_round_trip():
     there = upgraded()
     ids = driver_activation.reboot(there, "when_required", False)["ids"]
     assert json.loads(driver_activation.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
@@ -259,7 +260,7 @@ def test_what_is_written_down_is_what_the_next_run_reads():
         ("community.docker.docker", "", False),
     ],
 )
-def test_the_controller_is_recognised(connection, machine, expected):
+def test_controller_is_recognized(connection, machine, expected):
     assert driver_activation.is_controller(host(), connection, machine) is expected
 
 
@@ -284,6 +285,6 @@ def test_reasons_for_a_reboot(name, changes, words):
         assert word in texts[name]
 
 
-def test_a_host_that_is_well_owes_no_reboot():
+def test_healthy_host_requires_no_reboot():
     driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
     assert reboot_reasons.reasons(host("debian-12", driver=driver)) == []

@@ -27,34 +27,34 @@ MISSING = {UNIT: {"load_state": "not-found", "unit_file_state": None, "active_st
 
 
 def adopted(request=None, **changes) -> dict:
-    """Plan for a host of which the image brought the driver."""
+    """Plan for a host whose driver came with its image."""
     driver = {**DRIVER, "kernel_module_flavor": "open", **changes.pop("driver", {})}
     loaded = ["nvidia", "nvidia_uvm"] if driver["loaded"] else []
     there = host("ubuntu-24.04", (H100,), **{"driver": driver, "nvidia": SWITCHES, "modules_loaded": loaded, **changes})
     return driver_plan.plan(there, {"source": "preinstalled", **(request or {})}, platform("ubuntu-24.04"))
 
 
-def test_a_fabric_manager_that_does_its_work_is_left_alone():
+def test_running_fabric_manager_is_unchanged():
     result = adopted({"hold": False}, packages=OURS, services=AT_WORK)
     assert (result["errors"], result["acts"], result["todo"]["services"]) == ([], False, [])
     assert not any("fabric" in reason for reason in result["reasons"])
 
 
 @pytest.mark.parametrize("state", [{}, {"unit_file_state": "enabled"}, {"active_state": "active"}])
-def test_an_adopted_fabric_manager_is_enabled_and_started(state):
+def test_adopted_fabric_manager_is_enabled_and_started(state):
     result = adopted(packages=OURS, services={UNIT: {**AT_REST[UNIT], **state}})
     assert (result["errors"], result["todo"]["services"], result["steps"]["services"]) == ([], [UNIT], True)
     assert result["action"] == "adopt"
 
 
-def test_one_of_a_driver_that_waits_for_its_reboot_is_enabled():
+def test_fabric_manager_is_enabled_before_reboot():
     result = adopted(packages=OURS, services=AT_REST, driver={"loaded": None, "on_disk": None})
     assert result["todo"]["services"] == [UNIT]
 
 
 @pytest.mark.parametrize("name", ["nvidia-fabricmanager-570", "nvidia-fabricmanager", "nvidia-fabric-manager"])
 @pytest.mark.parametrize("services", [AT_WORK, AT_REST, {}])
-def test_a_fabric_manager_of_another_version_is_refused(name, services):
+def test_fabric_manager_of_other_version_is_refused(name, services):
     result = adopted(packages={name: "570.86.15-1"}, services=services)
     (error,) = result["errors"]
     for word in (VERSION, f"570.86.15 ({name})", "error 802", "nvidia_driver_fabric_manager to disabled"):
@@ -62,7 +62,7 @@ def test_a_fabric_manager_of_another_version_is_refused(name, services):
     assert not result["acts"]
 
 
-def test_the_one_of_the_version_counts_beside_what_an_older_one_left():
+def test_matching_fabric_manager_beside_older_one():
     result = adopted(packages={"nvidia-fabricmanager-570": "570.86.15-1", **OURS}, services=AT_WORK)
     assert result["errors"] == []
 
@@ -72,7 +72,7 @@ def test_the_one_of_the_version_counts_beside_what_an_older_one_left():
     [(MISSING, "no fabric manager: this host has NVSwitches"), ({}, "no fabric manager: this host has NVSwitches"),
      (MASKED, "systemctl unmask nvidia-fabricmanager.service")],
 )  # fmt: skip
-def test_a_host_with_switches_and_no_fabric_manager_is_told_so(services, words):
+def test_missing_fabric_manager_is_reported(services, words):
     result = adopted(services=services)
     assert (result["errors"], result["todo"]["services"]) == ([], [])
     (reason,) = [reason for reason in result["reasons"] if "fabric" in reason]
@@ -81,16 +81,16 @@ def test_a_host_with_switches_and_no_fabric_manager_is_told_so(services, words):
 
 
 @pytest.mark.parametrize(("request_", "nvidia"), [({"fabric_manager": "disabled"}, SWITCHES), ({}, {"nvswitches": []})])
-def test_where_none_is_wanted_none_is_looked_at(request_, nvidia):
+def test_disabled_fabric_manager_is_ignored(request_, nvidia):
     result = adopted(request_, nvidia=nvidia, packages={"nvidia-fabricmanager-570": "570.86.15-1"}, services=AT_REST)
     assert (result["errors"], result["todo"]["services"]) == ([], [])
     assert not any("fabric" in reason for reason in result["reasons"])
 
 
-def test_one_that_was_asked_for_and_is_there_is_carried_out():
+def test_requested_and_installed_fabric_manager():
     result = adopted({"fabric_manager": "enabled"}, nvidia={"nvswitches": []}, packages=OURS, services=AT_REST)
     assert result["todo"]["services"] == [UNIT]
-    assert not any("is not carried out" in reason for reason in result["reasons"])
+    assert not any("is ignored" in reason for reason in result["reasons"])
 
 
 FABRIC = [
@@ -104,10 +104,10 @@ FABRIC = [
 
 
 @pytest.mark.parametrize(("fabric", "words"), FABRIC)
-def test_gpus_that_wait_for_the_fabric_are_named(fabric, words):
+def test_gpus_outside_fabric(fabric, words):
     joined = {"index": 0, "pci_bus_id": "0000:1b:00.0", "fabric": {"state": "completed", "status": 0}}
     asked = {"index": 1, "pci_bus_id": "0000:43:00.0", "fabric": fabric}
-    waiting = driver_fabric.waiting({"nvidia_gpus": [joined, asked]})
+    waiting = driver_fabric.gpus_outside_fabric({"nvidia_gpus": [joined, asked]})
     assert len(waiting) == (1 if words else 0)
     for text in waiting:
         assert text.startswith("GPU 0000:43:00.0: its registration with the NVLink fabric")
@@ -115,10 +115,10 @@ def test_gpus_that_wait_for_the_fabric_are_named(fabric, words):
         assert "nvidia-fabricmanager" in text
 
 
-def test_a_gpu_without_an_address_is_named_by_its_number_and_no_facts_name_none():
+def test_gpus_outside_fabric_without_address_or_facts():
     gpu = {"index": 3, "pci_bus_id": None, "fabric": {"state": "in_progress", "status": None}}
-    assert driver_fabric.waiting({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
-    assert driver_fabric.waiting({}) == []
+    assert driver_fabric.gpus_outside_fabric({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
+    assert driver_fabric.gpus_outside_fabric({}) == []
 
 
 B300, GB300 = "0x3182", "0x31c2"
@@ -128,22 +128,22 @@ ALL = {"fabricmanager", "nvlsm", "imex"}
 
 
 def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[dict, set[str]]:
-    """Plan for a bare host; return what of the companions comes, too."""
+    """Plan for a bare host. Return the plan and the planned companions."""
     result = driver_plan.plan(host(key, (gpu,), **changes), request or {}, platform(key))
     names = ("fabricmanager", "nvlsm", "imex")
     return result, {name for name in names if any(name in package for package in result["packages"])}
 
 
 NVLINK5 = [
-    *((gpu, {}, {}, set(), "but no switch of theirs is seen here") for gpu in (B200, B300)),
-    *((gpu, {}, {}, {"imex"}, "but no switch of theirs is seen here") for gpu in (GB200, GB300)),
+    *((gpu, {}, {}, set(), "but this host shows no NVSwitch") for gpu in (B200, B300)),
+    *((gpu, {}, {}, {"imex"}, "but this host shows no NVSwitch") for gpu in (GB200, GB300)),
     *((gpu, {}, SEEN, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {}, SEEN, ALL, None) for gpu in (GB200, GB300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, ALL, None) for gpu in (GB200, GB300)),
     (B200, {"fabric_manager": "disabled"}, {}, set(), None),
-    (GB200, {"imex": False}, {}, set(), "but no switch of theirs is seen here"),
-    (B200, {"imex": True}, {}, {"imex"}, "but no switch of theirs is seen here"),
+    (GB200, {"imex": False}, {}, set(), "but this host shows no NVSwitch"),
+    (B200, {"imex": True}, {}, {"imex"}, "but this host shows no NVSwitch"),
     (H100, {"fabric_manager": "enabled"}, {}, {"fabricmanager"}, None),
     (A100, {}, {}, set(), None),
 ]
@@ -151,7 +151,7 @@ NVLINK5 = [
 
 @pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "sles-15"])
 @pytest.mark.parametrize("row", NVLINK5)
-def test_nvlink_5_has_its_companions_or_a_reason(key, row):
+def test_nvlink_5_companions(key, row):
     gpu, request_, nvidia, companions, words = row
     result, came = planned(gpu, {"source": "nvidia", **request_}, key, nvidia=nvidia)
     assert (result["errors"], came) == ([], companions)
@@ -160,7 +160,7 @@ def test_nvlink_5_has_its_companions_or_a_reason(key, row):
     assert not words or any(words in reason for reason in result["reasons"])
 
 
-def test_the_source_is_one_that_has_the_subnet_manager_where_the_fabric_manager_is_asked_for():
+def test_requested_fabric_manager_needs_source_with_subnet_manager():
     result, came = planned(B200, {"fabric_manager": "enabled"})
     assert (result["source"], came) == ("nvidia", {"fabricmanager", "nvlsm"})
 
@@ -169,28 +169,28 @@ def test_the_source_is_one_that_has_the_subnet_manager_where_the_fabric_manager_
     ("nodes", "runs"),
     [(None, False), ("", False), ("# 192.0.2.1\n\n", False), ("# ours\n192.0.2.1\n192.0.2.2\n", True)],
 )
-def test_imex_of_its_own_accord_is_started_once_its_nodes_are_known(nodes, runs):
+def test_automatic_imex_starts_with_nodes(nodes, runs):
     files = {} if nodes is None else {NODES: {"exists": True, "content": nodes}}
     result, came = planned(GB200, files=files)
     assert came == {"imex"}
     assert ("nvidia-imex.service" in result["services"]) is runs
-    assert any(f"{NODES} names no machine yet" in reason for reason in result["reasons"]) is not runs
+    assert any(f"{NODES} lists no nodes" in reason for reason in result["reasons"]) is not runs
     asked, came = planned(GB200, {"imex": True}, files=files)
     assert came == {"imex"}
     assert "nvidia-imex.service" in asked["services"]
 
 
-def test_a_source_without_imex_is_no_error_where_nobody_asked_for_it():
+def test_missing_automatic_imex_is_no_error():
     request = {"source": "runfile", "version": VERSION, "runfile_checksum": "sha256:" + "0" * 64}
     result, came = planned(GB200, request)
     assert (result["errors"], came) == ([], set())
     assert any(reason.startswith("no IMEX: 0x2941 (Blackwell) share NVLink") for reason in result["reasons"])
     result, came = planned(GB200, {**request, "imex": True})
-    assert "nvidia_driver_imex is on" in result["errors"][0]
+    assert "nvidia_driver_imex is true" in result["errors"][0]
 
 
-def test_an_adopted_driver_of_gpus_with_nvlink_5_says_that_no_switch_is_seen():
+def test_adopted_driver_reports_missing_switches():
     there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result["errors"], result["acts"]) == ([], result["steps"]["modules"])
-    assert any("no switch of theirs is seen here" in reason for reason in result["reasons"])
+    assert any("this host shows no NVSwitch" in reason for reason in result["reasons"])

@@ -22,7 +22,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("version", "flavor", "kind"), KINDS)
-def test_the_kind_of_modules_is_named_as_that_installer_knows_it(version, flavor, kind):
+def test_flavor_option_by_branch(version, flavor, kind):
     assert driver_installer.options(host(), version, flavor, True) == [
         "--silent",
         "--dkms",
@@ -32,7 +32,7 @@ def test_the_kind_of_modules_is_named_as_that_installer_knows_it(version, flavor
     assert "--dkms" not in driver_installer.options(host(), version, flavor, False)
 
 
-def test_a_card_that_only_old_branches_serve_gets_one_from_the_installer():
+def test_old_gpu_with_installer():
     there = host("debian-12", (K80,), headers=(KERNELS["debian-12"],), packages={"dkms": "3.0.10-8"})
     request = {"source": "runfile", "version": "470.256.02", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, platform("debian-12"))
@@ -40,7 +40,7 @@ def test_a_card_that_only_old_branches_serve_gets_one_from_the_installer():
     assert result["todo"]["runfile"]["options"] == ["--silent", "--dkms", "--no-nouveau-check"]
 
 
-# --- over modules that are loaded ---
+# --- with loaded modules ---
 
 OPTION = "--allow-installation-with-running-driver"
 DAEMON = {"pid": 41, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], "container": None}
@@ -48,7 +48,7 @@ JOB = {"pid": 42, "command": "train", "devices": ["/dev/nvidia0"], "container": 
 
 
 def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
-    """Plan to move a driver of the installer's that runs to another version."""
+    """Plan another version for a running driver that NVIDIA's installer installed."""
     kernel = KERNELS["debian-12"]
     there = host(
         "debian-12",
@@ -66,27 +66,27 @@ def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
 
 @pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["nobody", "the daemon", "a job"])
 @pytest.mark.parametrize("version", ["550.54.15", "580.126.09"])
-def test_the_new_driver_comes_to_the_disk_beside_the_loaded_one(version, holders):
+def test_installation_with_loaded_driver(version, holders):
     result = upgrade(version, "535.183.01", holders)
     assert result["errors"] == []
     assert OPTION in result["todo"]["runfile"]["options"]
 
 
-def test_an_installer_that_cannot_is_refused_and_who_holds_the_modules_is_named():
+def test_old_installer_is_refused_while_in_use():
     result = upgrade("535.261.03", "535.183.01", [DAEMON, JOB], module_users={"nvidia": ["gdrdrv", "nvidia_uvm"]})
     (error,) = result["errors"]
     for word in (
-        "installer of 535.261.03 gives up",
+        "installer of 535.261.03 fails while the loaded modules are in use",
         "process 42 (train) in container job",
         "module gdrdrv, which needs nvidia",
-        "End these first ('systemctl stop nvidia-persistenced.service')",
-        "nvidia_driver_version to one of branch 550 or newer",
+        "Stop these first ('systemctl stop nvidia-persistenced.service')",
+        "nvidia_driver_version to a version of branch 550 or newer",
     ):
         assert word in error
     assert result["acts"] is False
 
 
-def test_an_older_installer_runs_where_nobody_holds_the_modules_and_on_a_host_that_has_its_version():
+def test_old_installer_runs_while_not_in_use():
     options = upgrade("535.261.03", "535.183.01", [])["todo"]["runfile"]["options"]
     assert options == ["--silent", "--dkms", "--no-nouveau-check", "-m=kernel-open"]
     again = upgrade("535.261.03", "535.261.03", [DAEMON, JOB])

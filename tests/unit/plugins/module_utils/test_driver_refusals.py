@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wrong and unknown input to the driver's plan: one text each, with the value, the place and the way out.
+"""Invalid and unknown input: one message each, with the value, the place and the way out.
 
-What each platform refuses by source and flavor is in `files/driver_table.yml`.
+`files/driver_table.yml` has the refusals by platform, source and flavor.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 )
 
 WAY_OUT = re.compile(
-    r"(Set|set|Choose|Ask|Lower|Remove|Install|install|Drop|Enrol|Run|Name|name|Take|Boot|Replace|Upgrade) "
-    r"|(Finish|Check|The form is|of the form) |have to be named"
+    r"(Set|set|must be|needs|Request|Lower|Remove|Install|install|Enroll|Run|name|Boot|Replace|Upgrade) "
+    r"|(Complete|check|Use|Unload|Stop|Known keys:|the role needs) "
 )
 K80 = "0x102d"
 KEPT = {"library": "570.86.15", "loaded": "570.86.15", "kernel_module_flavor": "open"}
@@ -35,7 +35,7 @@ SUM = "sha256:" + "0" * 64
 
 
 def refusal(there: dict, request: dict, data: dict | None, available: dict | None = None) -> str:
-    """Return the one text that says no, after asserting that nothing is to be done."""
+    """Return the only error, after asserting that the plan has no actions."""
     result = driver_plan.plan(there, request, data, available)
     assert (len(result["errors"]), result["acts"]) == (1, False)
     assert WAY_OUT.search(result["errors"][0]), result["errors"]
@@ -49,13 +49,13 @@ UNKNOWN = ["debian-11", "debian-14", "ubuntu-20.04", "ubuntu-25.10", "el-7", "am
 
 @pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
 @pytest.mark.parametrize("key", UNKNOWN)
-def test_an_unknown_platform(key, source):
+def test_unknown_platform_is_refused(key, source):
     error = refusal(host(key), {"source": source}, None)
     assert key in error
     assert "set nvidia_driver_source to preinstalled" in error
 
 
-def test_the_installer_serves_an_unknown_platform_that_has_headers():
+def test_installer_on_unknown_platform():
     there = host("gentoo-2", kernel="6.12.1", headers=("6.12.1",))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, None)
@@ -65,82 +65,82 @@ def test_the_installer_serves_an_unknown_platform_that_has_headers():
 
 @pytest.mark.parametrize("request_", [{}, {"source": "nvidia"}, {"source": "runfile", "version": "580.95.05"}])
 @pytest.mark.parametrize("arch", ["ppc64le", "riscv64", "armv7l"])
-def test_an_unknown_architecture(arch, request_):
+def test_unknown_architecture_is_refused(arch, request_):
     request = {**request_, "runfile_checksum": SUM}
     error = refusal(host("debian-12", arch=arch), request, platform("debian-12"))
     assert arch in error
-    assert "known: aarch64, x86_64" in error
+    assert "available: aarch64, x86_64" in error
     assert "nvidia_driver_source to preinstalled" in error
 
 
 # --- GPUs ---
 
 
-def test_a_gpu_that_came_out_after_the_table_gets_the_newest_modules():
+def test_unknown_gpu_gets_open_modules():
     result = driver_plan.plan(host("el-9", ("0x4abc",)), {}, platform("el-9"))
     assert (result["errors"], result["flavor"], result["branch"]) == ([], "open", "580")
-    assert "open kernel modules: the only ones for 0x4abc (newer than any that is known here)" in result["reasons"]
+    assert "open kernel modules: only they support 0x4abc (newer than any that is known here)" in result["reasons"]
     error = refusal(host("el-9", ("0x4abc",)), {"flavor": "proprietary"}, platform("el-9"))
     assert "0x4abc (newer than any that is known here)" in error
 
 
-# Request, GPUs, and the words; on Enterprise Linux 9, where every branch may be asked for.
+# Request, GPUs, and parts of the message; on Enterprise Linux 9, where every branch can be requested.
 GPUS = [
     ({"branch": "390"}, (A100,), ["nvidia_driver_branch is 390", "0x20b0 (Ampere) needs branch 450 or newer"]),
     ({"branch": "550"}, (B200,), ["nvidia_driver_branch is 550", "0x2901 (Blackwell) needs branch 570 or newer"]),
-    ({"branch": "595"}, (V100,), ["nvidia_driver_branch is 595", "0x1db1 (Volta) is served by branches up to 580"]),
+    ({"branch": "595"}, (V100,), ["nvidia_driver_branch is 595", "0x1db1 (Volta) needs branch 580"]),
     (
         {"version": "595.58.03"},
         (V100,),
-        ["nvidia_driver_version is 595.58.03", "0x1db1 (Volta)", "up to 580"],
+        ["nvidia_driver_version is 595.58.03", "0x1db1 (Volta)", "580 or older"],
     ),
-    ({"minimum_version": "595"}, (V100,), ["nvidia_driver_minimum_version 595", "0x1db1 (Volta)", "up to 580"]),
+    ({"minimum_version": "595"}, (V100,), ["nvidia_driver_minimum_version is 595", "0x1db1 (Volta)", "580 or older"]),
     (
         {"branch": "470", "flavor": "open"},
         (T4,),
         ["branch 470 has no open kernel modules", "515", "nvidia_driver_flavor"],
     ),
     ({"branch": "620", "flavor": "proprietary"}, (T4,), ["branch 620 has no proprietary kernel modules", "615"]),
-    ({}, ("0x102d",), ["0x102d (Kepler or older) is served by branches up to 470"]),
+    ({}, ("0x102d",), ["0x102d (Kepler or older) needs branch 470"]),
     ({"flavor": "open"}, (V100,), ["nvidia_driver_flavor is open", "0x1db1 (Volta)", "auto or proprietary"]),
     ({"flavor": "proprietary"}, (B200,), ["nvidia_driver_flavor is proprietary", "0x2901 (Blackwell)", "auto or open"]),
     (
         {},
         (V100, A100),
-        ["0x1db1 (Volta)", "0x20b0 (Ampere)", "branch 580 or older", "set nvidia_driver_flavor to proprietary"],
+        ["0x1db1 (Volta)", "0x20b0 (Ampere)", "branch 580 or older", "Set nvidia_driver_flavor to proprietary"],
     ),
     ({}, (K80, A100), ["0x102d (Kepler", "0x20b0 (Ampere)", "branch 470 or older", "flavor to proprietary"]),
     ({}, (K80, V100, A100), ["branch 470 or older"]),
-    ({"flavor": "proprietary"}, (K80, A100), ["0x102d (Kepler or older) is served by branches up to 470"]),
+    ({"flavor": "proprietary"}, (K80, A100), ["0x102d (Kepler or older) needs branch 470"]),
     *(
         (
             wish,
             (K80, H100),
             [
-                "no driver branch serves all GPUs",
-                "0x102d (Kepler or older) is served by branches up to 470",
+                "No driver branch supports all GPUs",
+                "0x102d (Kepler or older) needs branch 470",
                 "0x2330 (Hopper) needs branch 525 or newer",
-                "Take one sort of card out",
+                "Remove one kind of GPU",
                 "nvidia_driver_source to runfile",
             ],
         )
         for wish in ({}, {"flavor": "proprietary"}, {"branch": "470"}, {"source": "nvidia"})
     ),
-    ({}, (K80, B200), ["mixes GPUs that only the open kernel modules drive", "Take one sort of card out"]),
+    ({}, (K80, B200), ["mixes GPUs that need the open kernel modules", "Remove one kind of GPU"]),
 ]
 
 
 @pytest.mark.parametrize(("request_", "gpus", "words"), GPUS)
-def test_what_the_gpus_do_not_allow(request_, gpus, words):
+def test_unsupported_by_gpus(request_, gpus, words):
     error = refusal(host("el-9", gpus), request_, platform("el-9"))
     for word in words:
         assert word in error
 
 
-def test_turing_with_a_branch_from_before_the_open_modules_gets_the_others():
+def test_turing_with_branch_without_open_modules():
     result = driver_plan.plan(host("el-9", (T4,)), {"branch": "470"}, platform("el-9"))
     assert (result["errors"], result["flavor"]) == ([], "proprietary")
-    assert "proprietary kernel modules: branch 470 has no others" in result["reasons"]
+    assert "proprietary kernel modules: branch 470 has no open ones" in result["reasons"]
 
 
 # --- values ---
@@ -177,7 +177,7 @@ JUNK = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in JUNK.items() for value in values])
-def test_a_value_with_junk_names_its_variable(name, value):
+def test_invalid_value_names_variable(name, value):
     there, data = host("debian-12"), platform("debian-12")
     try:
         error = refusal(there, {name: value}, data)
@@ -189,7 +189,7 @@ def test_a_value_with_junk_names_its_variable(name, value):
     assert shown in error
 
 
-def test_a_wish_that_there_is_not_is_named():
+def test_unknown_key_is_named():
     error = refusal(host("debian-12"), {"brnach": "580"}, platform("debian-12"))
     assert "brnach" in error
     assert "branch" in error
@@ -206,9 +206,9 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("request_", "words"), TOGETHER)
-def test_wishes_that_no_one_version_can_be(request_, words):
+def test_contradicting_versions(request_, words):
     error = refusal(host("el-9"), request_, platform("el-9"))
-    for word in [*words, "Set one of them"]:
+    for word in [*words, "Set only one of them"]:
         assert word in error
 
 
@@ -223,24 +223,32 @@ def test_wishes_that_no_one_version_can_be(request_, words):
         (
             "debian-12",
             {"source": "distribution", "minimum_version": "550"},
-            ["550", "has the branches 535. Lower it or"],
+            ["550", "provides the branches 535. Lower the minimum or"],
         ),
-        ("debian-12", {"source": "distribution", "branch": "580"}, ["580", "has 535 only", "nvidia_driver_source"]),
+        (
+            "debian-12",
+            {"source": "distribution", "branch": "580"},
+            ["580", "provides only 535", "nvidia_driver_source"],
+        ),
         (
             "el-9",
             {"module_build": "precompiled"},
-            ["nvidia_driver_module_build is precompiled", "has dkms only", "auto"],
+            ["nvidia_driver_module_build is precompiled", "provides only dkms", "auto"],
         ),
-        ("sles-15", {"module_build": "dkms"}, ["nvidia_driver_module_build is dkms", "has precompiled only", "auto"]),
+        (
+            "sles-15",
+            {"module_build": "dkms"},
+            ["nvidia_driver_module_build is dkms", "provides only precompiled", "auto"],
+        ),
     ],
 )
-def test_what_the_source_does_not_have(key, request_, words):
+def test_missing_in_source(key, request_, words):
     error = refusal(host(key), request_, platform(key))
     for word in words:
         assert word in error
 
 
-# What the repositories offer is known later, and before the first change nevertheless.
+# The available versions are known later, but before the first change.
 OFFERS = [
     (
         "el-9",
@@ -248,9 +256,14 @@ OFFERS = [
         "580.95.05-1",
         ["nvidia_driver_branch is 999", "580.95.05", "580, 595, 610"],
     ),
-    ("ubuntu-24.04", {"branch": "999"}, None, ["nvidia-utils-999-server", "Branch 999 is none that is known here"]),
-    ("el-9", {"version": "580.1.2"}, "580.95.05-1", ["nvidia_driver_version is 580.1.2", "of the form 580.95.05"]),
-    ("el-9", {"version": "580.10.20"}, "580.95.05-1", ["nvidia_driver_version is 580.10.20", "it has: 580.95.05"]),
+    ("ubuntu-24.04", {"branch": "999"}, None, ["nvidia-utils-999-server", "Branch 999 is not a known branch"]),
+    ("el-9", {"version": "580.1.2"}, "580.95.05-1", ["nvidia_driver_version is 580.1.2", "Use the form 580.95.05"]),
+    (
+        "el-9",
+        {"version": "580.10.20"},
+        "580.95.05-1",
+        ["nvidia_driver_version is 580.10.20", "Available drivers: 580.95.05"],
+    ),
     (
         "debian-12",
         {"source": "distribution", "version": "580.95.05"},
@@ -261,13 +274,13 @@ OFFERS = [
         "el-9",
         {"minimum_version": "580.200"},
         "580.95.05-1",
-        ["minimum_version is 580.200", "it has: 580.95.05"],
+        ["minimum_version is 580.200", "Available drivers: 580.95.05"],
     ),
 ]
 
 
 @pytest.mark.parametrize(("key", "request_", "offer", "words"), OFFERS)
-def test_what_the_repositories_do_not_have(key, request_, offer, words):
+def test_missing_in_repositories(key, request_, offer, words):
     there, request = host(key, headers=(KERNELS[key],)), {**request_, "module_build": "dkms"}
     asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
     available = {name: [offer] if offer else [] for name in asked}
@@ -278,7 +291,7 @@ def test_what_the_repositories_do_not_have(key, request_, offer, words):
         assert word in error
 
 
-# --- the installer, a driver that is there, Secure Boot ---
+# --- installer, installed driver, Secure Boot ---
 
 
 @pytest.mark.parametrize(
@@ -298,27 +311,35 @@ def test_an_installer_without_version_or_checksum(request_, words):
 @pytest.mark.parametrize(
     ("there", "request_", "words"),
     [
-        ({}, {"source": "preinstalled"}, ["nvidia_driver_source is preinstalled", "no driver is on this host"]),
+        ({}, {"source": "preinstalled"}, ["nvidia_driver_source is preinstalled", "this host has no driver"]),
         (
             {"packages": {"nvidia-driver-cuda": "3:580.95.05-1"}},
             {"source": "preinstalled"},
-            ["nvidia_driver_source is preinstalled", "packages alone", "Finish its installation"],
+            ["nvidia_driver_source is preinstalled", "packages only", "Complete its installation"],
         ),
-        ({"driver": KEPT}, {"version": "580.95.05"}, ["nvidia_driver_version is 580.95.05", "is 570.86.15", "Drop"]),
-        ({"driver": KEPT}, {"branch": "580"}, ["nvidia_driver_branch is 580", "is 570.86.15", "Drop the branch"]),
+        (
+            {"driver": KEPT},
+            {"version": "580.95.05"},
+            ["nvidia_driver_version is 580.95.05", "driver 570.86.15 is installed", "Remove the setting"],
+        ),
+        (
+            {"driver": KEPT},
+            {"branch": "580"},
+            ["nvidia_driver_branch is 580", "driver 570.86.15 is installed", "Remove the setting"],
+        ),
         (
             {"driver": KEPT},
             {"minimum_version": "580"},
-            ["nvidia_driver_minimum_version is 580", "570.86.15", "Lower it"],
+            ["nvidia_driver_minimum_version is 580", "570.86.15", "Lower the minimum"],
         ),
         (
             {"driver": KEPT},
             {"flavor": "proprietary"},
-            ["nvidia_driver_flavor is proprietary", "the open ones", "to auto"],
+            ["nvidia_driver_flavor is proprietary", "the open kernel modules are installed", "to auto"],
         ),
     ],
 )
-def test_a_driver_that_is_not_there_or_not_what_was_asked_for(there, request_, words):
+def test_unsuitable_preinstalled_driver(there, request_, words):
     error = refusal(host("el-9", **there), request_, platform("el-9"))
     for word in words:
         assert word in error
@@ -333,10 +354,10 @@ def test_a_driver_that_is_not_there_or_not_what_was_asked_for(there, request_, w
         ({"on_disk": "570.86.15"}, ": a kernel module on disk (570.86.15)"),
     ],
 )
-def test_nothing_is_installed_over_a_driver_of_unknown_origin(driver, what, source):
+def test_driver_of_unknown_origin_is_not_overwritten(driver, what, source):
     request = {"source": source, "version": "580.95.05", "runfile_checksum": SUM}
     error = refusal(host("debian-12", driver=driver), request, platform("debian-12"))
-    for word in (f"nvidia_driver_source is {source}", what, "preinstalled or auto", "by its own means"):
+    for word in (f"nvidia_driver_source is {source}", what, "preinstalled or auto", "with the tool that installed it"):
         assert word in error
 
 
@@ -348,7 +369,7 @@ def test_nothing_is_installed_over_a_driver_of_unknown_origin(driver, what, sour
         {"files": {install_record.DRIVER: {"exists": True, "content": '{"pending": ["vim"]}'}}},
     ],
 )
-def test_a_driver_from_packages_or_from_a_run_that_was_cut_off_may_be_finished(changes):
+def test_incomplete_driver_may_be_completed(changes):
     there = host("ubuntu-24.04", driver=KEPT, **changes)
     assert driver_plan.plan(there, {"source": "distribution"}, platform("ubuntu-24.04"))["errors"] == []
 
@@ -359,17 +380,17 @@ def test_secure_boot_without_a_key(key, secure_boot):
     there = host(key, headers=(KERNELS[key],), secure_boot={**secure_boot, "dkms_key": "/var/lib/dkms/mok.pub"})
     error = refusal(there, {}, platform(key))
     for word in (
-        "Secure Boot is on",
+        "Secure Boot is enabled",
         "mokutil --import /var/lib/dkms/mok.pub",
         "nvidia_driver_secure_boot_key_enrolled",
     ):
         assert word in error
 
 
-# Where, and what is to be done for a key; the last column is the key's place, which is nowhere yet.
+# Platform, packages, parts of the message, and the path of the key, which does not exist yet.
 NO_KEY = [
     ("debian-12", {}, ["Install dkms and mokutil", "openssl req ", "-out /var/lib/dkms/mok.pub"], DKMS_KEY),
-    ("debian-13", {}, ["Install dkms and mokutil", "(dkms generate_mok; with DKMS before 3.1 "], DKMS_KEY),
+    ("debian-13", {}, ["Install dkms and mokutil", "(dkms generate_mok; for DKMS before 3.1, "], DKMS_KEY),
     ("el-9", {}, ["Install dkms and mokutil", "(dkms generate_mok; "], DKMS_KEY),
     ("el-9", {"dkms": "3.0.13-1.el9"}, ["(openssl req "], DKMS_KEY),
     ("amazon-2023", {"dkms": "3.2.1-1"}, ["(dkms generate_mok; "], DKMS_KEY),
@@ -383,24 +404,24 @@ NO_KEY = [
 
 
 @pytest.mark.parametrize(("key", "packages", "words", "place"), NO_KEY)
-def test_secure_boot_on_a_host_that_has_made_no_key_says_how_to_make_one(key, packages, words, place):
+def test_secure_boot_without_dkms_key(key, packages, words, place):
     there = host(key, headers=(KERNELS[key],), packages=packages, secure_boot={"enabled": True})
     error = refusal(there, {"source": "nvidia"}, platform(key))
     for word in (
         *words,
-        "DKMS has made no key here yet",
+        "DKMS has not created a key on this host",
         f"'mokutil --import {place}'",
         "nvidia_driver_secure_boot_key",
     ):
         assert word in error
 
 
-def test_secure_boot_names_another_source_only_where_that_has_signed_modules():
+def test_secure_boot_suggests_source_with_signed_modules():
     def error(key: str, request: dict, **more) -> str:
         there = host(key, headers=(KERNELS[key],), secure_boot={"enabled": True}, **more)
         return refusal(there, request, platform(key))
 
-    offer = "choose nvidia_driver_source distribution with its prebuilt signed modules"
+    offer = "set nvidia_driver_source to distribution for prebuilt signed modules"
     assert offer in error("ubuntu-24.04", {"source": "nvidia"})
     for key, request, more in (
         ("debian-12", {}, {}),
@@ -416,15 +437,15 @@ def test_secure_boot_names_another_source_only_where_that_has_signed_modules():
         assert "signed modules" not in text, (key, text)
 
 
-def test_prebuilt_modules_that_nobody_signed_are_not_sent_to_the_key_of_dkms():
+def test_unsigned_prebuilt_modules():
     there = host("sles-15", (V100,), secure_boot={"enabled": True, "dkms_key": DKMS_KEY})
     error = refusal(there, {}, platform("sles-15"))
-    assert "would be prebuilt ones" in error
-    assert "the key of the vendor who signs them" in error
+    assert "they are prebuilt and not signed" in error
+    assert "the vendor's signing key" in error
     assert "dkms" not in error.lower()
 
 
-def test_an_installer_that_failed_half_way_runs_again():
+def test_incomplete_installer_runs_again():
     record = {"exists": True, "content": install_record.begin_runfile(host(), install_record.DRIVER, "580.95.05")}
     there = host("debian-12", driver={"library": "580.95.05"}, files={install_record.DRIVER: record})
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}

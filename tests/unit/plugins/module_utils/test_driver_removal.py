@@ -11,7 +11,7 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     cuda_repository,
-    driver_plan,
+    driver_config_files,
     driver_removal,
     install_record,
 )
@@ -24,26 +24,26 @@ SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after":
 
 
 def installed(recorded=None, **changes) -> dict:
-    """Describe a host with a driver; `recorded` names what the role wrote down as its own."""
+    """Describe a host with a driver; `recorded` has the packages in the role's record."""
     there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
-    there["files"] = {driver_plan.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
+    there["files"] = {driver_config_files.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
     if recorded is not None:
-        there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
+        there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
     return there
 
 
-def test_what_was_recorded_goes_and_what_others_may_need_only_if_nothing_does():
+def test_recorded_packages_and_leftovers():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]
     assert plan["leftovers"] == ["dkms", "gcc-12"]
     assert plan["unhold"] == ["libcuda1"]
     assert plan["restore"] == [SOURCES]
-    assert plan["files"] == [driver_plan.PIN_FILE, driver_plan.RECORD_FILE]
+    assert plan["files"] == [driver_config_files.PIN_FILE, driver_config_files.RECORD_FILE]
     assert plan["acts"]
 
 
-def test_what_gave_way_and_left_its_files_behind_is_purged():
+def test_removed_packages_are_purged():
     gone = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
     there = installed({"packages": [*OURS, *gone]})
     there["package_state"]["config_files"] = sorted([*gone, "linux-image-6.1.0-1-amd64"])
@@ -53,70 +53,70 @@ def test_what_gave_way_and_left_its_files_behind_is_purged():
     assert not set(gone) & set(plan["leftovers"])
 
 
-def test_what_came_along_goes_too_whatever_its_name():
+def test_dependencies_of_any_name_are_removed():
     there = {**installed({"packages": [*OURS, "make", "libc6-dev"]}), "package_names": [*OURS, "make", "vim"]}
     assert driver_removal.plan(there, platform("debian-12"))["leftovers"] == ["dkms", "gcc-12", "make"]
 
 
 @pytest.mark.parametrize("package", ["dracut", None])
-def test_the_initramfs_forgets_our_modprobe_file(package):
+def test_removal_rebuilds_initramfs(package):
     there = installed({"packages": list(OURS)})
-    there["files"][driver_plan.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
+    there["files"][driver_config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
         there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
-    # All that a run has left whose rebuild failed.
-    there["files"] = {driver_plan.INITRAMFS_FILE: {"exists": True, "content": ""}}
+    # The files after a run whose rebuild failed.
+    there["files"] = {driver_config_files.INITRAMFS_FILE: {"exists": True, "content": ""}}
     plan = driver_removal.plan(there, platform("debian-12"))
-    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_plan.INITRAMFS_FILE], commands)
+    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [driver_config_files.INITRAMFS_FILE], commands)
 
 
-def test_a_package_that_was_there_before_the_role_stays():
+def test_earlier_package_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
-    assert plan["reasons"] == ["libcuda1, nvidia-alternative were not installed by this role; left alone"]
+    assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative; nothing of it is removed"]
 
 
 @pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
-def test_packages_of_a_driver_that_the_role_did_not_install_stay(recorded):
+def test_packages_of_other_driver_stay(recorded):
     plan = driver_removal.plan(installed(recorded), platform("debian-12"))
     kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
     assert [plan[name] for name in kept] == [[]] * len(kept)
     assert plan["reasons"] == [
-        "libcuda1, nvidia-alternative, nvidia-kernel-dkms were not installed by this role; left alone"
+        "this role did not install libcuda1, nvidia-alternative, nvidia-kernel-dkms; nothing of it is removed"
     ]
 
 
-def test_what_a_run_that_was_cut_off_brought_can_be_taken_back():
+def test_interrupted_installation_can_be_removed():
     there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"], "asked": ["dkms", "nvidia-kernel-dkms"]})
     there["package_names"] = ["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"]
     there["files"][install_record.TOOLKIT] = TOOLKIT
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["nvidia-alternative", "nvidia-kernel-dkms"]
-    # What was not asked for, as what the user installed since, goes only if nothing needs it as it is.
+    # Packages that were not requested, such as the user's, go only if nothing needs them.
     assert plan["leftovers"] == ["dkms", "gcc-12", "make", "tmux"]
     assert plan["release"] == ["dkms", "make"]
 
 
-def test_a_driver_of_other_origin_is_left_alone():
+def test_driver_of_other_origin_stays():
     there = host("debian-12", driver={**DRIVER, "runfile": True})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["packages"], plan["runfile"], plan["acts"]) == ([], [], False)
-    assert "not installed by this role" in plan["reasons"][0]
+    assert "this role did not install" in plan["reasons"][0]
 
 
 HEADERS = "linux-headers-6.1.0-47-amd64"
 
 
 @pytest.mark.parametrize("finishes", [False, True])
-def test_headers_that_a_run_asked_for_that_was_cut_off_are_let_go_of(finishes):
+def test_headers_of_interrupted_run_are_removable(finishes):
     todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
     there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
     there["package_names"] = ["vim", *OURS, HEADERS]
     if finishes:
         content = driver_removal.record(there, there["package_names"], there["package_names"])
-        there["files"][driver_plan.RECORD_FILE]["content"] = content
+        there["files"][driver_config_files.RECORD_FILE]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
     assert "libcuda1" in plan["packages"]
@@ -131,12 +131,12 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
     ("recorded", "driver", "expected"),
     [
         ({"runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
-        # The user's own. The record is of a download that failed, or of packages.
+        # The user's own driver. The record is of a failed download, or of packages.
         ({}, {"library": R, "runfile": True}, []),
         ({"packages": ["dkms"]}, {"library": R, "runfile": True}, []),
-        # She has put another in its place.
+        # The user installed another version.
         ({"runfile": "570.86.15"}, {"library": R, "runfile": True}, []),
-        # Killed before it was done, with and without its uninstaller, and before the former one had gone.
+        # Interrupted: with and without an uninstaller, and before the former driver was removed.
         ({"pending_runfile": R}, {"library": R, "runfile": True}, UNINSTALL),
         ({"pending_runfile": R}, {"library": R}, BEGUN),
         ({"pending_runfile": R, "runfile": "570.86.15"}, {"library": "570.86.15", "runfile": True}, UNINSTALL),
@@ -145,86 +145,88 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
         ({"pending_runfile": R}, {}, []),
     ],
 )
-def test_only_what_the_role_ran_the_installer_for_is_uninstalled(recorded, driver, expected):
+def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
-    there = host("debian-12", driver=driver, files={driver_plan.RECORD_FILE: content})
+    there = host("debian-12", driver=driver, files={driver_config_files.RECORD_FILE: content})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
-    left_alone = "the driver that is here was not installed by this role; it is left alone"
+    left_alone = "this role did not install the driver on this host; it is not removed"
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
-def test_what_would_be_done_is_said():
+def test_summary():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}}, modules_loaded=["nvidia"])
     assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
         "unload nvidia",
-        "release the hold of libcuda1",
+        "release the hold on libcuda1",
         "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
-        "remove, of what came along, what nothing else needs: dkms, gcc-12",
-        "put /etc/apt/sources.list back as it was, unless it was changed since",
-        f"remove {driver_plan.PIN_FILE}, {driver_plan.RECORD_FILE}",
+        "remove dependencies that nothing else needs: dkms, gcc-12",
+        "restore /etc/apt/sources.list, unless it was changed since",
+        f"remove {driver_config_files.PIN_FILE}, {driver_config_files.RECORD_FILE}",
     ]
 
 
-def test_with_zypper_what_came_along_goes_too():
+def test_zypper_dependencies_are_removed():
     names = ("nvidia-compute-G06", "nvidia-compute-utils-G06")
     there = host(
         "sles-15",
         packages={**dict.fromkeys(names, "580.95.05-1"), "nvlsm": "2025.06-1"},
         driver={"library": "580.95.05"},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
+        files={
+            driver_config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}
+        },
     )
     plan = driver_removal.plan(there, platform("sles-15"))
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
-    assert "remove, of what came along, what nothing else needs: nvlsm" in plan["summary"]
+    assert "remove dependencies that nothing else needs: nvlsm" in plan["summary"]
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
     remove = tasks["Remove | Remove what came with them and nothing else needs"]
     assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
-    # What stays is named where the outcome is told.
+    # The report names what stays.
     assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
 
 
-def test_that_there_is_nothing_to_do_is_said():
+def test_nothing_to_do_is_reported():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
-    assert (plan["summary"], plan["reasons"]) == ([], ["nothing that this role installed is here"])
+    assert (plan["summary"], plan["reasons"]) == ([], ["this host has nothing that this role installed"])
 
 
-def test_a_host_with_nothing_has_nothing_to_do():
+def test_empty_host_has_empty_plan():
     assert not driver_removal.plan(host("debian-12"), platform("debian-12"))["acts"]
     assert not driver_removal.plan(host("gentoo-2"), None)["acts"]
 
 
-def test_nobody_loses_a_gpu_by_it():
+def test_removal_is_refused_while_in_use():
     job = {"pid": 812, "command": "python3", "devices": ["/dev/nvidia0"], "open": True, "container": None}
     plan = driver_removal.plan(installed({"packages": list(OURS)}, holders=[job]), platform("debian-12"))
     (error,) = plan["errors"]
     assert "process 812 (python3)" in error
-    assert "Stop them first" in error
+    assert "Stop the processes first" in error
     assert not plan["acts"]
 
 
-def test_a_module_of_somebody_elses_is_named_before_a_daemon_is_stopped():
+def test_removal_is_refused_with_dependent_module():
     users = {"nvidia": ["gdrdrv", "nvidia_uvm"]}
     loaded = ["gdrdrv", "nvidia", "nvidia_uvm"]
     there = installed({"packages": list(OURS)}, modules_loaded=loaded, module_users=users)
     plan = driver_removal.plan(there, platform("debian-12"))
     (error,) = plan["errors"]
-    assert "in use by module gdrdrv, which needs nvidia. Take that out first" in error
+    assert "in use by module gdrdrv, which needs nvidia. Nothing was changed. Unload that first" in error
     assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
 
 
-def test_modules_go_in_the_order_in_which_the_kernel_lets_them():
+def test_unload_order():
     there = installed({"packages": list(OURS)}, modules_loaded=["nvidia", "nvidia_modeset", "nvidia_uvm"])
     assert driver_removal.plan(there, platform("debian-12"))["unload"] == ["nvidia_uvm", "nvidia_modeset", "nvidia"]
 
 
-def test_the_record_grows_and_remembers_the_first_state_of_a_file():
+def test_record_keeps_first_state_of_file():
     first = driver_removal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
     there = installed()
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": first}
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": first}
     second = json.loads(
         driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
             {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
@@ -238,11 +240,11 @@ def test_the_record_grows_and_remembers_the_first_state_of_a_file():
 
 def with_record(content: str) -> dict:
     there = installed()
-    there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": content}
+    there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": content}
     return there
 
 
-def test_a_run_that_was_cut_off_loses_nothing():
+def test_interrupted_run_is_recorded():
     cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
     again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
     last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
@@ -250,7 +252,7 @@ def test_a_run_that_was_cut_off_loses_nothing():
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
-def test_a_damaged_record_counts_as_none(content):
+def test_damaged_record_is_ignored(content):
     assert not any(driver_removal.read_record(with_record(content)).values())
 
 
@@ -259,25 +261,25 @@ AFTER_570 = {**STREAM, "before": "nvidia-driver:570-dkms"}
 LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
 
 
-def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
+def test_dnf_changes_without_packages_are_undone():
     todo = {"prerequisites": [], "install": ["nvidia-driver-cuda-3:580.95.05-1.el9"], "stream": STREAM}
     content = driver_removal.begin(host("el-9"), ["bash"], None, KEY, todo=todo)
     there = host(
         "el-9",
         module_streams={"nvidia-driver": "580-open"},
         package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": ["bash"]}, platform("el-9"))
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
     assert plan["unhold"] == [LOCK]
     assert plan["summary"] == [
-        f"release the hold of {LOCK}",
-        "leave the stream of module nvidia-driver",
-        f"remove {driver_plan.RECORD_FILE}",
+        f"release the hold on {LOCK}",
+        "disable the stream of module nvidia-driver",
+        f"remove {driver_config_files.RECORD_FILE}",
     ]
-    # What somebody else told it stays.
-    del there["files"][driver_plan.RECORD_FILE]
+    # Streams that the user enabled stay.
+    del there["files"][driver_config_files.RECORD_FILE]
     assert not driver_removal.plan(there, platform("el-9"))["acts"]
 
 
@@ -286,15 +288,15 @@ def test_what_dnf_was_told_before_the_packages_is_taken_back_though_none_came():
     [
         ({"stream": AFTER_570}, "580-open", True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
         ({"pending_stream": AFTER_570}, None, True, {"module": "nvidia-driver", "before": "nvidia-driver:570-dkms"}),
-        # The user's own, and one that she has chosen since.
+        # The user's own stream, and one enabled since.
         ({}, "580-open", True, None),
         ({"stream": AFTER_570}, "595-open", True, None),
         ({"stream": STREAM}, None, True, None),
-        # Her packages are from it.
+        # The user's packages come from it.
         ({"stream": STREAM}, "580-open", False, None),
     ],
 )
-def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expected):
+def test_former_module_stream_is_restored(recorded, now, mine, expected):
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "libnvidia-ml": "3:580.95.05-1.el9"}
     content = json.dumps({"packages": list(packages) if mine else ["libnvidia-ml"], **recorded})
     there = host(
@@ -302,24 +304,24 @@ def test_a_module_stream_becomes_what_it_was_before(recorded, now, mine, expecte
         packages=packages,
         driver={"library": "580.95.05"},
         module_streams={"nvidia-driver": now} if now else {},
-        files={driver_plan.RECORD_FILE: {"exists": True, "content": content}},
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["stream"] == expected
-    stays = "the stream of module nvidia-driver stays, for nvidia-driver-cuda"
+    stays = "the stream of module nvidia-driver stays: nvidia-driver-cuda come from it"
     assert (stays in plan["reasons"]) is not mine
-    back = "enable the module stream nvidia-driver:570-dkms, which was there before"
+    back = "enable the former module stream nvidia-driver:570-dkms"
     assert (back in plan["summary"]) is bool(expected and expected["before"])
 
 
-def test_streams_and_repositories_of_dnf_go_too():
+def test_dnf_streams_and_repositories_are_removed():
     packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
     there = host(
         "el-9", packages=packages, driver={"library": "580.95.05"}, module_streams={"nvidia-driver": "580-open"}
     )
     there["files"] = {
         "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
-        driver_plan.RECORD_FILE: {
+        driver_config_files.RECORD_FILE: {
             "exists": True,
             "content": json.dumps({"packages": list(packages), "stream": STREAM}),
         },
@@ -327,7 +329,7 @@ def test_streams_and_repositories_of_dnf_go_too():
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
-    assert plan["files"] == [driver_plan.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+    assert plan["files"] == [driver_config_files.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -342,7 +344,7 @@ KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
         ("keyring-d42d0685", False),
     ],
 )
-def test_rpm_forgets_a_key_that_was_trusted_by_the_digest_of_its_file(name, goes):
+def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     digest = f"sha256:{'0' * 56}d42d0685"
     path = "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda"
     keyrings = {path: {"fingerprints": [KEY], "digests": [digest]}}
@@ -350,12 +352,12 @@ def test_rpm_forgets_a_key_that_was_trusted_by_the_digest_of_its_file(name, goes
     for seen in ({}, keyrings):
         record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
         assert json.loads(record)["key"] == (KEY if seen else digest)
-        there = host("el-10", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+        there = host("el-10", files={driver_config_files.RECORD_FILE: {"exists": True, "content": record}})
         there = {**there, "keyrings": keyrings, "package_names": ["bash", name]}
         assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
     # The end of a digest is not the end of a fingerprint.
     record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
-    there = host("el-10", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+    there = host("el-10", files={driver_config_files.RECORD_FILE: {"exists": True, "content": record}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-10"))["rpm_keys"] == []
 
 
@@ -368,36 +370,38 @@ def test_rpm_forgets_a_key_that_was_trusted_by_the_digest_of_its_file(name, goes
         ("keyring-d42d0685", False),
     ],
 )
-def test_rpm_forgets_the_repositorys_key_if_it_came_with_it(name, goes):
+def test_own_rpm_key_is_removed(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
-    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": record}})
+    there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": record}})
     plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.record(
+        host("el-9"), [name], [name], None, KEY
+    )
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
-def test_a_key_that_came_with_a_run_that_was_cut_off_is_forgotten_too():
+def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
-    there = host("el-9", files={driver_plan.RECORD_FILE: {"exists": True, "content": begun}})
+    there = host("el-9", files={driver_config_files.RECORD_FILE: {"exists": True, "content": begun}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
-def test_a_key_is_remembered_from_run_to_run():
+def test_key_stays_recorded():
     first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
     assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
 @pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
-def test_what_was_enabled_is_disabled(state, expected):
+def test_services_are_disabled(state, expected):
     packages = dict.fromkeys(["nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"], "580.95.05-1")
     units = ("nvidia-fabricmanager.service", "docker.service")
     services = {unit: {"unit_file_state": state} for unit in units}
     record = {"exists": True, "content": json.dumps({"packages": list(packages)})}
     there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
-    there["files"] = {driver_plan.RECORD_FILE: record}
+    there["files"] = {driver_config_files.RECORD_FILE: record}
     assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
     assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
 
@@ -432,7 +436,7 @@ TOOLKIT = {"exists": True, "content": json.dumps({"packages": ["cuda-toolkit-12-
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
+def test_repository_stays_for_toolkit(shared):
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     there = installed({"packages": [*OURS, name], "key": KEY})
     there["files"] |= {path: {"exists": True, "content": "x"} for path in cuda_repository.FILES}
@@ -442,17 +446,17 @@ def test_nvidias_repository_stays_where_the_toolkit_needs_it(shared):
     gone = [path for path in cuda_repository.FILES if path in plan["files"]]
     assert gone == ([] if shared else list(cuda_repository.FILES))
     assert plan["rpm_keys"] == ([] if shared else [name])
-    assert driver_plan.RECORD_FILE in plan["files"]
+    assert driver_config_files.RECORD_FILE in plan["files"]
 
 
-def test_what_the_toolkit_brought_in_the_meantime_is_not_the_drivers():
+def test_toolkit_packages_are_not_recorded():
     there = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
     there["files"][install_record.TOOLKIT] = TOOLKIT
     now = ["vim", "cuda-toolkit-12-6", "g++", "dkms"]
     assert json.loads(driver_removal.record(there, ["vim"], now))["packages"] == ["dkms"]
 
 
-def test_a_key_that_the_toolkit_brought_goes_with_the_last_that_needs_it():
+def test_shared_key_goes_with_last_user():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     there = host("el-9")
     there["files"] = {install_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}}
@@ -463,7 +467,7 @@ def recorded(content: str | None) -> dict:
     return {"files": {install_record.DRIVER: {"exists": content is not None, "content": content}}}
 
 
-def test_what_the_user_installs_after_a_run_that_was_cut_off_is_not_said_to_have_come_with_the_driver():
+def test_user_packages_after_interrupted_run_are_not_recorded():
     begun = install_record.begin(recorded(None), install_record.DRIVER, ["bash"])
     later = ["bash", "libcuda1", "postgresql"]
     content = install_record.finish(recorded(begun), install_record.DRIVER, later, [*later, "nvidia-smi"])
@@ -472,7 +476,7 @@ def test_what_the_user_installs_after_a_run_that_was_cut_off_is_not_said_to_have
     assert again == content
 
 
-def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
+def test_key_of_unused_repository_is_dropped():
     before = ["bash"]
     begun = install_record.begin(recorded(None), install_record.DRIVER, before, key=KEY)
     assert install_record.read(recorded(begun), install_record.DRIVER)["key"] == KEY
@@ -485,11 +489,14 @@ def test_the_key_of_a_repository_that_nothing_came_from_is_forgotten():
     assert install_record.read(recorded(moved), install_record.DRIVER)["key"] == KEY
 
 
-def test_headers_that_came_with_it_go_and_a_kernel_stays():
+def test_headers_are_removed_and_kernel_stays():
     came = ["linux-headers-6.12.94+deb13-amd64", "linux-image-6.12.94+deb13-amd64", "linux-modules-6.8.0-88-generic"]
     content = json.dumps({"packages": ["libcuda1", *came], "files": {}})
     there = host(
-        "debian-12", packages=OURS, driver=DRIVER, files={driver_plan.RECORD_FILE: {"exists": True, "content": content}}
+        "debian-12",
+        packages=OURS,
+        driver=DRIVER,
+        files={driver_config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]

@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_request, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_request,
+    driver_resolver,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
-# --- texts that stand for something else ---
+# --- conversion of text ---
 
 TEXTS = [
     ({"components": "video"}, {"components": ["compute", "video"]}),
@@ -35,24 +40,24 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("request_", "expected"), TEXTS)
-def test_a_text_is_what_it_stands_for(request_, expected):
-    assert driver_request.typed(request_) == expected
+def test_text_is_converted(request_, expected):
+    assert driver_request.convert(request_) == expected
 
 
 NO_TYPE = [
-    ({"hold": "perhaps"}, "nvidia_driver_hold is perhaps, which is not true or false."),
-    ({"imex": "always"}, "nvidia_driver_imex is always, which is not auto, true or false."),
-    ({"lock_timeout": "soon"}, "nvidia_driver_lock_timeout is soon, which is not a whole number."),
-    ({"reboot_timeout": float("inf")}, "nvidia_driver_reboot_timeout is inf, which is not a whole number."),
-    ({"components": {"video": 1}}, "nvidia_driver_components is {'video': 1}, which is not a list."),
-    ({"module_options": "quiet"}, "nvidia_driver_module_options is quiet, which is not of the form {nvidia: {"),
+    ({"hold": "perhaps"}, "nvidia_driver_hold is perhaps, but must be true or false."),
+    ({"imex": "always"}, "nvidia_driver_imex is always, but must be auto, true or false."),
+    ({"lock_timeout": "soon"}, "nvidia_driver_lock_timeout is soon, but must be a whole number."),
+    ({"reboot_timeout": float("inf")}, "nvidia_driver_reboot_timeout is inf, but must be a whole number."),
+    ({"components": {"video": 1}}, "nvidia_driver_components is {'video': 1}, but must be a list."),
+    ({"module_options": "quiet"}, "nvidia_driver_module_options is quiet, but must be of the form {nvidia: {"),
 ]
 
 
 @pytest.mark.parametrize(("request_", "words"), NO_TYPE)
-def test_a_text_that_stands_for_nothing_is_refused(request_, words):
+def test_invalid_text_is_refused(request_, words):
     with pytest.raises(driver_request.RequestError) as refused:
-        driver_request.typed(request_)
+        driver_request.convert(request_)
     assert words in str(refused.value)
 
 
@@ -67,7 +72,7 @@ AS_TEXT = [
 
 
 @pytest.mark.parametrize(("text", "meant"), AS_TEXT)
-def test_the_plan_is_the_same_whatever_a_value_arrives_as(text, meant):
+def test_plan_does_not_depend_on_text_or_type(text, meant):
     there = host("debian-12", driver={"library": "535.261.03", "on_disk": "535.261.03"})
     assert driver_plan.plan(there, text, platform("debian-12")) == driver_plan.plan(there, meant, platform("debian-12"))
     assert driver_plan.plan(host("debian-12"), text, platform("debian-12")) == driver_plan.plan(
@@ -103,11 +108,11 @@ GOOD = [
 
 
 @pytest.mark.parametrize("request_", GOOD)
-def test_what_has_the_form_is_taken(request_):
+def test_valid_values_are_accepted(request_):
     assert driver_resolver.resolve(host("debian-12"), request_, platform("debian-12"))["errors"] == []
 
 
-URL_FORM = "which is not of the form https://mirror.example"
+URL_FORM = "which is not valid. Use the form https://mirror.example"
 OPTIONS_FORM = "{nvidia: {NVreg_RestrictProfilingToAdminUsers: 0}}"
 BAD = [
     ({"mirror": "not a url"}, ["nvidia_driver_mirror is not a url, ", URL_FORM]),
@@ -115,7 +120,7 @@ BAD = [
     ({"mirror": "https://m.example/a\nb"}, ["nvidia_driver_mirror is 'https://m.example/a\\nb', "]),
     ({"mirror": "https:///cuda"}, ["nvidia_driver_mirror is https:///cuda, "]),
     ({"runfile_url": "x.run"}, ["nvidia_driver_runfile_url is x.run, ", URL_FORM]),
-    ({"proxy": "x y"}, ["nvidia_driver_proxy is x y, ", "of the form http://proxy.example:3128"]),
+    ({"proxy": "x y"}, ["nvidia_driver_proxy is x y, ", "Use the form http://proxy.example:3128"]),
     ({"proxy": "proxy:3128"}, ["nvidia_driver_proxy is proxy:3128, "]),
     ({"proxy": 'http://p:1"; x'}, ['nvidia_driver_proxy is http://p:1"; x, ']),
     ({"proxy": "user:word@proxy:3128"}, ["nvidia_driver_proxy is ...@proxy:3128, "]),
@@ -126,31 +131,34 @@ BAD = [
         [f"nvidia_driver_key_fingerprint is sha256:{SUM[1:]}, ", "sha256:0123..."],
     ),
     ({"key_fingerprint": f"sha512:{SUM}"}, [f"nvidia_driver_key_fingerprint is sha512:{SUM}, "]),
-    ({"key_url": "cuda.pub"}, ["nvidia_driver_key_url is cuda.pub, ", "of the form https://mirror.example/cuda.pub"]),
+    ({"key_url": "cuda.pub"}, ["nvidia_driver_key_url is cuda.pub, ", "Use the form https://mirror.example/cuda.pub"]),
     ({"key_url": "user:word@keys.example/cuda.pub"}, ["nvidia_driver_key_url is ...@keys.example/cuda.pub, "]),
-    ({"runfile_checksum": "abc"}, ["nvidia_driver_runfile_checksum is abc, ", "of the form sha256:0123..."]),
+    ({"runfile_checksum": "abc"}, ["nvidia_driver_runfile_checksum is abc, ", "Use the form sha256:0123..."]),
     ({"runfile_checksum": "sha256:abc"}, ["nvidia_driver_runfile_checksum is sha256:abc, "]),
-    ({"extra_packages": ["--force-yes"]}, ["nvidia_driver_extra_packages has '--force-yes'", "name of a package"]),
-    ({"extra_packages": [""]}, ["nvidia_driver_extra_packages has ''", "Name the package alone"]),
-    ({"extra_packages": ["nvtop=3.0"]}, ["nvidia_driver_extra_packages has 'nvtop=3.0'"]),
-    ({"kernel_packages": ["linux-headers-*"]}, ["nvidia_driver_kernel_packages has 'linux-headers-*'"]),
-    ({"reboot_timeout": 0}, ["nvidia_driver_reboot_timeout is 0, ", "Set 1 or more."]),
-    ({"lock_timeout": -5}, ["nvidia_driver_lock_timeout is -5, ", "Set 0 or more."]),
-    ({"module_options": {"nvidia": 5}}, ["nvidia_driver_module_options has 5 for nvidia, ", OPTIONS_FORM]),
-    ({"module_options": {"nvidia": ["a"]}}, ["has ['a'] for nvidia, ", OPTIONS_FORM]),
-    ({"module_options": {"nvidia": {"a": ["b"]}}}, ["has ['b'] for a of nvidia, ", OPTIONS_FORM]),
-    ({"module_options": {"nvidia": {"a": None}}}, ["has None for a of nvidia, "]),
-    ({"module_options": {"nvidia": {"a": "1\ninstall x /bin/sh"}}}, ["'1\\ninstall x /bin/sh' for a of nvidia, "]),
-    ({"module_options": {"nvidia": {"a": "1 2"}}}, ["has '1 2' for a of nvidia, ", "double quotes of its own"]),
-    ({"module_options": {"nvidia": {"a": "1\\"}}}, ["for a of nvidia, "]),
-    ({"module_options": {"nvidia": {"a b": 1}}}, ["has 'a b' for nvidia, which is not an option's name"]),
-    ({"module_options": {"nvidia drm": {"a": 1}}}, ["has 'nvidia drm', which is not a module's name", OPTIONS_FORM]),
+    (
+        {"extra_packages": ["--force-yes"]},
+        ["nvidia_driver_extra_packages contains '--force-yes'", "not a package name"],
+    ),
+    ({"extra_packages": [""]}, ["nvidia_driver_extra_packages contains ''", "Use the name only"]),
+    ({"extra_packages": ["nvtop=3.0"]}, ["nvidia_driver_extra_packages contains 'nvtop=3.0'"]),
+    ({"kernel_packages": ["linux-headers-*"]}, ["nvidia_driver_kernel_packages contains 'linux-headers-*'"]),
+    ({"reboot_timeout": 0}, ["nvidia_driver_reboot_timeout is 0, ", "must be 1 or more"]),
+    ({"lock_timeout": -5}, ["nvidia_driver_lock_timeout is -5, ", "must be 0 or more"]),
+    ({"module_options": {"nvidia": 5}}, ["nvidia_driver_module_options.nvidia is 5, but", OPTIONS_FORM]),
+    ({"module_options": {"nvidia": ["a"]}}, [".nvidia is ['a'], but", OPTIONS_FORM]),
+    ({"module_options": {"nvidia": {"a": ["b"]}}}, [".nvidia.a is ['b'], but", OPTIONS_FORM]),
+    ({"module_options": {"nvidia": {"a": None}}}, [".nvidia.a is None, but"]),
+    ({"module_options": {"nvidia": {"a": "1\ninstall x /bin/sh"}}}, ["nvidia.a is '1\\ninstall x /bin/sh', but"]),
+    ({"module_options": {"nvidia": {"a": "1 2"}}}, [".nvidia.a is '1 2', but", "double quotes inside the value"]),
+    ({"module_options": {"nvidia": {"a": "1\\"}}}, ["module_options.nvidia.a is"]),
+    ({"module_options": {"nvidia": {"a b": 1}}}, [".nvidia contains 'a b', which is not an option name"]),
+    ({"module_options": {"nvidia drm": {"a": 1}}}, ["contains 'nvidia drm', which is not a module name", OPTIONS_FORM]),
 ]
 
 
 @pytest.mark.parametrize(("request_", "words"), BAD)
 @pytest.mark.parametrize("key", ["debian-12", "el-9"])
-def test_what_has_not_is_refused_before_anything_is_planned(key, request_, words):
+def test_invalid_values_are_refused(key, request_, words):
     result = driver_plan.plan(host(key), request_, platform(key))
     assert (len(result["errors"]), result["acts"]) == (1, False)
     for word in words:
@@ -158,9 +166,9 @@ def test_what_has_not_is_refused_before_anything_is_planned(key, request_, words
     assert "word@" not in result["errors"][0]
 
 
-def test_a_truth_value_of_a_module_is_a_number_and_no_options_are_no_line():
+def test_module_options_file():
     request = {"module_options": {"nvidia": {}, "nvidia_drm": {"modeset": True, "fbdev": False}}}
     files = driver_plan.plan(host("debian-12"), request, platform("debian-12"))["todo"]["files"]
-    text = next(file["content"] for file in files if file["path"] == driver_plan.MODPROBE_FILE)
+    text = next(file["content"] for file in files if file["path"] == driver_config_files.MODPROBE_FILE)
     assert "\noptions nvidia_drm fbdev=0 modeset=1\n" in text
     assert "options nvidia " not in text

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     platform,
 )
 
-# What is asked for beside source and flavor; those have a table of their own in test_driver_table.py.
+# Requests other than source and flavor, which test_driver_table.py covers.
 RULES = [
     ("debian-12", (V100,), {}, "distribution proprietary 535 dkms"),
     ("debian-12", (A100,), {"flavor": "open"}, "distribution open 535 dkms"),
@@ -55,15 +55,15 @@ def test_rules(key, gpus, request_, expected):
 
 
 REFUSALS = [
-    ("debian-12", (V100, B200), {}, ["0x1db1 (Volta)", "0x2901 (Blackwell)", "one host can load one kind"]),
+    ("debian-12", (V100, B200), {}, ["0x1db1 (Volta)", "0x2901 (Blackwell)", "a host can load only one kind"]),
     ("el-9", (V100, A100), {}, ["0x1db1 (Volta)", "0x20b0 (Ampere)", "nvidia_driver_flavor to proprietary"]),
-    ("el-9", (V100,), {"flavor": "open"}, ["open kernel modules do not drive 0x1db1 (Volta)", "auto or proprietary"]),
-    ("el-9", (B200,), {"flavor": "proprietary"}, ["only the open kernel modules drive 0x2901 (Blackwell)"]),
+    ("el-9", (V100,), {"flavor": "open"}, ["open kernel modules do not support 0x1db1 (Volta)", "auto or proprietary"]),
+    ("el-9", (B200,), {"flavor": "proprietary"}, ["only the open kernel modules support 0x2901 (Blackwell)"]),
     (
         "el-9",
         (V100,),
         {"branch": "595"},
-        ["nvidia_driver_branch is 595", "0x1db1 (Volta) is served by branches up to 580"],
+        ["nvidia_driver_branch is 595", "0x1db1 (Volta) needs branch 580"],
     ),
     (
         "el-9",
@@ -71,16 +71,26 @@ REFUSALS = [
         {"branch": "550"},
         ["nvidia_driver_branch is 550", "0x2901 (Blackwell) needs branch 570 or newer"],
     ),
-    ("debian-13", (B200,), {"source": "distribution"}, ["0x2901 (Blackwell) needs branch 570", "distribution has 550"]),
+    (
+        "debian-13",
+        (B200,),
+        {"source": "distribution"},
+        ["0x2901 (Blackwell) needs branch 570", "distribution provides 550"],
+    ),
     (
         "debian-12",
         (A100,),
         {"source": "distribution", "branch": "580"},
-        ["nvidia_driver_branch is 580", "has 535 only", "another nvidia_driver_source"],
+        ["nvidia_driver_branch is 580", "provides only 535", "another nvidia_driver_source"],
     ),
-    ("debian-12", (A100,), {"source": "distribution", "minimum_version": "550"}, ["550", "has the branches 535"]),
-    ("el-9", (A100,), {"source": "distribution"}, ["Enterprise Linux 9", "no NVIDIA driver", "Sources there: nvidia"]),
-    ("el-9", (A100,), {"branch": "595", "version": "580.95.05"}, ["580.95.05 is not of nvidia_driver_branch 595"]),
+    ("debian-12", (A100,), {"source": "distribution", "minimum_version": "550"}, ["550", "provides the branches 535"]),
+    (
+        "el-9",
+        (A100,),
+        {"source": "distribution"},
+        ["Enterprise Linux 9", "no NVIDIA driver", "Available sources: nvidia"],
+    ),
+    ("el-9", (A100,), {"branch": "595", "version": "580.95.05"}, ["580.95.05 is not in nvidia_driver_branch 595"]),
     ("el-9", (A100,), {"branch": "latest"}, ["nvidia_driver_branch is latest", "580"]),
     ("el-9", (A100,), {"version": "580"}, ["nvidia_driver_version is 580", "580.95.05"]),
     ("el-9", (A100,), {"minimum_version": ">=570"}, ["nvidia_driver_minimum_version is >=570", "570.86"]),
@@ -94,23 +104,23 @@ REFUSALS = [
         "el-9",
         (A100,),
         {"module_build": "precompiled"},
-        ["nvidia_driver_module_build is precompiled", "has dkms only", "Set it to auto"],
+        ["nvidia_driver_module_build is precompiled", "provides only dkms", "Set it to auto"],
     ),
     ("el-9", (A100,), {"version": "390.157"}, ["nvidia_driver_version is 390.157", "0x20b0 (Ampere) needs branch 450"]),
-    ("el-9", (A100,), {"source": "preinstalled"}, ["no driver is on this host", "install the driver first"]),
+    ("el-9", (A100,), {"source": "preinstalled"}, ["this host has no driver", "Install the driver first"]),
     ("el-9", (A100,), {"source": "runfile"}, ["nvidia_driver_version and nvidia_driver_runfile_checksum are not set"]),
     (
         "debian-12",
         (A100,),
         {"source": "distribution", "fabric_manager": "enabled"},
-        ["nvidia_driver_fabric_manager is enabled", "no fabric manager", "nvidia_driver_source nvidia"],
+        ["nvidia_driver_fabric_manager is enabled", "no fabric manager", "nvidia_driver_source to nvidia"],
     ),
-    ("debian-12", ("0x102d",), {}, ["0x102d (Kepler or older) is served by branches up to 470"]),
+    ("debian-12", ("0x102d",), {}, ["0x102d (Kepler or older) needs branch 470"]),
 ]
 
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "words"), REFUSALS)
-def test_what_cannot_be_had_is_refused_with_value_place_and_way_out(key, gpus, request_, words):
+def test_refusals(key, gpus, request_, words):
     result = driver_resolver.resolve(host(key, gpus), request_, platform(key))
     assert len(result["errors"]) == 1
     for word in words:
@@ -129,7 +139,7 @@ GRACE_HOPPER = "0x2342"
         ("debian-12", "6.1.0-47-amd64", {}, "distribution"),
     ],
 )
-def test_where_only_open_modules_will_do_a_source_whose_do_not_build_is_passed_over(key, kernel, request_, source):
+def test_source_with_build_failure_is_skipped(key, kernel, request_, source):
     result = driver_resolver.resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
     assert (result["errors"], result["source"], result["flavor"]) == ([], source, "open")
     assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
@@ -148,7 +158,7 @@ def test_an_unknown_platform_or_architecture_is_refused():
 @pytest.mark.parametrize(
     "request_", [{"branch": "5x0"}, {"source": "ftp"}, {"version": "abc"}, {"mirror": "nonsense"}, {"surprise": 1}]
 )
-def test_wrong_input_is_refused_on_hosts_without_a_gpu_too(gpus, request_):
+def test_invalid_input_is_refused_without_gpu(gpus, request_):
     (error,) = driver_resolver.resolve(host("debian-12", gpus), request_, platform("debian-12"))["errors"]
     assert next(iter(request_)) in error
 
@@ -160,32 +170,32 @@ def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
     data = platform(key) if key == "ubuntu-24.04" else None
     there = host(key, (gpu,), headers=("6.1.0-47-amd64",))
     (error,) = driver_resolver.resolve(there, {**request, "version": "620.10.01"}, data)["errors"]
-    assert ("615 is the last that has" if gpu == A100 else "served by branches up to 580") in error
+    assert ("615 is the last branch with them" if gpu == A100 else "needs branch 580 or older") in error
     assert driver_resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
 
 
-def test_no_gpu_means_nothing_and_says_why():
+def test_no_gpu():
     result = driver_resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
     assert "no NVIDIA GPU" in result["reasons"][0]
 
 
-def test_gpus_that_are_handed_to_virtual_machines_need_nothing_here():
+def test_gpus_of_virtual_machines():
     guests = {"gpus_of_guests": ["0000:3b:00.0", "0000:af:00.0"]}
     result = driver_resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
     assert result["reasons"] == [
-        "all GPUs are handed to virtual machines (0000:3b:00.0, 0000:af:00.0): nothing of NVIDIA's is needed here"
+        "all GPUs are assigned to virtual machines (0000:3b:00.0, 0000:af:00.0): this host needs no NVIDIA driver"
     ]
 
 
-def test_open_modules_give_way_where_they_do_not_build():
+def test_proprietary_modules_if_open_ones_do_not_build():
     result = driver_resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
     assert result["flavor"] == "proprietary"
     assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
 
 
-# --- what is there already ---
+# --- installed drivers ---
 
 PROPRIETARY_535 = {"nvidia-kernel-dkms": "535.309.01-0+deb12u1", "libcuda1": "535.309.01-0+deb12u1"}
 
@@ -196,7 +206,7 @@ def test_installed_packages_decide_source_flavor_and_branch():
     assert "{source} {flavor} {branch}".format(**result) == "distribution proprietary 535"
 
 
-def test_ubuntus_own_desktop_packages_are_adopted_and_not_mixed_with_nvidias():
+def test_ubuntu_desktop_packages_are_kept():
     packages = {
         "libnvidia-compute-580": "580.95.05-0ubuntu0.24.04.1",
         "nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.1",
@@ -223,15 +233,15 @@ ONLY_LOADED = {"loaded": "535.261.03", "kernel_module_flavor": "open"}
 
 
 @pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
-def test_a_driver_of_which_the_kernel_has_all_that_is_left_is_installed_anew(source):
+def test_only_loaded_driver_is_installed_again(source):
     there = host("debian-12", driver=ONLY_LOADED, modules_loaded=["nvidia"])
     result = driver_resolver.resolve(there, {"source": source}, platform("debian-12"))
     assert (result["errors"], result["action"]) == ([], "install")
     assert result["source"] == ("distribution" if source == "auto" else source)
     assert result["branch"] == ("580" if source == "nvidia" else "535")
-    assert any("module 535.261.03 is loaded, but there are no files" in reason for reason in result["reasons"])
+    assert any("module 535.261.03 is loaded, but its driver was removed" in reason for reason in result["reasons"])
     (error,) = driver_resolver.resolve(there, {"source": "preinstalled"}, platform("debian-12"))["errors"]
-    assert "the kernel still has module 535.261.03 loaded, and there are no files of it" in error
+    assert "the kernel still has module 535.261.03 loaded, but its files are gone" in error
 
 
 CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
@@ -247,25 +257,30 @@ CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
     ],
     ids=["container", "container, version unknown", "module of unknown version", "unknown platform"],
 )
-def test_a_loaded_driver_that_has_files_somewhere_is_adopted(key, changes):
+def test_loaded_driver_with_files_is_adopted(key, changes):
     data = None if key == "gentoo-2" else platform(key)
     result = driver_resolver.resolve(host(key, **changes), {}, data)
     assert (result["errors"], result["action"], result["version"]) == ([], "adopt", "535.261.03")
 
 
 ADOPTION_REFUSALS = [
-    ((A100,), ADOPTED, {"version": "580.95.05"}, ["580.95.05", "570.86.15", "replace the driver by its own means"]),
+    (
+        (A100,),
+        ADOPTED,
+        {"version": "580.95.05"},
+        ["580.95.05", "570.86.15", "replace the driver with the tool that installed it"],
+    ),
     ((A100,), ADOPTED, {"branch": "580"}, ["nvidia_driver_branch is 580", "570.86.15"]),
     ((A100,), ADOPTED, {"minimum_version": "580"}, ["nvidia_driver_minimum_version is 580", "570.86.15"]),
-    (("0x3182",), ADOPTED, {}, ["570.86.15, which does not serve 0x3182 (Blackwell Ultra)"]),
-    ((V100,), ADOPTED, {}, ["the open kernel modules that are there do not drive 0x1db1 (Volta)"]),
+    (("0x3182",), ADOPTED, {}, ["570.86.15 does not support 0x3182 (Blackwell Ultra)"]),
+    ((V100,), ADOPTED, {}, ["The installed open kernel modules do not support 0x1db1 (Volta)"]),
     ((B200,), {**ADOPTED, "kernel_module_flavor": "proprietary"}, {}, ["proprietary kernel modules", "0x2901"]),
     ((A100,), {**ADOPTED, "runfile": True}, {"source": "nvidia"}, ["NVIDIA's installer", "nvidia-uninstall"]),
 ]
 
 
 @pytest.mark.parametrize(("gpus", "driver", "request_", "words"), ADOPTION_REFUSALS)
-def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, request_, words):
+def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
     (error,) = driver_resolver.resolve(host("el-9", gpus, driver=driver), request_, platform("el-9"))["errors"]
     for word in words:
         assert word in error
@@ -280,7 +295,7 @@ def test_a_driver_that_does_not_satisfy_is_not_replaced_unasked(gpus, driver, re
         (None, "distribution"),
     ],
 )
-def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
+def test_record_identifies_nvidias_older_branches(record, source):
     files = {install_record.DRIVER: {"exists": record is not None, "content": record}}
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"}, files=files)
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["source"] == source
@@ -288,9 +303,9 @@ def test_the_record_tells_nvidias_older_branches_from_debians(record, source):
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("nvidia", ["came from the source distribution"]), ("runfile", ["driver packages are installed"])],
+    [("nvidia", ["from source distribution are installed"]), ("runfile", ["driver packages are installed"])],
 )
-def test_two_origins_are_not_mixed(source, words):
+def test_sources_are_not_mixed(source, words):
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
     request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:" + "0" * 64}
     (error,) = driver_resolver.resolve(there, request, platform("debian-12"))["errors"]
@@ -304,10 +319,10 @@ def test_two_origins_are_not_mixed(source, words):
 SECURE = {"enabled": True}
 
 
-def test_secure_boot_stops_modules_that_nobody_trusts():
+def test_secure_boot_refuses_untrusted_modules():
     (error,) = driver_resolver.resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12"))["errors"]
     for word in (
-        "Secure Boot is on",
+        "Secure Boot is enabled",
         "mokutil --import /var/lib/dkms/mok.pub",
         "nvidia_driver_secure_boot_key_enrolled",
     ):
@@ -322,7 +337,7 @@ def test_secure_boot_stops_modules_that_nobody_trusts():
         ("debian-12", {"enabled": True, "trusted_signers": ["DKMS module signing key: 0123"]}, {}),
     ],
 )
-def test_secure_boot_does_not_stop_modules_that_are_trusted(key, secure_boot, request_):
+def test_secure_boot_accepts_trusted_modules(key, secure_boot, request_):
     assert driver_resolver.resolve(host(key, secure_boot=secure_boot), request_, platform(key))["errors"] == []
 
 
@@ -338,27 +353,27 @@ SIGNED = [
 
 @pytest.mark.parametrize(("changes", "request_", "signer", "goes"), [row[1:] for row in SIGNED],
                          ids=[row[0] for row in SIGNED])  # fmt: skip
-def test_modules_that_are_there_show_whose_key_signs_them(changes, request_, signer, goes):
+def test_signer_of_installed_modules(changes, request_, signer, goes):
     there = host("debian-12", **{"packages": {"nvidia-kernel-dkms": "535.261.03-1"}, "secure_boot": ACME, **changes})
     for entry in there["kernel"]["kernels"]:
         if entry["release"] == there["kernel"]["running"]:
             entry["nvidia_module"] = {"version": "535.261.03", "signer": signer}
     result = driver_resolver.resolve(there, request_, platform("debian-12"))
     assert (result["errors"] == []) is goes
-    assert any("signed the modules that are there (ACME module signing)" in text for text in result["reasons"]) is goes
+    assert any("signed the installed modules (ACME module signing)" in text for text in result["reasons"]) is goes
 
 
-def test_prebuilt_modules_do_not_show_whose_key_signs_those_that_are_built_here():
+def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     packages = {"linux-modules-nvidia-580-server-open-6.8.0-88-generic": "6.8.0-88.89", "nvidia-utils-580-server": "1"}
     trusts = {"enabled": True, "trusted_signers": ["Canonical Ltd. Kernel Module Signing: 88f7"]}
     there = host("ubuntu-24.04", packages=packages, secure_boot=trusts)
     there["kernel"]["kernels"][0]["nvidia_module"] = {"signer": "Canonical Ltd. Kernel Module Signing"}
     request = {"module_build": "dkms"}
     (error,) = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["errors"]
-    assert "Secure Boot is on and the modules would be built here" in error
+    assert "they are built on this host and not signed" in error
 
 
-def test_headers_are_those_of_the_running_and_of_the_next_kernel():
+def test_headers_of_running_and_next_kernel():
     there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
     result = driver_resolver.resolve(there, {}, platform("debian-12"))
     assert result["kernel_packages"] == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
@@ -372,12 +387,12 @@ def test_headers_are_those_of_the_running_and_of_the_next_kernel():
     ]
 
 
-def test_headers_that_are_there_are_not_asked_for():
+def test_installed_headers_are_not_requested():
     there = host("debian-12", headers=("6.1.0-47-amd64",))
     assert driver_resolver.resolve(there, {}, platform("debian-12"))["kernel_packages"] == []
 
 
-def test_a_kernel_of_ones_own_needs_its_headers():
+def test_custom_kernel_needs_headers():
     there = host("debian-12", kernel="6.18.0-mine")
     (error,) = driver_resolver.resolve(there, {}, platform("debian-12"))["errors"]
     for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
@@ -393,14 +408,14 @@ BARE = [
     ((EL9, EL9_NEXT), [EL9], ["kernel-devel", "mine"], [f"kernel-devel-{EL9_NEXT}", "mine"]),
     ((EL9, EL9_NEXT), [], ["kernel-devel"], [f"kernel-devel-{EL9}", f"kernel-devel-{EL9_NEXT}"]),
     ((EL9_64K, EL9_64K), [], ["kernel-64k-devel"], ["kernel-64k-devel-5.14.0-570.el9.aarch64"]),
-    # Of another kernel, or by its full name: as it was said.
+    # Packages of another kernel, or full names: as requested.
     ((EL9, EL9), [EL9], ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"],
      ["kernel-rt-devel", "kernel-devel-5.14.0-427.el9"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
-def test_headers_named_without_a_release_are_those_of_the_host_s_kernels(releases, headers, named, expected):
+def test_requested_headers_match_kernels(releases, headers, named, expected):
     there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
     result = driver_resolver.resolve(there, {"kernel_packages": named}, platform("el-9"))
     assert (result["errors"], result["kernel_packages"]) == ([], expected)
@@ -419,7 +434,7 @@ def test_headers_named_without_a_release_are_those_of_the_host_s_kernels(release
         ("610", "nvidia-driver-cuda", "nvidia-smi"),
     ],
 )
-def test_nvidias_packages_for_debian_are_those_of_the_branch(key, branch, package, other):
+def test_nvidias_debian_packages_by_branch(key, branch, package, other):
     result = driver_resolver.resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
     assert package in result["packages"]
     assert package in result["lockstep"]
@@ -428,26 +443,32 @@ def test_nvidias_packages_for_debian_are_those_of_the_branch(key, branch, packag
 
 @pytest.mark.parametrize("fabric_manager", ["auto", "enabled", "disabled"])
 @pytest.mark.parametrize("switches", [[], ["0000:83:00.0", "0000:84:00.0"]])
-def test_the_fabric_manager_is_there_for_switches_or_on_request(switches, fabric_manager):
+def test_fabric_manager_for_switches_or_on_request(switches, fabric_manager):
     there = host("el-9", (H100,), nvidia={"nvswitches": switches})
     result = driver_resolver.resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
     wanted = fabric_manager == "enabled" or (fabric_manager == "auto" and bool(switches))
     assert ("nvidia-fabricmanager" in result["packages"]) is wanted
-    why = "fabric manager: 2 NVSwitches here" if switches else "fabric manager: asked for"
+    why = "fabric manager: this host has 2 NVSwitches" if switches else "fabric manager: requested"
     assert (why in result["reasons"]) is wanted
 
 
-# What is asked for or needed decides the source, where nobody named one.
+# Without a requested source, the request and the hardware decide.
 SOURCES = [
     ("debian-12", {}, {}, "distribution", None),
-    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it has 535"),
-    ("debian-12", {"version": "580.95.05"}, {}, "nvidia", "not source distribution: it has 535"),
+    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it provides 535"),
+    ("debian-12", {"version": "580.95.05"}, {}, "nvidia", "not source distribution: it provides 535"),
     ("debian-12", {"version": "535.261.03"}, {}, "distribution", None),
-    ("debian-12", {"minimum_version": "550"}, {}, "nvidia", "not source distribution: it has 535"),
+    ("debian-12", {"minimum_version": "550"}, {}, "nvidia", "not source distribution: it provides 535"),
     ("debian-13", {"minimum_version": "550.100"}, {}, "distribution", None),
-    ("debian-13", {}, {"nvswitches": ["0000:83:00.0"]}, "nvidia", "it has no fabric manager, and this host needs it"),
+    (
+        "debian-13",
+        {},
+        {"nvswitches": ["0000:83:00.0"]},
+        "nvidia",
+        "it provides no fabric manager, which this host needs",
+    ),
     ("debian-13", {"fabric_manager": "disabled"}, {"nvswitches": ["0000:83:00.0"]}, "distribution", None),
-    ("debian-13", {"imex": True}, {}, "nvidia", "it has no IMEX"),
+    ("debian-13", {"imex": True}, {}, "nvidia", "it provides no IMEX"),
     ("ubuntu-24.04", {}, {"nvswitches": ["0000:83:00.0"]}, "distribution", None),
     ("ubuntu-24.04", {}, {"nvlink5_switches": ["mlx5_0"]}, "nvidia", "no subnet manager for NVLink 5 (nvlsm)"),
     ("ubuntu-24.04", {"imex": True}, {}, "distribution", None),
@@ -455,14 +476,14 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("key", "request_", "nvidia", "source", "why"), SOURCES)
-def test_the_first_source_that_has_all_that_is_needed(key, request_, nvidia, source, why):
+def test_first_suitable_source(key, request_, nvidia, source, why):
     result = driver_resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result["source"] == source
-    passed_over = [reason for reason in result["reasons"] if reason.startswith("not source")]
-    assert [why in reason for reason in passed_over] == ([True] if why else [])
+    rejections = [reason for reason in result["reasons"] if reason.startswith("not source")]
+    assert [why in reason for reason in rejections] == ([True] if why else [])
 
 
-def test_switches_without_a_fabric_manager_are_named_and_not_refused():
+def test_missing_fabric_manager_is_no_error():
     nvidia = {"nvswitches": ["0000:83:00.0"]}
     there, request = host("debian-13", (H100,), nvidia=nvidia), {"source": "distribution"}
     result = driver_resolver.resolve(there, request, platform("debian-13"))
@@ -499,7 +520,7 @@ EL_10 = "sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb
         ),
     ],
 )
-def test_where_the_key_comes_from_and_what_it_is_trusted_by(key, request_, url, trusted):
+def test_key_address_and_trust(key, request_, url, trusted):
     wish = {"source": "nvidia", "mirror": "https://m.example", **request_}
     there = host(key, arch="aarch64")
     plan = driver_plan.plan(there, wish, platform(key))
@@ -512,7 +533,7 @@ def test_where_the_key_comes_from_and_what_it_is_trusted_by(key, request_, url, 
     assert (done["repository"]["key"], done["repository"]["fingerprint"]) == (url, trusted)
 
 
-def test_nothing_that_was_handed_in_is_changed():
+def test_input_is_not_modified():
     there, data, request = host("el-9"), platform("el-9"), {"branch": 580}
     before = copy.deepcopy((there, data, request))
     driver_resolver.resolve(there, request, data)

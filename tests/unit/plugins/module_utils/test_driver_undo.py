@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_undo
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_plan import BLACKLIST_FILE, MODPROBE_FILE, PIN_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_removal,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_config_files import (
+    BLACKLIST_FILE,
+    MODPROBE_FILE,
+    PIN_FILE,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
@@ -25,23 +31,23 @@ def put(path: str, text: str | None) -> dict:
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        # A bare host that was refused.
+        # A failed installation on a bare host.
         (there({}), there({PIN_FILE: "new", BLACKLIST_FILE: "new"}), [put(PIN_FILE, None), put(BLACKLIST_FILE, None)]),
         (there({PIN_FILE: None}), there({PIN_FILE: "new"}), [put(PIN_FILE, None)]),
-        # An upgrade that was refused.
+        # A failed upgrade.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD), [put(PIN_FILE, "old")]),
-        # nvidia_driver_hold: false had taken it away.
+        # nvidia_driver_hold: false removed it.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: None}, OLD), [put(PIN_FILE, "old")]),
-        # A part of it came, or is on its way.
+        # A package was installed, or is unfinished.
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, NEW), []),
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD, ("nvidia-kernel-dkms",)), []),
-        # Other files of ours pin nothing.
+        # Files of this role that pin nothing.
         (there({MODPROBE_FILE: "old"}), there({MODPROBE_FILE: "new"}), []),
         (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "old"}, OLD), []),
     ],
 )
-def test_the_former_pin_comes_back_where_the_driver_did_not_come(before, now, expected):
-    assert driver_undo.files(before, now, "535.309.01") == expected
+def test_former_pin_is_restored(before, now, expected):
+    assert driver_removal.files_to_restore(before, now, "535.309.01") == expected
 
 
 UNIT = "nvidia-fabricmanager.service"
@@ -72,9 +78,9 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
     [
         (equipped(OLD, "imex-old"), equipped(OLD, "imex-old"), {"remove": ["imex-old"], **STREAM}, []),
         (equipped(OLD, "imex-old"), equipped(OLD), {"remove": ["imex-old"]}, ["the package imex-old"]),
-        # It came, so that what it replaced is gone for good.
+        # The driver was installed, so the replaced packages are not restored.
         (equipped(OLD, "imex-old"), equipped(NEW), {"remove": ["imex-old"], **STREAM}, []),
-        (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold of libcuda1"]),
+        (equipped(held=["libcuda1"]), equipped(), {"release": ["libcuda1", "gone"]}, ["the hold on libcuda1"]),
         (equipped(held=["libcuda1"]), equipped(held=["libcuda1"]), {"release": ["libcuda1"]}, []),
         (equipped(), equipped(active="failed"), {}, [f"the running service {UNIT}"]),
         (equipped(active="inactive"), equipped(active="failed"), {}, []),
@@ -82,5 +88,5 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
         (equipped(), equipped(stream="580-open"), STREAM, ["the former stream of module nvidia-driver"]),
     ],
 )
-def test_what_is_not_put_back_is_named(before, now, todo, expected):
-    assert driver_undo.lacking(before, now, plan(**todo)) == expected
+def test_missing_items_are_named(before, now, todo, expected):
+    assert driver_removal.missing(before, now, plan(**todo)) == expected

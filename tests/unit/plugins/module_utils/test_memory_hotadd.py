@@ -58,7 +58,7 @@ RULES = {
 
 
 def grace(key: str = "ubuntu-24.04", gpus: tuple[str, ...] = (GH200,), **changes) -> dict:
-    """Describe a host of aarch64 with an adopted driver and the distribution's rules."""
+    """Describe an aarch64 host with an adopted driver and the distribution's rules."""
     name, text, _gone = RULES.get(key, ("", "", set()))
     files = {f"/usr/lib/udev/rules.d/{name}": {"exists": True, "content": text}}
     driver = {"loaded": "580.95.05", "library": "580.95.05", "kernel_module_flavor": "open"}
@@ -74,7 +74,7 @@ def plan(there: dict, asked: bool = True) -> dict:
 
 
 def written(there: dict, result: dict) -> dict:
-    """Return the host with the plan's files on it."""
+    """Return the host after the plan's files were written."""
     files = {
         file["path"]: {"exists": file["state"] == "present", "content": file["content"] or None}
         for file in result["todo"]["files"]
@@ -83,7 +83,7 @@ def written(there: dict, result: dict) -> dict:
 
 
 @pytest.mark.parametrize("key", list(RULES))
-def test_a_copy_without_the_memory_rule_takes_the_place_of_the_distributions(key):
+def test_override_is_written(key):
     name, original, gone = RULES[key]
     result = plan(grace(key))
     assert [(file["path"], file["state"]) for file in result["todo"]["files"]] == [
@@ -94,16 +94,16 @@ def test_a_copy_without_the_memory_rule_takes_the_place_of_the_distributions(key
     assert gone
     assert all(any(word in line for line in left) for word in gone)
     assert [line for line in copy[2:] if line not in original.splitlines()] == []
-    # Nothing but that one rule, which may go over several lines.
+    # Only this rule differs; it may span several lines.
     assert len(left) == {"sles-15": 4}.get(key, 1)
     assert copy[0].startswith("# Written by Ansible role gpufleet.hosts.nvidia_driver")
     assert f"/usr/lib/udev/rules.d/{name}" in copy[1]
     assert result["todo"]["reload_udev"]
     assert f"write /etc/udev/rules.d/{name}" in result["summary"]
-    assert "have udev read its rules again" in result["summary"]
+    assert "reload udev rules" in result["summary"]
 
 
-def test_it_is_written_once_and_again_when_the_distributions_has_changed():
+def test_override_follows_distribution():
     there = grace()
     converged = written(there, plan(there))
     again = plan(converged)
@@ -115,7 +115,7 @@ def test_it_is_written_once_and_again_when_the_distributions_has_changed():
     assert [file["state"] for file in plan({**converged, "files": without})["todo"]["files"]] == ["absent"]
 
 
-def test_it_goes_when_it_is_not_asked_for_any_more_and_with_the_driver():
+def test_override_is_removed():
     there = grace()
     converged = written(there, plan(there))
     path = "/etc/udev/rules.d/40-vm-hotadd.rules"
@@ -124,15 +124,15 @@ def test_it_goes_when_it_is_not_asked_for_any_more_and_with_the_driver():
     assert off["todo"]["reload_udev"]
     removal = driver_removal.plan(converged, platform("ubuntu-24.04"))
     assert (removal["files"], removal["reload_udev"]) == ([path], True)
-    assert "have udev read its rules again" in removal["summary"]
+    assert "reload udev rules" in removal["summary"]
 
 
-def test_a_file_of_the_users_is_never_touched():
+def test_user_file_stays():
     path = "/etc/udev/rules.d/40-vm-hotadd.rules"
     there = grace(files={path: {"exists": True, "content": "# mine\n"}})
     result = plan(there)
     assert result["todo"]["files"] == []
-    assert any(path in reason and "left as it is" in reason for reason in result["reasons"])
+    assert any(path in reason and "is not changed" in reason for reason in result["reasons"])
     assert plan(there, asked=False)["todo"]["files"] == []
     assert driver_removal.plan(there, platform("ubuntu-24.04"))["files"] == []
 
@@ -149,7 +149,7 @@ def test_a_file_of_the_users_is_never_touched():
         ("ppc64le", (V100,), True),
     ],
 )
-def test_only_where_the_memory_of_a_gpu_is_the_systems_too(arch, gpus, matters):
+def test_only_with_shared_memory(arch, gpus, matters):
     flavor = "proprietary" if V100 in gpus else "open"
     there = grace(gpus=gpus, driver={"loaded": "550.90.07", "library": "550.90.07", "kernel_module_flavor": flavor})
     there["os"]["arch"] = arch
@@ -157,27 +157,25 @@ def test_only_where_the_memory_of_a_gpu_is_the_systems_too(arch, gpus, matters):
         there["driver"].update(loaded="580.95.05", library="580.95.05")
     result = plan(there)
     assert bool(result["todo"]["files"]) is matters
-    told = [
-        reason for reason in result["reasons"] if "nvidia_driver_memory_hotadd_override is not carried out" in reason
-    ]
+    told = [reason for reason in result["reasons"] if "nvidia_driver_memory_hotadd_override is ignored" in reason]
     assert bool(told) is not matters
 
 
-def test_it_is_off_by_default_and_says_nothing_then():
+def test_off_by_default():
     result = driver_plan.plan(grace(), {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result["todo"]["files"], result["acts"]) == ([], False)
     assert not any("memory" in reason for reason in result["reasons"])
 
 
 @pytest.mark.parametrize("content", [None, OTHERS])
-def test_a_distribution_without_such_a_rule(content):
+def test_distribution_without_rule(content):
     path = "/usr/lib/udev/rules.d/40-vm-hotadd.rules"
     result = plan(grace(files={path: {"exists": content is not None, "content": content}}))
     assert result["todo"]["files"] == []
-    assert any("no rule of the distribution's puts added memory online" in reason for reason in result["reasons"])
+    assert any("the distribution has no rule that brings added memory online" in reason for reason in result["reasons"])
 
 
-def test_an_observation_has_the_rules(tmp_path):
+def test_observation_reads_rules(tmp_path):
     tree = Tree(tmp_path, "6.8.0-88-generic-64k")
     tree.file("usr/lib/udev/rules.d/40-vm-hotadd.rules", UBUNTUS)
     tree.file("etc/udev/rules.d/80-hotplug-cpu-mem.rules", "# mine\n")
@@ -190,7 +188,7 @@ def test_an_observation_has_the_rules(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "plan_of"), [("files", "plan.todo"), ("remove", "removal")])
-def test_udev_reads_its_rules_again_only_when_one_of_them_has_changed(name, plan_of):
+def test_udev_reload_only_after_change(name, plan_of):
     tasks = yaml.safe_load((ROOT / f"roles/nvidia_driver/tasks/{name}.yml").read_text(encoding="utf-8"))
     reloads = [task for task in tasks if "udevadm" in str(task.get("ansible.builtin.command"))]
     conditions = reloads[0]["when"] if isinstance(reloads[0]["when"], list) else [reloads[0]["when"]]

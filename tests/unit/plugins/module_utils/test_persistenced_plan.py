@@ -65,17 +65,17 @@ def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
     return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
 
 
-def test_a_host_without_a_gpu_is_left_alone() -> None:
+def test_host_without_gpu() -> None:
     done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
     assert not done["wanted"]
     assert steps(done) == ([], {}, False, False, False)
     assert done["problems"] == []
-    assert done["reason"] == "there is no NVIDIA GPU"
+    assert done["reason"] == "this host has no NVIDIA GPU"
     lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
-    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are handed to virtual machines")
+    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are assigned to virtual machines")
 
 
-def test_debians_unit_is_right_as_it_is() -> None:
+def test_debian_unit_needs_no_drop_in() -> None:
     assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
 
 
@@ -85,17 +85,17 @@ def test_a_bare_host() -> None:
     assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
 
 
-def test_a_daemon_that_died_is_started() -> None:
+def test_failed_daemon_is_started() -> None:
     done = plan(host(STOPPED, DEBIANS), PACKAGES)
     assert steps(done) == ([], {}, False, True, True)
     assert done["reason"] == "the daemon is failed"
 
 
-def test_without_a_loaded_driver_nothing_is_started_and_nothing_is_asked() -> None:
+def test_driver_not_loaded() -> None:
     assert steps(plan(host(STOPPED, DEBIANS, loaded=None), PACKAGES)) == ([], {}, False, False, False)
 
 
-def test_ubuntus_unit_is_made_effective_and_stays_so() -> None:
+def test_ubuntu_unit_gets_drop_in() -> None:
     seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os={"key": "ubuntu-24.04", "family": "ubuntu"})
     seen["packages"] = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
     done = plan(seen, PACKAGES)
@@ -117,14 +117,14 @@ def test_ubuntus_unit_is_made_effective_and_stays_so() -> None:
 DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
 UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
 VERSIONS = [
-    # Debian's driver beside NVIDIA's repository.
+    # Debian's driver on a host with NVIDIA's repository.
     (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
                  "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
      ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
     (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]},
-     "no nvidia-persistenced that goes with driver 535.309.01. They have 595.58.03-1."),
+     "no nvidia-persistenced that matches driver 535.309.01. Available: 595.58.03-1."),
     (DEBIAN_12, {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.261.03-1"]},
-     "no libnvidia-cfg1 that goes with driver 535.309.01. They have 535.261.03-1."),
+     "no libnvidia-cfg1 that matches driver 535.309.01. Available: 535.261.03-1."),
     (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1", "580.95.05-0ubuntu0.24.04.1"]},
      ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
     (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
@@ -133,7 +133,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("driver", "offered", "expected"), VERSIONS)
-def test_what_comes_goes_with_the_driver(
+def test_package_versions_match_driver(
     driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
 ) -> None:
     more = {"os": {"key": "ubuntu-24.04", "family": "ubuntu"}} if driver is UBUNTU else {}
@@ -146,26 +146,26 @@ def test_what_comes_goes_with_the_driver(
         assert expected in " ".join(done["problems"])
 
 
-def test_the_drivers_pin_chooses_by_itself() -> None:
+def test_pin_makes_versions_unnecessary() -> None:
     seen = host(NO_UNIT, packages=DEBIAN_12)
     seen["files"]["/etc/apt/preferences.d/gpufleet-nvidia-driver"] = {"exists": True, "content": "x"}
     done = plan(seen, PACKAGES, offered={"nvidia-persistenced": ["595.58.03-1"]})
     assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
 
 
-def test_ubuntus_package_goes_by_the_drivers_branch() -> None:
+def test_ubuntu_package_of_branch() -> None:
     seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
     seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
     assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
 
 
-def test_a_drop_in_goes_when_the_packaged_unit_needs_none() -> None:
+def test_unneeded_drop_in_is_removed() -> None:
     seen = host(RUNNING, DEBIANS)
     seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
     assert plan(seen, PACKAGES)["files"] == {DROP_IN_FILE: None}
 
 
-def test_the_installers_driver_gets_a_unit_with_a_user_of_its_own() -> None:
+def test_unit_for_nvidias_installer() -> None:
     seen = host(NO_UNIT, driver={"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None})
     done = plan(seen, PACKAGES)
     assert done["packages"] == []
@@ -178,20 +178,20 @@ def test_the_installers_driver_gets_a_unit_with_a_user_of_its_own() -> None:
     assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
 
 
-def test_somebodys_own_unit_is_left_as_it_is() -> None:
+def test_user_unit_stays() -> None:
     seen = host({**RUNNING, "fragment_path": UNIT_FILE}, UBUNTUS)
     seen["files"][UNIT_FILE] = {"content": "[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n"}
     assert plan(seen, PACKAGES)["files"] == {}
 
 
-def test_a_driver_of_the_machines_own_with_no_daemon_is_only_asked() -> None:
+def test_driver_without_daemon() -> None:
     driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
     done = plan(host(NO_UNIT, driver=driver), PACKAGES)
     assert steps(done) == ([], {}, False, False, True)
-    assert "no package, unit or installer" in done["reason"]
+    assert "no known package, unit or installer" in done["reason"]
 
 
-def test_where_systemd_does_not_run_nothing_is_started() -> None:
+def test_no_systemd() -> None:
     assert steps(plan(host(RUNNING, DEBIANS, services={}), PACKAGES)) == ([], {}, False, False, True)
 
 
@@ -199,18 +199,21 @@ def test_where_systemd_does_not_run_nothing_is_started() -> None:
     ("seen", "words"),
     [
         (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
-        (host(STOPPED, DEBIANS, uid=1000), "this needs root, and the host was seen as user 1000. Set become: true."),
+        (
+            host(STOPPED, DEBIANS, uid=1000),
+            "This role needs root, but the observation ran as uid 1000. Set `become: true`.",
+        ),
     ],
 )
-def test_what_speaks_against_it_is_said(seen: dict[str, t.Any], words: str) -> None:
+def test_problems(seen: dict[str, t.Any], words: str) -> None:
     assert words in " ".join(plan(seen, PACKAGES)["problems"])
 
 
-def test_nothing_to_do_needs_no_root() -> None:
+def test_converged_host_needs_no_root() -> None:
     assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
 
 
-def test_gpus_whose_mode_is_off() -> None:
+def test_gpus_with_mode_off() -> None:
     facts = {
         "nvidia_gpus": [
             {"index": 0, "pci_bus_id": "0000:3b:00.0", "name": "A100", "persistence_mode": True},
@@ -218,18 +221,18 @@ def test_gpus_whose_mode_is_off() -> None:
             {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
         ]
     }
-    assert persistenced_plan.gpus_without(facts) == ["0000:af:00.0 (A100)"]
-    assert persistenced_plan.gpus_without({}) == []
+    assert persistenced_plan.gpus_with_mode_off(facts) == ["0000:af:00.0 (A100)"]
+    assert persistenced_plan.gpus_with_mode_off({}) == []
 
 
 @pytest.mark.parametrize("timeout", [0, -5])
-def test_no_time_at_all_is_refused(timeout: int) -> None:
+def test_timeout_below_minimum_is_refused(timeout: int) -> None:
     problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
-    assert f"nvidia_persistenced_timeout: {timeout} is not a number of seconds" in problems[0]
+    assert f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more" in problems[0]
 
 
 @pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
-def test_seconds_may_be_a_text(timeout: int | str, retries: int) -> None:
+def test_timeout_as_text(timeout: int | str, retries: int) -> None:
     done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
     assert (done["problems"], done["retries"]) == ([], retries)
 
@@ -252,7 +255,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("line", "command"), COMMANDS)
-def test_a_units_command_is_read_as_systemd_reads_it(line: str, command: str | None) -> None:
+def test_unit_command_parsing(line: str, command: str | None) -> None:
     text = persistenced_plan.drop_in(f"{OWN}[Service]\n{line}")
     if command is None:
         assert text is None
@@ -262,13 +265,13 @@ def test_a_units_command_is_read_as_systemd_reads_it(line: str, command: str | N
 
 
 @pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
-def test_a_unit_that_stops_when_unneeded_is_kept(value: str) -> None:
+def test_unit_that_stops_when_unneeded(value: str) -> None:
     text = persistenced_plan.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
     assert text is not None
     assert "[Unit]\nStopWhenUnneeded=false\n" in text
 
 
-def test_a_section_in_a_comment_is_none() -> None:
+def test_commented_section_is_ignored() -> None:
     text = persistenced_plan.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
     assert text is not None
     assert "[Install]\nWantedBy=multi-user.target\n" in text
@@ -277,7 +280,7 @@ def test_a_section_in_a_comment_is_none() -> None:
 NVIDIAS = f"[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --verbose\n\n{OWN}"
 
 
-def test_the_daemon_runs_as_its_own_user_where_the_package_made_one() -> None:
+def test_daemon_user_of_package() -> None:
     system = {"key": "el-9", "family": "el", "package_manager": "dnf"}
     seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
     done = plan(seen, PACKAGES)
@@ -305,7 +308,7 @@ def test_the_daemon_runs_as_its_own_user_where_the_package_made_one() -> None:
         ("Type=forking", None),
     ],
 )
-def test_a_user_that_the_unit_names_is_kept(lines: str, command: str | None) -> None:
+def test_user_of_unit_is_kept(lines: str, command: str | None) -> None:
     text = persistenced_plan.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
     assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
     assert "User" not in (text or "")
@@ -315,7 +318,7 @@ UNREAD = {**RUNNING, "need_daemon_reload": True}
 
 
 def cut_off() -> dict[str, t.Any]:
-    """Describe a host whose drop-in was written, and whose systemd runs the daemon without it."""
+    """Describe a host with a drop-in that systemd has not loaded."""
     seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
     first = plan(seen, PACKAGES)
     assert first["reload"]
@@ -324,22 +327,22 @@ def cut_off() -> dict[str, t.Any]:
     return seen
 
 
-def test_a_drop_in_that_was_written_and_not_read_is_made_up_for_once() -> None:
+def test_unread_drop_in_is_reloaded() -> None:
     seen = cut_off()
     done = plan(seen, PACKAGES)
     assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
-    assert done["reason"] == "systemd has not read the unit as it is now"
-    assert "this needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    assert done["reason"] == "systemd has not reloaded the changed unit"
+    assert "This role needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
     seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
     assert not plan(seen, PACKAGES)["reload"]
 
 
-def test_so_is_one_that_was_taken_away() -> None:
+def test_removed_drop_in_is_reloaded() -> None:
     seen = host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, DEBIANS)
     assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
 
 
-def test_so_is_a_unit_of_ours() -> None:
+def test_unread_own_unit_is_reloaded() -> None:
     seen = host(
         {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
     )
@@ -348,7 +351,7 @@ def test_so_is_a_unit_of_ours() -> None:
 
 
 @pytest.mark.parametrize("fragment", [PACKAGED, UNIT_FILE])
-def test_what_somebody_else_changed_is_hers_to_have_read(fragment: str) -> None:
+def test_user_changes_are_not_reloaded(fragment: str) -> None:
     seen = host({**UNREAD, "fragment_path": fragment, "drop_in_paths": ["/etc/other.conf"]}, DEBIANS)
     seen["files"][UNIT_FILE] = {"content": "[Service]\n" if fragment == UNIT_FILE else None}
     assert not plan(seen, PACKAGES)["reload"]

@@ -10,12 +10,12 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 
 def full(key: str, version: str) -> str:
-    """Give a version the ending that NVIDIA's packages have there."""
+    """Return the full package version on the platform."""
     return f"{version}-1ubuntu1" if key.startswith("ubuntu") else f"{version}-1"
 
 
 def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A100,)) -> dict:
-    """Describe a host that has a driver of this version, with all that belongs to it."""
+    """Describe a host with a complete driver of this version."""
     bare = host(key, gpus, headers=(KERNELS[key],))
     wanted = driver_resolver.resolve(bare, {**request, "version": version}, platform(key))
     names = [*wanted["packages"], *wanted["kernel_packages"]]
@@ -37,7 +37,7 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
 
 
 def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> dict:
-    """Plan twice, as the role does; of each version the repositories have the packages that its branch has."""
+    """Plan twice, as the role does. The repositories have every package of each version's branch."""
     key = there["os"]["key"]
     todo = driver_plan.plan(there, request, platform(key))["todo"]
     available: dict[str, list[str]] = {name: [] for name in todo["query"]}
@@ -62,7 +62,7 @@ BARE = [
     ("el-9", "580.200", (*NVIDIA, "610.10.01"), "595.91.07"),
     ("el-9", "595.100", (*NVIDIA, "610.10.01"), "610.10.01"),
     ("el-9", "580", NVIDIA, "580.178.04"),
-    # The source's default does, and comes before a lower branch that would do as well.
+    # The source's default satisfies the minimum, and comes before a lower branch.
     ("el-9", "570.100", NVIDIA, "580.178.04"),
     ("el-9", "570.100", ("570.172.08",), "570.172.08"),
     ("sles-15", "580.200", NVIDIA, "595.91.07"),
@@ -73,16 +73,16 @@ BARE = [
 
 
 @pytest.mark.parametrize(("key", "minimum", "offered", "version"), BARE)
-def test_a_branch_whose_versions_are_all_too_old_is_passed_over(key, minimum, offered, version):
+def test_branch_below_minimum_is_rejected(key, minimum, offered, version):
     result = asked(host(key), {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result["errors"], result["version"], result["branch"]) == ([], version, version[:3])
     assert any(f"{version}-1" in entry for entry in result["todo"]["install"])
     first = minimum[:3] if minimum > "580" else "580"
-    passed_over = any(f"nothing from {minimum} on of branch {first}" in reason for reason in result["reasons"])
-    assert passed_over is (version[:3] != first)
+    is_rejected = any(f"no version {minimum} or newer of branch {first}" in reason for reason in result["reasons"])
+    assert is_rejected is (version[:3] != first)
 
 
-def test_ubuntus_prebuilt_modules_are_those_of_the_branch_that_is_taken():
+def test_prebuilt_modules_of_alternative_branch():
     prebuilt = f"linux-modules-nvidia-595-server-open-{KERNELS['ubuntu-24.04']}"
     request = {"minimum_version": "580.200"}
     result = asked(host("ubuntu-24.04"), request, *NVIDIA)
@@ -94,18 +94,18 @@ def test_ubuntus_prebuilt_modules_are_those_of_the_branch_that_is_taken():
 
 
 REFUSED = [
-    ({}, (A100,), "580.300", NVIDIA[:2], (), ["it has: 570.172.08, 580.178.04. Ask for one of those"]),
-    # No later branch serves the card.
-    ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Drivers that it has: 570.172.08, 580.178.04."]),
-    # What is there in part is named, and no other branch is taken for it.
+    ({}, (A100,), "580.300", NVIDIA[:2], (), ["Available drivers: 570.172.08, 580.178.04. Request one of them"]),
+    # No later branch supports the GPU.
+    ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Available drivers: 570.172.08, 580.178.04."]),
+    # The missing package of an incomplete version is named; no other branch is chosen.
     ({}, (A100,), "580.100", NVIDIA, ("libnvidia-ml",), ["no package libnvidia-ml"]),
-    # Who asks for a branch as well gets that one.
+    # A requested branch has no alternatives.
     ({"branch": "580"}, (A100,), "580.200", NVIDIA, (), ["nvidia_driver_branch is 580", "has no such version"]),
 ]
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_minimum_that_no_branch_may_have_is_refused(case):
+def test_unavailable_minimum_is_refused(case):
     request_, gpus, minimum, offered, without, words = case
     request = {"source": "nvidia", "minimum_version": minimum, **request_}
     (error,) = asked(host("el-9", gpus), request, *offered, without=without)["errors"]
@@ -114,18 +114,18 @@ def test_a_minimum_that_no_branch_may_have_is_refused(case):
 
 
 @pytest.mark.parametrize(("flavor", "last"), [("open", ["620"]), ("proprietary", [])])
-def test_a_branch_without_modules_of_the_flavor_is_not_taken_instead(flavor, last):
+def test_alternative_branch_needs_flavor(flavor, last):
     data = platform("el-9")
     data["sources"]["nvidia"]["branches"].append("620")
     result = driver_resolver.resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
-    assert (result["branch"], result["next_branches"]) == ("580", ["595", "610", *last])
+    assert (result["branch"], result["alternative_branches"]) == ("580", ["595", "610", *last])
 
 
 INSTALLED = [
     ("el-9", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
     ("el-9", "570.86.15", "570.300", ("570.86.15", "570.211.01", "580.178.04"), "580.178.04"),
     ("el-9", "570.86.15", "580", ("570.86.15", "580.178.04"), "580.178.04"),
-    # One that the role does not know of.
+    # A branch that the role does not know.
     ("el-9", "565.57.01", "565.60", ("565.77", "580.178.04"), "565.77"),
     ("debian-12", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
     ("ubuntu-24.04", "570.86.15", "570.200", ("570.86.15", "570.211.01", "580.178.04"), "570.211.01"),
@@ -134,7 +134,7 @@ INSTALLED = [
 
 
 @pytest.mark.parametrize(("key", "before", "minimum", "offered", "after"), INSTALLED)
-def test_the_installed_branch_comes_before_another_one(key, before, minimum, offered, after):
+def test_installed_branch_is_preferred(key, before, minimum, offered, after):
     there = driver_of(key, before, {"source": "nvidia"})
     result = asked(there, {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result["errors"], result["version"], result["branch"]) == ([], after, after[:3])
@@ -143,15 +143,15 @@ def test_the_installed_branch_comes_before_another_one(key, before, minimum, off
 
 @pytest.mark.parametrize("key", ["el-9", "debian-12", "ubuntu-24.04", "sles-15"])
 @pytest.mark.parametrize("minimum", ["570", "580.95.05", "580.95"])
-def test_a_host_that_has_the_minimum_asks_for_nothing(key, minimum):
+def test_satisfied_minimum_needs_no_query(key, minimum):
     there = driver_of(key, "580.95.05", {"source": "nvidia"})
     request = {"source": "nvidia", "minimum_version": minimum}
     result = driver_plan.plan(there, request, platform(key))
     assert (result["errors"], result["acts"], result["todo"]["query"]) == ([], False, [])
-    assert result["next_branches"] == []
+    assert result["alternative_branches"] == []
 
 
-def test_without_a_minimum_no_other_branch_is_asked_for():
+def test_no_alternatives_without_minimum():
     there, data = host("ubuntu-24.04"), platform("ubuntu-24.04")
     assert not [name for name in driver_plan.plan(there, {}, data)["todo"]["query"] if "595" in name]
     query = driver_plan.plan(there, {"minimum_version": "580.200"}, data)["todo"]["query"]
@@ -161,14 +161,14 @@ def test_without_a_minimum_no_other_branch_is_asked_for():
 ELSEWHERE = [
     ("debian-13", {}, {}, "or set nvidia_driver_source to nvidia."),
     ("debian-13", {"source": "distribution"}, {}, "or set nvidia_driver_source to nvidia."),
-    # It has nothing else, or would refuse to mix.
-    ("el-9", {}, {}, "or choose another nvidia_driver_source."),
-    ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or choose another nvidia_driver_source."),
+    # No other source, or the role refuses to mix sources.
+    ("el-9", {}, {}, "or set another nvidia_driver_source."),
+    ("debian-13", {}, {"packages": {"nvidia-smi": "550.163.01-2"}}, "or set another nvidia_driver_source."),
 ]
 
 
 @pytest.mark.parametrize(("key", "request_", "more", "ending"), ELSEWHERE)
-def test_a_source_that_may_have_it_is_named(key, request_, more, ending):
+def test_other_source_is_suggested(key, request_, more, ending):
     offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
     (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered)["errors"]
-    assert f"Drivers that it has: {offered}. Ask for one of those {ending}" in error
+    assert f"Available drivers: {offered}. Request one of them {ending}" in error

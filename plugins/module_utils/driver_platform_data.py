@@ -1,26 +1,26 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the data of a platform is read: rules that name packages, and rules that tell kernels apart.
+"""Reads a platform's data (`roles/nvidia_driver/vars/`): its rules for packages and kernels.
 
-What each key means is in `docs/driver.md`.
+`docs/driver.md` describes the keys.
 """
 
 from __future__ import annotations
 
 import re
 
-# What these can be in a package's name; the "open" that some names end with is none of it.
+# Patterns for the placeholders in package names. The flavor suffix `open` is not part of a kernel's name.
 _FILLED = {"branch": r"\d+", "release": r"\d.+", "kernel": r"(?!open-)[a-z0-9].*", "series": r".*"}
 
 
 def kernels(host: dict) -> list[str]:
-    """Return the releases that the driver has to be there for: the running one and the one that boots next."""
+    """Return the kernel releases that need the driver's modules: the running one and the one that boots next."""
     return list(dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]]))
 
 
 def kernel_rule(release: str, data: dict) -> dict:
-    """Return what the platform's data says of a kernel: names to fill in, headers, prebuilt modules."""
+    """Return the platform's rule for a kernel: placeholders of names, headers, prebuilt modules."""
     for rule in data["kernels"]:
         match = re.search(rule["match"], release)
         if match:
@@ -35,7 +35,7 @@ def pattern(name: str) -> str:
 
 
 def applies(rule: dict, context: dict) -> bool:
-    """Tell whether a rule is for what was chosen so far; what is not yet chosen excludes no rule."""
+    """Return whether a rule matches the choices made so far. Choices that are still open match every rule."""
     branch = context.get("branch")
     return (
         rule.get("flavor") in (None, context.get("flavor"))

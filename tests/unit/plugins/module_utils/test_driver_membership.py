@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
 FULL = {"source": "nvidia", "imex": True}
 RELEASES = {"550": "550.163.01-1", "570": "570.172.08-1", "580": "580.95.05-1", "590": "590.44.01-1"}
-# What is installed, what is asked for then, what has to go for it: names that change with the branch, and no others.
+# Installed packages, the request, and the packages to remove: only those whose names change with the branch.
 MOVES = [
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabric-manager", "nvidia-imex-570"])
       for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
@@ -40,29 +40,29 @@ MOVES = [
     ("ubuntu-24.04", {}, {"flavor": "proprietary"}, ["nvidia-dkms-580-open"]),
     ("sles-15", {}, {"flavor": "proprietary"}, ["nvidia-open-driver-G06-signed-cuda-kmp-default"]),
     ("el-9", {}, {"version": "580.82.07"}, []),
-    # What is not asked for any more is no rival of the same branch's.
+    # A package of the same branch stays, even if it is no longer requested.
     ("el-9", {}, {"fabric_manager": "disabled", "version": "580.82.07"}, []),
     ("ubuntu-24.04", {"components": ["compute", "video"]}, {"components": ["compute"], "version": "580.82.07"}, []),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "before", "after", "expected"), MOVES)
-def test_a_move_takes_away_what_has_another_name_then_and_nothing_else(key, before, after, expected):
+def test_branch_change_removes_renamed_packages(key, before, after, expected):
     bare = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],))
     first = driver_resolver.resolve(bare, {**FULL, **before}, platform(key))
-    assert first["replaces"] == []
+    assert first["replaced"] == []
     version = RELEASES[first["branch"]]
     others = {"nvidia-container-toolkit": "1.18.0-1", "dkms": "3.1.0-1", "nvidia-gds": "13.0-1", "vim": "9"}
     there = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],), driver={"library": version.partition("-")[0]},
                  packages={**others, **dict.fromkeys(first["packages"], version), "dkms": "3.1.0-1"})  # fmt: skip
     result = driver_resolver.resolve(there, {**FULL, **after}, platform(key))
-    assert (result["errors"], result["replaces"]) == ([], expected)
-    assert set(expected) <= set(result["rivals"])
+    assert (result["errors"], result["replaced"]) == ([], expected)
+    assert set(expected) <= set(result["removable"])
 
 
-def test_prebuilt_modules_of_other_kernels_stay_until_their_branch_or_flavor_goes():
+def test_prebuilt_modules_of_other_kernels_stay():
     older = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
     there = host("ubuntu-24.04", packages={older: "6.8.0-71.71+1"}, driver={"library": "580.95.05"})
     for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):
-        replaced = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["replaces"]
+        replaced = driver_resolver.resolve(there, request, platform("ubuntu-24.04"))["replaced"]
         assert replaced == ([older] if goes else [])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""EPEL on Enterprise Linux: it comes for DKMS, and only where DKMS is not to be had without it."""
+"""EPEL on Enterprise Linux: added for DKMS, if no other repository has DKMS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUGIN = "python3-dnf-plugin-versionlock"
 
 
 def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> dict:
-    """Plan with repositories that have all that is asked about but for what is `offered` otherwise."""
+    """Plan with repositories that have every queried package, except as `offered` says."""
     there = host(key, packages=dict.fromkeys((PLUGIN, *packages), "1-1"), headers=(KERNELS[key],))
     asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
     answers = {name.replace("-", "_"): name for name in asked}
@@ -29,33 +29,37 @@ def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: 
 @pytest.mark.parametrize("request_", [NVIDIA, RUNFILE], ids=["nvidia", "runfile"])
 @pytest.mark.parametrize("key", KEYS)
 class TestEpel:
-    def test_it_stays_away_where_another_repository_has_dkms(self, key, request_):
+    def test_epel_is_not_added_if_dkms_is_available(self, key, request_):
         result = planned(key, request_, epel_release=[])
         assert result["errors"] == []
         assert result["todo"]["prerequisites"] == []
         assert "dkms" in result["todo"]["install"]
 
-    def test_it_comes_where_dkms_is_nowhere_else(self, key, request_):
+    def test_epel_is_added_for_dkms(self, key, request_):
         result = planned(key, request_, dkms=[])
         assert result["errors"] == []
         assert result["todo"]["prerequisites"] == ["epel-release"]
         assert "dkms" in result["todo"]["install"]
 
-    def test_a_host_that_can_have_neither_is_refused_before_anything_is_done(self, key, request_):
+    def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
         (error,) = result["errors"]
-        assert error.startswith("dkms, which builds the driver's modules, is in no enabled repository of this host, ")
-        for word in ("neither is epel-release", "Enable EPEL or a mirror", f"epel-release-latest-{key[3:]}.noarch.rpm"):
+        assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules, ")
+        for word in (
+            "neither has epel-release",
+            "Enable EPEL or a mirror",
+            f"epel-release-latest-{key[3:]}.noarch.rpm",
+        ):
             assert word in error
         assert result["acts"] is False
 
-    def test_a_host_whose_epel_is_disabled_is_told_so(self, key, request_):
+    def test_disabled_epel_is_reported(self, key, request_):
         (error,) = planned(key, request_, ("epel-release",), dkms=[])["errors"]
-        assert "no enabled repository of this host, though epel-release is installed. DKMS is in EPEL. Enable" in error
+        assert "which builds the driver's modules, although epel-release is installed. DKMS is in EPEL. Enable" in error
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_it_is_not_even_asked_about_where_dkms_is_installed(key):
+def test_epel_is_not_queried_with_dkms(key):
     there = host(key, packages={"dkms": "3.2.1-1", PLUGIN: "4.0"}, headers=(KERNELS[key],))
     todo = driver_plan.plan(there, NVIDIA, platform(key))["todo"]
     assert todo["prerequisites"] == []
@@ -64,12 +68,12 @@ def test_it_is_not_even_asked_about_where_dkms_is_installed(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_lock_comes_in_any_case(key):
+def test_lock_plugin_is_always_planned(key):
     there = host(key, packages={"dkms": "3.2.1-1"})
     assert driver_plan.plan(there, NVIDIA, platform(key))["todo"]["prerequisites"] == [PLUGIN]
 
 
-def test_repositories_that_were_not_asked_about_it_prove_nothing():
+def test_unqueried_packages_may_be_available():
     result = driver_plan.plan(host("el-9", headers=(KERNELS["el-9"],)), RUNFILE, platform("el-9"), {})
     assert result["errors"] == []
     assert result["todo"]["prerequisites"] == ["epel-release"]

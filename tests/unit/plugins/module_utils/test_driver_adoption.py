@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a driver that somebody else installed by packages is kept, and let go of again."""
+"""Holds on the packages of an adopted driver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_removal, driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_removal,
+    driver_source,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
 
 V = "580.95.05"
 UBUNTU, EL, SLES = f"{V}-0ubuntu0.24.04.1", f"3:{V}-1.el9", f"{V}-1"
 PLUGIN = {"python3-dnf-plugin-versionlock": "4.3.0-16.el9"}
-# Names that the role would not choose: the desktop's, RPM Fusion's, SUSE's for X.
+# Packages that the role does not install: desktop packages, and those of RPM Fusion and SUSE for X.
 PACKAGES = {
     "ubuntu-24.04": dict.fromkeys(
         (
@@ -30,7 +35,7 @@ PACKAGES = {
     "el-9": dict.fromkeys(("akmod-nvidia", "xorg-x11-drv-nvidia", "xorg-x11-drv-nvidia-cuda-libs"), EL),
     "sles-15": dict.fromkeys(("nvidia-gl-G06", "x11-video-nvidiaG06"), SLES),
 }
-# None of the driver's, or of another version.
+# Packages of other software, or of another driver version.
 OTHERS = {
     "nvidia-container-toolkit": "1.18.0-1",
     "libnvidia-old-570": "570.86.15-1",
@@ -41,7 +46,7 @@ KEYS = sorted(PACKAGES)
 
 
 def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -> dict:
-    """Describe a host on which somebody has installed a driver."""
+    """Describe a host with a driver that the role did not install."""
     there = host(
         key,
         (A100,),
@@ -57,7 +62,7 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     )
     there["files"] = {path: {"exists": True, "content": text} for path, text in (files or {}).items()}
     if record is not None:
-        there["files"][driver_plan.RECORD_FILE] = {"exists": True, "content": record}
+        there["files"][driver_config_files.RECORD_FILE] = {"exists": True, "content": record}
     return there
 
 
@@ -65,18 +70,18 @@ def planned(key: str, there: dict, **request) -> dict:
     result = driver_plan.plan(there, request, platform(key))
     assert (result["errors"], result["action"], result["source"]) == ([], "adopt", "preinstalled")
     todo = result["todo"]
-    # Nothing comes, and nothing is asked of anybody.
+    # No packages and no queries.
     assert not any(todo[name] for name in ("install", "query", "prerequisites", "repository", "remove", "release"))
     return result
 
 
 def after(key: str, there: dict, result: dict, until: str = "after") -> dict:
-    """Return the host as the run leaves it; one that is cut off comes `until` the record that it writes `before`."""
+    """Return the host after the run, or after its record `before` if the run is interrupted."""
     todo, held = result["todo"], {name for name, package in there["packages"].items() if package["held"]}
-    record = (there["files"].get(driver_plan.RECORD_FILE) or {}).get("content")
+    record = (there["files"].get(driver_config_files.RECORD_FILE) or {}).get("content")
     if todo["holds"]:
         record = driver_removal.hold(there, todo["holds"][until])
-    files = {path: item["content"] for path, item in there["files"].items() if path != driver_plan.RECORD_FILE}
+    files = {path: item["content"] for path, item in there["files"].items() if path != driver_config_files.RECORD_FILE}
     if until == "before":
         return having(key, held, record, files)
     for file in todo["files"]:
@@ -90,16 +95,16 @@ def recorded(*names: str) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_adopted_driver_is_held_once(key):
+def test_adopted_driver_is_held_once(key):
     bare = having(key)
     result = planned(key, bare)
     names = sorted(PACKAGES[key])
     assert (result["todo"]["hold"], result["todo"]["unhold"]) == (names, [])
     assert result["todo"]["holds"] == {"before": names, "after": names}
     assert f"hold {', '.join(names)}" in result["summary"]
-    files = [driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    files = [driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
     assert [file["path"] for file in result["todo"]["files"]] == files
-    # A run that was cut off has written down what it was about to hold, and the next one does.
+    # An interrupted run has recorded the planned holds, and the next run sets them.
     again = planned(key, after(key, bare, result, "before"))
     assert (again["todo"]["hold"], again["todo"]["holds"]) == (names, None)
     there = after(key, bare, result)
@@ -109,23 +114,23 @@ def test_an_adopted_driver_is_held_once(key):
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_what_the_user_holds_stays_hers(key):
+def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     assert driver_removal.read_record(there)["holds"] == rest
     released = planned(key, there, hold=False)
     assert (released["todo"]["hold"], released["todo"]["unhold"]) == ([], rest)
     gone = [file["path"] for file in released["todo"]["files"] if file["state"] == "absent"]
-    assert gone == ([driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
+    assert gone == ([driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
     assert driver_removal.read_record(free)["holds"] == []
     assert not planned(key, free, hold=False)["acts"]
-    # Hers alone: there is nothing to release.
+    # Only the user's holds: nothing to release.
     assert planned(key, having(key, (hers,)), hold=False)["todo"]["unhold"] == []
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_absent_takes_back_the_holds_and_nothing_of_hers(key):
+def test_absent_releases_only_own_holds(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     stale = "kmod-nvidia-open-dkms-3:570.86.15-1.el9.*"
@@ -145,9 +150,9 @@ def test_absent_takes_back_the_holds_and_nothing_of_hers(key):
         "restore",
     )
     assert not any(plan[name] for name in kept)
-    files = [driver_plan.BLACKLIST_FILE] if key.startswith("ubuntu") else []
-    assert plan["files"] == [*files, driver_plan.RECORD_FILE]
-    assert any("not installed by this role" in reason for reason in plan["reasons"])
+    files = [driver_config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    assert plan["files"] == [*files, driver_config_files.RECORD_FILE]
+    assert any("this role did not install" in reason for reason in plan["reasons"])
 
 
 WITHOUT = [
@@ -159,18 +164,18 @@ WITHOUT = [
 
 @pytest.mark.parametrize(("changes", "case"), WITHOUT)
 @pytest.mark.parametrize("key", KEYS)
-def test_a_driver_that_came_without_packages_is_left_as_it_is(key, changes, case):
+def test_driver_without_packages_is_not_held(key, changes, case):
     for request in ({}, {"hold": False}):
         assert not planned(key, having(key, **changes), **request)["acts"], case
 
 
-def test_a_driver_on_a_platform_that_is_not_known_is_left_as_it_is():
+def test_driver_on_unknown_platform_is_not_held():
     there = having("el-9")
     there["os"]["key"] = None
     assert not driver_plan.plan(there, {}, None)["acts"]
 
 
-def test_no_plugin_is_added_to_lock_with_and_that_is_said():
+def test_missing_lock_plugin_is_reported():
     there = having("el-9", packages=PACKAGES["el-9"])
     result = planned("el-9", there)
     assert (result["acts"], result["todo"]["hold"]) == (False, [])
@@ -184,7 +189,7 @@ OLD = f"akmod-nvidia-3:{V}-1.el9.*"
 
 
 @pytest.mark.parametrize(("record", "expected"), [(["akmod-nvidia"], [OLD]), (["xorg-x11-drv-nvidia"], [])])
-def test_the_lock_of_a_version_that_the_user_has_replaced_goes_if_it_was_ours(record, expected):
+def test_own_lock_of_replaced_version_is_removed(record, expected):
     newer = dict.fromkeys(PACKAGES["el-9"], "3:590.44.01-1.el9")
     driver = {"loaded": "590.44.01", "library": "590.44.01"}
     there = having("el-9", packages={**newer, **PLUGIN}, driver=driver, record=recorded(*record), patterns=[OLD])
@@ -193,7 +198,7 @@ def test_the_lock_of_a_version_that_the_user_has_replaced_goes_if_it_was_ours(re
     assert driver_removal.plan(there, platform("el-9"))["unhold"] == expected
 
 
-def test_zyppers_lock_on_a_package_that_has_gone_goes_with_the_next_run():
+def test_own_zypper_lock_of_removed_package_is_removed():
     names = sorted(PACKAGES["sles-15"])
     there = having("sles-15", names, recorded(*names, "nvidia-video-G06"), patterns=["nvidia-video-G06", "nvidia-mine"])
     todo = planned("sles-15", there)["todo"]
@@ -201,24 +206,24 @@ def test_zyppers_lock_on_a_package_that_has_gone_goes_with_the_next_run():
     assert driver_removal.plan(there, platform("sles-15"))["unhold"] == [*names, "nvidia-video-G06"]
 
 
-def test_a_driver_of_the_roles_own_that_is_insisted_on_lets_go_of_what_it_held():
+def test_adopting_own_driver_releases_holds():
     packages = {"nvidia-utils-580-server": UBUNTU, "libnvidia-compute-580-server": UBUNTU}
-    files = {driver_plan.PIN_FILE: "Pin: version", driver_plan.BLACKLIST_FILE: "x"}
+    files = {driver_config_files.PIN_FILE: "Pin: version", driver_config_files.BLACKLIST_FILE: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
     todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False)["todo"]
     assert todo["unhold"] == ["nvidia-utils-580-server"]
     states = {file["path"]: file["state"] for file in todo["files"]}
-    assert states == {driver_plan.BLACKLIST_FILE: "absent", driver_plan.PIN_FILE: "present"}
-    (pin,) = [file["content"] for file in todo["files"] if file["path"] == driver_plan.PIN_FILE]
+    assert states == {driver_config_files.BLACKLIST_FILE: "absent", driver_config_files.PIN_FILE: "present"}
+    (pin,) = [file["content"] for file in todo["files"] if file["path"] == driver_config_files.PIN_FILE]
     assert "Pin: version" not in pin
 
 
-def test_holds_stay_in_the_record_as_long_as_their_packages():
+def test_recorded_holds_follow_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.begin(there, names)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.begin(there, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][driver_plan.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
+    there["files"][driver_config_files.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-utils-580"]
     assert driver_removal.read_record(there)["packages"] == []

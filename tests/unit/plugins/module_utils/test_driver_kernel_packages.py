@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kernel that comes later brings along for the driver: headers, or prebuilt modules."""
+"""Meta packages that bring the headers or prebuilt modules of later kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_config_files,
+    driver_plan,
+    driver_resolver,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, V100, host, platform
 
 U24 = KERNELS["ubuntu-24.04"]
@@ -18,7 +22,7 @@ ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
 
 
 def offers(key: str, request: dict, version: str, **more) -> dict:
-    """Let the repositories offer this version of every package that is asked about."""
+    """Offer this version of every queried package."""
     todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
     return {name: [version] for name in todo["query"]}
 
@@ -36,7 +40,7 @@ UBUNTU_METAS = [
 
 
 @pytest.mark.parametrize(("name", "version", "kernel"), UBUNTU_METAS)
-def test_headers_come_with_the_kernels_that_the_host_follows(name, version, kernel):
+def test_meta_packages_of_headers(name, version, kernel):
     more = {"packages": {f"linux-image-{name}": version}, "kernel": kernel}
     request = {"source": "nvidia"}
     meta = f"linux-headers-{name}"
@@ -50,7 +54,7 @@ def test_headers_come_with_the_kernels_that_the_host_follows(name, version, kern
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: ["6.99.0-1.1"]}
     )
     assert not any(entry.startswith(f"{meta}=") for entry in result["todo"]["install"])
-    assert any(f"{meta} is left out" in reason and version in reason for reason in result["reasons"])
+    assert any(f"{meta} is not installed" in reason and version in reason for reason in result["reasons"])
 
 
 MODULE_METAS = [
@@ -67,7 +71,7 @@ MODULE_METAS = [
 
 
 @pytest.mark.parametrize(("key", "gpu", "image", "offered", "expected"), MODULE_METAS)
-def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, image, offered, expected):
+def test_meta_packages_of_prebuilt_modules(key, gpu, image, offered, expected):
     more = {"packages": {f"linux-image-{image[0]}": image[1]}, "gpus": (gpu,)}
     if "hwe" in image[0]:
         more["kernel"] = "6.14.0-33-generic"
@@ -78,7 +82,7 @@ def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, 
     assert (result["errors"], result["module_build"]) == ([], "precompiled")
     there = [entry for entry in result["todo"]["install"] if entry.startswith(f"{meta}=")]
     assert there == ([expected] if expected else [])
-    assert any(f"{meta} is left out" in reason for reason in result["reasons"]) is (expected is None)
+    assert any(f"{meta} is not installed" in reason for reason in result["reasons"]) is (expected is None)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_prebuilt_modules_come_with_the_kernels_that_the_host_follows(key, gpu, 
         ("el-10", "6.12.0-55.el10_0.x86_64+rt", "kernel-rt-core", "kernel-rt-devel-matched"),
     ],
 )
-def test_red_hats_headers_keep_to_the_kernel_that_boots_next(key, kernel, image, meta):
+def test_meta_packages_match_next_kernel(key, kernel, image, meta):
     version = kernel.partition(".x86_64")[0].partition(".aarch64")[0]
     more = {"packages": {image: "5.14.0-503.el9"}, "kernel": kernel}
     available = offers(key, {}, "580.95.05-1", **more)
@@ -104,18 +108,18 @@ def test_red_hats_headers_keep_to_the_kernel_that_boots_next(key, kernel, image,
 @pytest.mark.parametrize(
     ("key", "kernel", "reason"),
     [
-        ("amazon-2023", KERNELS["amazon-2023"], "no meta package is known that would bring the headers"),
-        ("el-9", "5.15.0-300.163.18.el9uek.x86_64", "no meta package is known that would bring the headers"),
+        ("amazon-2023", KERNELS["amazon-2023"], "no meta package for the headers of later kernels: none is known"),
+        ("el-9", "5.15.0-300.163.18.el9uek.x86_64", "no meta package for the headers of later kernels: none is known"),
         (
             "debian-12",
             KERNELS["debian-12"],
-            "no meta package of this host's kernels is installed that would bring the headers",
+            "no meta package for the headers of later kernels: none is installed",
         ),
-        ("ubuntu-24.04", U24, "no meta package of this host's kernels is installed that would bring the prebuilt"),
+        ("ubuntu-24.04", U24, "no meta package for the prebuilt modules of later kernels: none is installed"),
         ("sles-15", KERNELS["sles-15"], None),
     ],
 )
-def test_what_the_next_kernel_will_not_bring_is_said(key, kernel, reason):
+def test_missing_meta_package_is_reported(key, kernel, reason):
     version = "535.309.01-0+deb12u1" if key == "debian-12" else "580.95.05-1"
     result = driver_plan.plan(host(key, kernel=kernel), {}, platform(key), offers(key, {}, version, kernel=kernel))
     assert result["errors"] == []
@@ -124,7 +128,7 @@ def test_what_the_next_kernel_will_not_bring_is_said(key, kernel, reason):
 
 
 def with_the_vendors_meta() -> dict:
-    """Describe a converged Ubuntu host that has the meta package of prebuilt modules."""
+    """Describe a converged Ubuntu host with the meta package of prebuilt modules."""
     names = ["linux-modules-nvidia-580-server-open-{}", "linux-objects-nvidia-580-server-open-{}"]
     modules = dict.fromkeys([*(name.format(U24) for name in names), names[0].format("generic")], "6.8.0-88.88")
     modules[f"linux-signatures-nvidia-{U24}"] = modules["linux-modules-nvidia-fs-generic"] = "6.8.0-88.88"
@@ -134,7 +138,7 @@ def with_the_vendors_meta() -> dict:
     return host("ubuntu-24.04", packages=packages, modules={U24: "580.95.05"}, driver=driver)
 
 
-def test_prebuilt_modules_of_another_branch_give_way_with_all_that_is_theirs():
+def test_prebuilt_modules_of_other_branch_are_replaced():
     there, request = with_the_vendors_meta(), {"branch": "595"}
     query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
     available = {name: ["595.91.07-0ubuntu0.24.04.1"] for name in query}
@@ -155,11 +159,11 @@ def test_prebuilt_modules_of_another_branch_give_way_with_all_that_is_theirs():
             "580.178.04",
             [f"{MODULES}-generic=6.8.0-88.88+2", f"{MODULES}-{U24}=6.8.0-88.88+2"],
         ),
-        # Which driver an older build is of cannot be told by its version; apt knows.
+        # The version of an older build does not show its driver version; apt resolves it by dependencies.
         ("580.126.09", []),
     ],
 )
-def test_prebuilt_modules_move_with_the_driver_that_they_are_built_from(version, expected):
+def test_prebuilt_modules_are_updated_with_driver(version, expected):
     there, request = with_the_vendors_meta(), {"version": version}
     query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
     drivers = [f"{text}-0ubuntu0.24.04.1" for text in ("580.178.04", "580.126.09", "580.95.05")]
@@ -174,9 +178,9 @@ def test_prebuilt_modules_move_with_the_driver_that_they_are_built_from(version,
 
 
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
-def test_unattended_upgrades_move_prebuilt_modules_with_their_kernel(key):
+def test_unattended_upgrades_update_prebuilt_modules(key):
     files = driver_plan.plan(host(key), {}, platform(key))["todo"]["files"]
-    (content,) = [file["content"] for file in files if file["path"] == driver_plan.BLACKLIST_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == driver_config_files.BLACKLIST_FILE]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)
     kept = {
         name: any(re.match(pattern, name) for pattern in patterns)

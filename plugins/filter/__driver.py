@@ -1,0 +1,149 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Internal filters of roles nvidia_driver and nvidia_persistenced. They can change in any release.
+
+ansible-doc skips files whose names begin with two underscores, so these filters need no documentation pages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils import (
+    driver_activation,
+    driver_fabric,
+    driver_plan,
+    driver_removal,
+    driver_request,
+    persistenced_plan,
+)
+
+# name-[epoch:]version-release.arch; the group is the name.
+_NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
+
+
+def _checked(host: dict) -> dict:
+    if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
+        raise AnsibleFilterError(
+            "The input is not a host as module gpufleet.hosts.gpu_host_info returns it. Use the variable gpufleet_host "
+            "that role gpufleet.hosts.observe sets."
+        )
+    return host
+
+
+def plan(
+    host: dict,
+    request: dict | None = None,
+    platform: dict | None = None,
+    available: dict | None = None,
+    streams: dict | None = None,
+) -> dict[str, Any]:
+    """Return the driver for a host, the reasons, and the actions."""
+    try:
+        return driver_plan.plan(_checked(host), request or {}, platform or None, available, streams)
+    except driver_request.RequestError as error:
+        raise AnsibleFilterError(str(error)) from None
+
+
+def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:
+    """Return why a reboot is required, whether to reboot, and the record of the attempt."""
+    is_controller = driver_activation.is_controller(_checked(host), connection, controller_machine_id)
+    decision = driver_activation.reboot(host, policy, is_controller)
+    return {**decision, "attempt": driver_activation.attempt(host, decision["ids"])}
+
+
+def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
+    """Return the actions that remove the driver that the role installed."""
+    return driver_removal.plan(_checked(host), platform or None)
+
+
+def undo(host: dict, before: dict, failed: dict) -> dict[str, list]:
+    """Return what to restore after an installation that failed, by its plan and the host `before`."""
+    return driver_removal.undo(before, host, failed)
+
+
+def record(
+    host: dict,
+    before: list[str],
+    after: list[str] | None = None,
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
+    *,
+    todo: dict | None = None,
+    runfile: str | None = None,
+    holds: list[str] | None = None,
+) -> str:
+    """Return the record of an installation: to write before it without `after`, else afterwards."""
+    _checked(host)
+    if holds is not None:
+        return driver_removal.hold(host, holds)
+    if after is None and runfile:
+        return driver_removal.begin_runfile(host, runfile)
+    if after is None:
+        return driver_removal.begin(host, before, changed_files, key, todo=todo)
+    return driver_removal.record(host, before, after, changed_files, key, runfile=runfile or None)
+
+
+def apt_removable(text: str, names: list[str]) -> list[str]:
+    """Select the names that a simulated `apt-get autoremove` would remove."""
+    removed = set(re.findall(r"^Remv (\S+)", text, re.MULTILINE))
+    return [name for name in names if name in removed]
+
+
+def rpm_removable(tests: list[dict], removed: list[str] | None = None) -> list[str]:
+    """Select the packages that only each other and the `removed` ones need, from results of `rpm --erase --test`."""
+    needed = {test["item"]: _needed_by(test.get("stderr", "")) for test in tests}
+    # Keep packages that rpm refuses to erase for any other reason than a dependency.
+    removable = {test["item"] for test in tests if test["rc"] == 0 or needed[test["item"]]}
+    while True:
+        kept = {name for name in removable if needed[name] - removable - set(removed or [])}
+        if not kept:
+            return sorted(removable)
+        removable -= kept
+
+
+def _needed_by(text: str) -> set[str]:
+    return set(re.findall(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE))
+
+
+def unrelated_packages(
+    text: str, changeable: list[str], packages: dict | None = None, released: list[str] | None = None
+) -> list[str]:
+    """Name the packages that a simulation would remove, or change despite a hold, although they are not the driver's.
+
+    `text` is the output of `apt-get --simulate`, or the results of module dnf in check mode, one per line.
+    """
+    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
+    # Module dnf also reports the old version of an updated package as removed.
+    updated = re.findall(rf"^Installed: {_NEVRA}$", text, re.MULTILINE)
+    removed += [name for name in re.findall(rf"^Removed: {_NEVRA}$", text, re.MULTILINE) if name not in updated]
+    removed += _needed_by(text)
+    changed = re.findall(r"^Inst ([^\s:]+)\S* \[", text, re.MULTILINE)
+    held = [name for name, package in (packages or {}).items() if package["held"]]
+    found = [name for name in removed if name not in changeable]
+    return sorted({*found, *(name for name in changed if name in held and name not in (released or []))})
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by their names."""
+        return {
+            "_apt_removable": apt_removable,
+            "_nvidia_driver_gpus_outside_fabric": driver_fabric.gpus_outside_fabric,
+            "_nvidia_driver_plan": plan,
+            "_nvidia_driver_reboot": reboot,
+            "_nvidia_driver_record": record,
+            "_nvidia_driver_removal": removal,
+            "_nvidia_driver_undo": undo,
+            "_nvidia_driver_unload_obstacles": driver_activation.unload_obstacles,
+            "_nvidia_driver_unrelated_packages": unrelated_packages,
+            "_persistence_off": persistenced_plan.gpus_with_mode_off,
+            "_persistenced_plan": persistenced_plan.plan,
+            "_rpm_removable": rpm_removable,
+        }
