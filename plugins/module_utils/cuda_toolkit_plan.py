@@ -412,7 +412,7 @@ def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
     """Have what this role installed tried until it has worked once. Only root can read whether it has."""
     known = install_record.read(host, install_record.TOOLKIT)
     # A run that was cut off leaves it to this one to tell what came.
-    result["finish"] = install_record.is_open(host, install_record.TOOLKIT)
+    result["finish"] = install_record.is_unfinished(host, install_record.TOOLKIT)
     if known["packages"] or known["uncertain"] or known["pending"]:
         result["untried"] = [
             toolkit["directory"]

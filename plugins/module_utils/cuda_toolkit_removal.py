@@ -20,8 +20,8 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     """Return what to take back: toolkits, what came with them if nothing needs it, files, the repository's key."""
     known = install_record.read(host, install_record.TOOLKIT)
     there = host.get("package_names") or list(host["packages"])
-    came = install_record.came(host, install_record.TOOLKIT, there)
-    certain = install_record.certain(host, install_record.TOOLKIT, there)
+    came = install_record.possibly_installed(host, install_record.TOOLKIT, there)
+    certain = install_record.installed_for_certain(host, install_record.TOOLKIT, there)
     system = distributions.get(host["os"]["key"] or "", {"packages": []})["packages"]
     # Toolkits are asked for by name, so that none came by this role that it does not know for certain.
     toolkits = [name for name in there if _NVIDIA.fullmatch(name) or name in system[:1]]

@@ -40,7 +40,7 @@ def adopt(host: dict, request: dict, result: dict, todo: dict, platform: dict | 
                 f"is adopted. Install {need}, or set nvidia_driver_hold to false"
             )
         return
-    mine = known | install_record.certain(host, install_record.DRIVER, members).intersection(members)
+    mine = known | install_record.installed_for_certain(host, install_record.DRIVER, members).intersection(members)
     let_go = [] if wanted else sorted(name for name in mine if name in packages and packages[name]["held"])
     todo["hold"] = hold
     todo["unhold"] = [*let_go, *left_over(host)]

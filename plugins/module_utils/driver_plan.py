@@ -81,7 +81,7 @@ def plan(
             todo["initramfs"] = initramfs(host, [file["path"] for file in todo["files"]])
             if request.get("activate", True):
                 todo["modules"] = _modules(host, result, todo)
-            todo["finish"] = install_record.is_open(host, RECORD_FILE)
+            todo["finish"] = install_record.is_unfinished(host, RECORD_FILE)
         except NoVersion as error:
             result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)

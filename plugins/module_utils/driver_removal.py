@@ -121,8 +121,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
     there = host.get("package_names") or list(host["packages"])
-    came = install_record.came(host, driver_plan.RECORD_FILE, there)
-    certain = install_record.certain(host, driver_plan.RECORD_FILE, there)
+    came = install_record.possibly_installed(host, driver_plan.RECORD_FILE, there)
+    certain = install_record.installed_for_certain(host, driver_plan.RECORD_FILE, there)
     candidates = sorted({name for data in sources for name in _members(host, data)})
     members = [name for name in candidates if name in came]
     # What gave way to another flavor, in a run that was cut off before it purged that, has left its files in /etc.
@@ -219,7 +219,7 @@ def _held_by_us(host: dict, members: list[str], sources: list[dict], known: dict
 def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
     """Return the command that takes back what NVIDIA's installer put there, where it was this role that ran it."""
     ours = [version for version in (known["pending_runfile"], known["runfile"]) if version]
-    there = install_record.versions_there(host)
+    there = install_record.driver_versions_present(host)
     if not ours or (there and not there.intersection(ours)):
         return []
     if source == "runfile":
