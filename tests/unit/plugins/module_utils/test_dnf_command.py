@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.filter.nvidia_driver_removal import nvidia_driver_strangers
 from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import intrusions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import forbidden_changes
 
 OPTIONS = {
     "state": "present",
@@ -146,7 +146,7 @@ def test_the_filters_accept_the_results_like_those_of_ansible_builtin_dnf():
     assert nvidia_driver_strangers(said, []) == ["nvidia-fabric-manager"]
     said = "\n".join(dnf_command.transaction(DOWNGRADE).results())
     assert nvidia_driver_strangers(said, []) == ["gpu-job"]
-    assert intrusions(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+    assert forbidden_changes(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
 
 
 @pytest.mark.parametrize(
