@@ -258,8 +258,8 @@ def _repository(
     adds = (result["packages"] and not kept) or proxy_changed
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
-        ours = (adds or cuda_repository.is_ours(host, repository)) and not used_by_driver
-        content = _preference(host, platform) if ours else None
+        is_own_entry = (adds or cuda_repository.is_ours(host, repository)) and not used_by_driver
+        content = _preference(host, platform) if is_own_entry else None
         _file(result["files"], host, cuda_repository.APT_PREFERENCE_FILE, content)
     if adds:
         result["repository"] = repository

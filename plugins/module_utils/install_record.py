@@ -188,8 +188,8 @@ def _pending_stream(known: dict, stream: dict | None) -> dict | None:
         return known["pending_stream"]
     before = stream["before"]
     # An interrupted run may have reset the previous stream without enabling the next one.
-    ours = [item for item in (known["pending_stream"], known["stream"]) if item and before in (None, item["name"])]
-    return {"module": stream["module"], "name": stream["name"], "before": ours[0]["before"] if ours else before}
+    own = [item for item in (known["pending_stream"], known["stream"]) if item and before in (None, item["name"])]
+    return {"module": stream["module"], "name": stream["name"], "before": own[0]["before"] if own else before}
 
 
 def _current_streams(host: dict, known: dict) -> tuple[dict | None, dict | None]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Logins of mirrors and proxies: in no message, and in no file that all may read."""
+"""Messages and world-readable files do not contain the logins of mirrors and proxies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_errors_contain_no_login(monkeypatch):
 
 
 def written(task, **more):
-    """Return the mode that a task gives its file, and whether it shows a diff."""
+    """Return the file mode of a task, and whether the task shows a diff."""
     environment = jinja2.Environment()
     environment.tests["search"] = search
     values = {"ansible_diff_mode": True, **more}

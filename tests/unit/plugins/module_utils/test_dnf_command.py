@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What dnf is asked for and what is read out of its answers, which a real dnf 4 has given."""
+"""The commands for dnf, and its parsed output. The samples are from dnf 4."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Dependencies resolved.
 """
 NOTHING = "Package dkms-3:3.0-1.el8.noarch is already installed.\nDependencies resolved.\nNothing to do.\nComplete!\n"
 ABORTED = "Operation aborted.\n"
-# The first two names are too long for their column: dnf has their rows on two lines, or on three.
+# The first two names are too long for their column, so dnf wraps their rows to two or three lines.
 INSTALL = (
     HEAD
     + """Installing:

@@ -12,7 +12,7 @@ OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
 
 
 def grub_cfg(*releases: str) -> str:
-    """Write a menu as grub-mkconfig does: the first kernel, then all of them in a submenu, then the firmware."""
+    """Return a menu like grub-mkconfig: the first kernel, a submenu with all kernels, and the firmware entry."""
     entries = [
         f"\tmenuentry 'Debian, with Linux {release}' --class os $menuentry_id_option 'gnulinux-{number}-advanced' {{\n"
         f"\t\techo 'Loading'\n\t\tlinux\t/boot/vmlinuz-{release} root=UUID=1 ro\n\t}}\n"

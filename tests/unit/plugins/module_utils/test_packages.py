@@ -192,7 +192,7 @@ def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
     assert (state["installed"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
 
 
-# --- what repositories offer ---
+# --- package offers ---
 
 MADISON = """\
 nvidia-smi | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
@@ -330,7 +330,7 @@ def test_the_error_of_the_package_manager_is_reported(manager):
 
 
 class Dpkg:
-    """A dpkg with selections."""
+    """A fake dpkg with selections."""
 
     def __init__(self, held: set[str]) -> None:
         self.held = held
@@ -401,7 +401,7 @@ def test_the_error_of_a_hold_names_the_command():
         package_locks.change("apt", ["x"], True, lambda argv: (100, "", "no"))
 
 
-# --- small things ---
+# --- versions and platforms ---
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ PROXY = "http://user:word@proxy.example:3128"
 
 
 class Programs:
-    """Stand in for the programs that are run: note what they were, and answer."""
+    """Record the commands and return prepared results."""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -28,7 +28,7 @@ class Programs:
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """Give the host source entries and lists in a directory of the test's own."""
+    """Create the host's sources and package lists in a temporary directory."""
     sources = {
         "/etc/apt/sources.list": "deb http://m.example.org/debian bookworm main\n",
         "/etc/apt/sources.list.d/cuda.list": "deb https://old.example /\n",

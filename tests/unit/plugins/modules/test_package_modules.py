@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules that the driver's roles act with: apt_components, dnf_packages, package_hold and the others."""
+"""The modules for packages and repositories: apt_components, dnf_packages, package_hold and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.hosts.plugins.modules import (
 
 
 class Done(Exception):
-    """The module has ended."""
+    """The module exited."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ AFTER = "deb http://m.example.org/debian bookworm main contrib non-free\n"
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """Let the module find its sources in a directory of the test's own."""
+    """Create apt's sources in a temporary directory."""
     path = tmp_path / "sources.list"
     path.write_text(BEFORE)
     monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(path): path.read_text()})
@@ -97,7 +97,7 @@ def changes_of(result):
 
 @pytest.fixture
 def exactly(sources, monkeypatch):
-    """Read the sources with their line ends, as the module does."""
+    """Read the sources without changing their line ends, like the module."""
     monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(sources): read_exactly(sources)})
     return sources
 
@@ -166,7 +166,7 @@ def test_the_error_for_a_missing_codename_names_the_option(run, sources, monkeyp
     assert run(apt_components, components=["contrib"], codename="bookworm")["changed"]
 
 
-# --- a key that is fetched ---
+# --- signing key ---
 
 BODY = b"\x04" + b"k" * 60
 PACKETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
@@ -186,7 +186,7 @@ def key(tmp_path):
 
 @pytest.fixture
 def dpkg(monkeypatch):
-    """Put a package manager with one hold under the modules."""
+    """Replace dpkg and apt with a fake package manager that has one hold."""
     state = {"held": {"libcuda1"}, "asked": []}
 
     def command(_module, argv, **_more):
@@ -238,7 +238,7 @@ def test_versions_are_listed(run, dpkg):
 
 @pytest.fixture
 def looks(tmp_path, monkeypatch):
-    """Note what is run, and the files of the temporary directory that it finds."""
+    """Record the commands, and the files in the temporary directory."""
     seen = {"place": tmp_path / "tmp", "argv": [], "files": [], "answer": (0, "", "")}
     seen["place"].mkdir()
     real = tempfile.TemporaryDirectory
@@ -404,7 +404,7 @@ Install  1 Package
 
 @pytest.fixture
 def dnf(monkeypatch):
-    """Let the module find an rpm that has bash alone, and a dnf; record how they are called."""
+    """Replace rpm, which lists only bash, and dnf, and record the commands."""
     calls = []
 
     def answer(_module, argv, **_options):
