@@ -13,7 +13,7 @@ _FIRST_BRANCH = {11: 450, 12: 525, 13: 580}
 _LAST_MAJOR = {470: 11, 580: 12}
 
 
-def serves(driver: str, toolkit: str, branches: dict[str, int]) -> str:
+def driver_support(driver: str, toolkit: str, branches: dict[str, int]) -> str:
     """Return how a driver supports a toolkit: "fully", with minor version compatibility ("minor"), or "no".
 
     `branches` maps each toolkit version to its driver branch. An unknown version has the branch of the newest known
@@ -33,7 +33,7 @@ def first_branch(toolkit: str) -> int | None:
     return _FIRST_BRANCH.get(_key(toolkit)[0])
 
 
-def dropped(toolkit: str, device_ids: list[str]) -> dict[str, int]:
+def unsupported_gpus(toolkit: str, device_ids: list[str]) -> dict[str, int]:
     """Return the GPUs that a toolkit does not support, as `0x1db1 (Volta)`, with the last major version that does."""
     generations = {device: gpu_generations.of(device) for device in device_ids}
     return {

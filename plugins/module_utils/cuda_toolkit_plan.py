@@ -27,7 +27,6 @@ PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
 _TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
-_PREINSTALL = "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
 
 
 def plan(
@@ -107,7 +106,6 @@ def _preinstalled(
     _toolkit(result, version.group(1) if version else None, settings["path"])
     result["reasons"].append(f"the toolkit in {settings['path']} is used")
     result["default"] = settings["path"]
-
     nvcc = f"{settings['path']}/bin/nvcc"
     if settings["environment"] and _profile(host, settings["path"]) is not None:
         seen = host["files"].get(nvcc)
@@ -133,7 +131,7 @@ def _distribution(
             f"cuda_toolkit_source=distribution does not support {name} (supported: "
             f"{', '.join(sorted(distributions))}). "
             'Set cuda_toolkit_source=nvidia and the versions to install, for example cuda_toolkit_versions: ["12.6"]. '
-            f"Or: {_PREINSTALL}"
+            "Or install a toolkit yourself and set cuda_toolkit_source=preinstalled."
         )
         return
     for variable, version in [("versions", item) for item in settings["versions"]] + [
@@ -198,9 +196,7 @@ def _nvidia(
         if seen is None:
             result["unseen"].append(f"{directory}/bin/nvcc")
         if seen is not None and seen["exists"]:
-            result["reasons"].append(
-                f"CUDA {version}: {directory} exists and was not installed by a package; it is kept"
-            )
+            result["reasons"].append(f"CUDA {version}: the existing toolkit in {directory} is kept")
         else:
             result["packages"].append(package)
             result["reasons"].append(f"CUDA {version}: {package} from NVIDIA's repository")
@@ -233,7 +229,7 @@ def _repository(
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
             result["problems"].append(
                 f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
-                f"{_PREINSTALL}"
+                "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
             )
         return
     repository = cuda_repository.describe(
@@ -370,20 +366,20 @@ def _driver(
         )
     for toolkit in result["toolkits"]:
         version = toolkit["version"]
-        support = cuda_compatibility.serves(driver, version, branches) if driver and version else "fully"
-        older = cuda_compatibility.dropped(version, host["nvidia"]["device_ids"]) if version else {}
+        support = cuda_compatibility.driver_support(driver, version, branches) if driver and version else "fully"
+        unsupported = cuda_compatibility.unsupported_gpus(version, host["nvidia"]["device_ids"]) if version else {}
         # CUDA uses the fastest GPU, which may be an unsupported one.
-        runs = run and (not older or settings["verify"] == "run")
+        runs = run and (not unsupported or settings["verify"] == "run")
         # A driver cannot compile PTX of a newer CUDA version, so compile code for the GPUs' own architecture.
         options = ["-arch=native"] if runs and support == "minor" else []
         toolkit.update(verify=settings["verify"] != "none", run=runs, options=options)
-        if older and len(older) == len(host["nvidia"]["device_ids"]):
+        if unsupported and len(unsupported) == len(host["nvidia"]["device_ids"]):
             # The driver version is irrelevant in this case.
-            _all_dropped(result, version, older, only_compiles)
+            _no_supported_gpu(result, version, unsupported, only_compiles)
             continue
-        if older:
+        if unsupported:
             result["warnings"].append(
-                f"CUDA {version} does not support {', '.join(older)}. Its programs run only on the host's other GPUs."
+                f"CUDA {version} does not support {', '.join(unsupported)}. Its programs run only on the other GPUs."
                 + (" The verification only compiles a program." if run and not runs else "")
             )
         if support == "no":
@@ -406,14 +402,14 @@ def _driver(
             )
 
 
-def _all_dropped(result: dict[str, t.Any], version: str, older: dict[str, int], only_compiles: bool) -> None:
-    text = f"CUDA {version} does not support the GPUs of this host: {', '.join(older)}"
+def _no_supported_gpu(result: dict[str, t.Any], version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
+    text = f"CUDA {version} does not support the GPUs of this host: {', '.join(unsupported)}"
     if only_compiles:
         result["warnings"].append(f"{text}.")
         return
     result["problems"].append(
-        f"{text}. Use a toolkit of version {min(older.values())}.x, or set cuda_toolkit_verify=compile on a host that "
-        "only compiles programs."
+        f"{text}. Use a toolkit of version {min(unsupported.values())}.x, or set cuda_toolkit_verify=compile on a host "
+        "that only compiles programs."
     )
 
 
