@@ -6,41 +6,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cuda_toolkit_plan
-short_description: What is to be done so that a host has the CUDA toolkits that are asked for
+short_description: Plan the installation of CUDA toolkits
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Resolves what role P(gpufleet.hosts.cuda_toolkit#role) does, from what role P(gpufleet.hosts.observe#role) saw of
-    the host. A pure function.
+  - Returns the changes that role P(gpufleet.hosts.cuda_toolkit#role) makes, from the observation of the host by role
+    P(gpufleet.hosts.observe#role).
 positional: request, distributions, branches
 options:
   _input:
-    description: The host as C(gpufleet_host) describes it.
+    description: The host, in the format of C(gpufleet_host).
     type: dict
     required: true
   request:
-    description: What is asked for. The keys are the role's variables without C(cuda_toolkit_).
+    description: The role's variables. The keys are their names without C(cuda_toolkit_).
     type: dict
     required: true
   distributions:
-    description: Packages and version of the toolkit that a distribution has, by platform.
+    description: Packages and version of the distribution's toolkit, by platform.
     type: dict
     required: true
   branches:
-    description: The driver branch that each version of CUDA is made for.
+    description: The driver branch of each CUDA version.
     type: dict
     required: true
   platform:
-    description: What role P(gpufleet.hosts.nvidia_driver#role) knows of the platform, the repository included.
+    description: Platform data of role P(gpufleet.hosts.nvidia_driver#role), including the repository.
     type: dict
   offered:
-    description: Versions that the repositories offer, by package, as M(gpufleet.hosts.package_versions) returns them.
+    description: Available versions by package, from M(gpufleet.hosts.package_versions).
     type: dict
 """
 
 EXAMPLES = r"""
-- name: Say what the role would do
+- name: Show what the role would do
   ansible.builtin.debug:
     msg: "{{ (gpufleet_host | gpufleet.hosts.cuda_toolkit_plan({'source': 'preinstalled'}, {}, {})).summary }}"
 """
@@ -51,26 +51,26 @@ _value:
   type: dict
   contains:
     problems:
-      description: What speaks against doing anything, in words.
+      description: Problems that prevent any change.
       type: list
       elements: str
     warnings:
-      description: What is limited, in words.
+      description: Limitations of the toolkits on this host.
       type: list
       elements: str
     reasons:
-      description: Why it is what it is, in words.
+      description: Reasons for the decisions.
       type: list
       elements: str
     acts:
-      description: Whether anything is to be done.
+      description: Whether there are changes.
       type: bool
     summary:
-      description: What is to be done, in words.
+      description: Description of the changes.
       type: list
       elements: str
     toolkits:
-      description: Each toolkit with C(version), C(directory), C(nvcc), and how it is tried.
+      description: Each toolkit with C(version), C(directory), C(nvcc), and how to verify it.
       type: list
       elements: dict
     packages:
@@ -78,31 +78,31 @@ _value:
       type: list
       elements: str
     query:
-      description: Packages whose versions the repository is to be asked for first.
+      description: Packages to query the available versions of.
       type: list
       elements: str
     look:
-      description: The repository that is to be looked into first, and the files of entries that are taken for absent.
+      description: The repository to query, and the repository files to ignore in the query.
       type: dict
     repository:
       description: The repository to add, or null.
       type: dict
     files:
-      description: Files of the repository to write or remove.
+      description: Repository files to write or remove.
       type: list
       elements: dict
     profile:
-      description: State and content of the file for PATH, or null where it is right.
+      description: State and content of the profile that sets PATH, or null without a change.
       type: dict
     untried:
-      description: Directories of toolkits that came by the role and have not worked yet.
+      description: Directories of toolkits that the role installed and that were not verified yet.
       type: list
       elements: str
     finish:
-      description: Whether a run that was cut off has left it open what came.
+      description: Whether to record what an interrupted run installed.
       type: bool
     unseen:
-      description: Files that have to be looked at before the plan holds.
+      description: Files to observe before the plan is complete.
       type: list
       elements: str
 """
@@ -125,7 +125,7 @@ def plan(
 
 
 class FilterModule:
-    """Jinja filters."""
+    """The filters."""
 
     def filters(self) -> dict[str, t.Any]:
         return {"cuda_toolkit_plan": plan}

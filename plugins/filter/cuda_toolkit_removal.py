@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to take back of CUDA toolkits, and what a package manager must not do on the way, for role cuda_toolkit."""
+"""Filters for the records, transactions and removals of role cuda_toolkit."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def record(
     key: str | None = None,
     asked: list[str] | None = None,
 ) -> str:
-    """Return the text that remembers what came to a host, so that it can be taken back."""
+    """Return the text of the record before (without `after`) or after an installation."""
     if after is None:
         return install_record.begin(host, install_record.TOOLKIT, before, key=key, asked=asked)
     return install_record.finish(host, install_record.TOOLKIT, before, after, key=key)
 
 
 def verified(host: dict[str, t.Any], directories: list[str]) -> str:
-    """Return the text of the record with toolkits that were tried and work."""
+    """Return the text of the record with verified toolkits."""
     return install_record.verify(host, install_record.TOOLKIT, directories)
 
 
 class FilterModule:
-    """Register the filters."""
+    """The filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        """Return the filters by their names."""
+        """Return the filters by name."""
         return {
-            "cuda_toolkit_intrusions": cuda_toolkit_transaction.intrusions,
+            "cuda_toolkit_forbidden_changes": cuda_toolkit_transaction.forbidden_changes,
             "cuda_toolkit_record": record,
             "cuda_toolkit_removal": cuda_toolkit_removal.plan,
-            "cuda_toolkit_strangers": cuda_toolkit_transaction.strangers,
+            "cuda_toolkit_unrelated_removals": cuda_toolkit_transaction.unrelated_removals,
             "cuda_toolkit_unneeded": cuda_toolkit_transaction.unneeded,
             "cuda_toolkit_verified": verified,
         }

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What computes on a host: GPUs and accelerators of every vendor by PCI, and the other vendors' kernel modules."""
+"""GPUs and accelerators of all vendors, found by PCI ID, and the kernel modules of vendors other than NVIDIA."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VENDORS = {
     "0x1d0f": "neuron",
     "0x8086": "intel",
 }
-# AWS gives its accelerators the class of a "system peripheral", so that only the device id can tell them.
+# AWS's accelerators have the class "system peripheral". Only the device ID identifies them.
 _NEURON = {
     **dict.fromkeys(("0x7064", "0x7065", "0x7066", "0x7067"), "Inferentia"),
     "0x7164": "Trainium",
@@ -37,7 +37,7 @@ _ACCELERATOR_CLASS = "0x1200"
 
 
 def pick(functions: list[dict]) -> list[dict]:
-    """Return the functions that compute, in bus order, with `vendor`, `kind` and `generation`."""
+    """Return the GPUs and accelerators in bus order, with `vendor`, `kind` and `generation`."""
     found = []
     for function in functions:
         vendor = _VENDORS.get(function["vendor_id"])
@@ -50,10 +50,9 @@ def pick(functions: list[dict]) -> list[dict]:
 
 
 def drivers(root: str, found: list[dict], kernels: list[str]) -> dict[str, dict]:
-    """Describe the kernel modules of the other vendors whose accelerators are there.
+    """Return the kernel modules for the accelerators that were found, except NVIDIA's.
 
-    By the module's name: whether it is `loaded`, its `version`, and the `kernels` that it is there for. NVIDIA's are
-    described in full elsewhere.
+    For each module: whether it is `loaded`, its `version`, and the `kernels` that it is installed for.
     """
     vendors = {item["vendor"] for item in found}
     return {
@@ -68,7 +67,7 @@ def drivers(root: str, found: list[dict], kernels: list[str]) -> dict[str, dict]
 
 
 def has_module(root: str, kernel: str, name: str) -> bool:
-    """Tell whether depmod knows a module of a name, written with hyphens or underscores, for a kernel."""
+    """Return whether modules.dep of a kernel lists a module. Hyphens and underscores in the name are equal."""
     listed = read_text(root, f"/lib/modules/{kernel}/modules.dep") or ""
     return re.search(rf"/{name.replace('_', '[-_]')}\.ko", listed) is not None
 
@@ -81,7 +80,7 @@ def _kind(vendor: str | None, function: dict) -> str | None:
         return "accelerator" if device in _NEURON else None
     if vendor and class_id.startswith(_ACCELERATOR_CLASS):
         return "accelerator"
-    # A console's display adapter is no accelerator: of Intel's and AMD's only what has no display, or AMD's GPUs.
+    # Servers have display adapters that do not compute. Count AMD's GPUs, and Intel's GPUs without a display.
     if vendor == "amd" and class_id.startswith(_DISPLAY_CLASSES):
         return "gpu"
     if vendor == "intel" and class_id.startswith("0x0380"):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses as messages and facts may show them: without the login that a mirror or a proxy may want."""
+"""Remove or mask the logins in the URLs of mirrors and proxies, for messages and facts."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import re
 from typing import Callable
 from urllib.parse import unquote
 
-# The second form is an address in the query of another one, as zypper is told of a proxy: quoted as a whole, or only in
-# part. The third is its login by itself.
+# Three forms: a login in a URL; a login in a URL that is quoted in the query of another URL, as in zypper's proxy
+# parameter; zypper's parameters for the user and the password of a proxy.
 _LOGIN = re.compile(
     r"(?P<scheme>://)(?P<login>\S*)(?P<end>@)"
     r"|(?P<in_query>(?:%3a|proxy=\w+:)(?:%2f%2f|//))(?P<quoted>[^\s&]*)(?P<quoted_end>%40)"
     r"|(?P<name>[?&]proxy(?:user|pass)=)(?P<value>[^\s&]+)",
     re.IGNORECASE,
 )
-# Of an address that works: there, a login ends before the first slash.
+# The login of a valid URL ends before the first slash.
 _OF_ADDRESS = re.compile(r"(?<=://)[^/?#\s]*@")
 _ROUNDS = 100_000
 
 
 def masked(text: str) -> str:
-    """Return a text without the logins of the addresses in it. Rather more than too little is left out."""
+    """Mask the logins of all URLs in a text. In doubt, more is masked than necessary."""
     return _replaced(text, lambda _login: "...")
 
 
 def sealed(text: str) -> str:
-    """Return a text with a digest in the place of each login, so that texts that differ in a login alone still differ.
+    """Replace each login in a text with a digest, so that a changed login still changes the text.
 
-    The digest takes long to compute: nobody finds a password by trying words.
+    The digest is slow to compute, which protects passwords from guessing.
     """
     return _replaced(text, _digest)
 
 
-def unsealed(text: str, truth: str) -> str:
-    """Return a sealed text with its logins, of which a digest is in it, as far as they are in another text."""
-    for found in _LOGIN.finditer(truth):
+def unsealed(text: str, original: str) -> str:
+    """Replace the digests in a sealed text with the logins that `original` contains."""
+    for found in _LOGIN.finditer(original):
         part = found.groupdict()
         if part["scheme"]:
             written = login = part["login"]
@@ -51,39 +51,39 @@ def unsealed(text: str, truth: str) -> str:
 
 
 def has_login(text: str) -> bool:
-    """Tell whether there is a login in a text."""
+    """Return whether a text contains a login."""
     return masked(text) != text
 
 
 def without_login(address: str) -> str:
-    """Return an address that works as it is without a login."""
+    """Remove the login from a valid URL."""
     return _OF_ADDRESS.sub("", address)
 
 
 def logins(*addresses: str | None) -> set[str]:
-    """Return the logins of addresses, as they are written, for what a module must not show of its own arguments."""
+    """Return the logins of URLs. A module adds them to its `no_log` values."""
     found = (_OF_ADDRESS.search(address) for address in addresses if address)
     return {login.group()[:-1] for login in found if login and len(login.group()) > 1}
 
 
 def plain(address: str) -> str:
-    """Return an address as facts name it and as addresses are compared: without a login, not even in a query."""
+    """Return a URL for facts and comparisons: without a login, and with masked logins in the query."""
     return masked(without_login(address))
 
 
 def refused(text: str) -> str:
-    """Return a text that was to be an address and is none, without what could be a login."""
+    """Mask possible logins in a text that is not a valid URL."""
     return re.sub(r"[^\s/@]+@", "...@", masked(text))
 
 
-def _replaced(text: str, put: Callable[[str], str]) -> str:
+def _replaced(text: str, replacement: Callable[[str], str]) -> str:
     def replace(found: re.Match) -> str:
         part = found.groupdict()
         if part["scheme"]:
-            return f"{part['scheme']}{put(part['login'])}{part['end']}"
+            return f"{part['scheme']}{replacement(part['login'])}{part['end']}"
         if part["in_query"]:
-            return f"{part['in_query']}{put(unquote(part['quoted']))}{part['quoted_end']}"
-        return f"{part['name']}{put(unquote(part['value']))}"
+            return f"{part['in_query']}{replacement(unquote(part['quoted']))}{part['quoted_end']}"
+        return f"{part['name']}{replacement(unquote(part['value']))}"
 
     return _LOGIN.sub(replace, text)
 

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read apt's source entries and add components to those of the distribution's own archive.
+"""Read apt's sources, and add components to the entries of the distribution's archive.
 
-Text in, text out: both the one-line form (``*.list``) and the deb822 form (``*.sources``) are edited in place, and
-everything that is not a component (comments, options, order, spacing, line ends) stays as it was.
+The functions read and return the text of files in the one-line format (``*.list``) or the deb822 format
+(``*.sources``). They change only the components, and keep comments, options, order, spacing and line ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 
-# The pockets of a release: what may follow its codename in a suite.
+# The pockets of a release: suffixes of the codename in a suite.
 _POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
 _ALIASES = ("stable", "oldstable", "oldoldstable", "testing")
 _FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]+$")
@@ -29,11 +29,11 @@ Origin = Callable[[str, str], "str | None"]
 
 
 class AptSourcesError(Exception):
-    """The source entries cannot be used as they are."""
+    """The sources contain no usable entry."""
 
 
 def read_files(root: str = "/") -> dict[str, str]:
-    """Return the text of every source file that apt reads, by its path on the host."""
+    """Return the text of every source file that apt reads, by path."""
     base = os.path.join(root, "etc/apt")
     names = ["sources.list"]
     try:
@@ -48,28 +48,28 @@ def read_files(root: str = "/") -> dict[str, str]:
 
 
 def restored(files: dict[str, str], changes: list[dict]) -> dict[str, str]:
-    """Return the text that files had before changes, for those that nobody has changed since.
+    """Return the previous text of the files that still have the text of the change.
 
-    The texts of the changes have a digest in the place of each login, which is had from the file itself.
+    In the changes, digests replace the logins. The logins come from the current files.
     """
     found = {}
     for change in changes:
-        now = files.get(change["path"])
-        if now is not None and change["after"] in (now, addresses.sealed(now)):
-            found[change["path"]] = addresses.unsealed(change["before"], now)
+        current = files.get(change["path"])
+        if current is not None and change["after"] in (current, addresses.sealed(current)):
+            found[change["path"]] = addresses.unsealed(change["before"], current)
     return {path: text for path, text in found.items() if text != files[path]}
 
 
 def parse(path: str, text: str) -> list[dict]:
-    """Return the entries of one file, each with the place where it stands."""
+    """Return the entries of a file, with their line numbers."""
     return _parse_deb822(path, text) if path.endswith(".sources") else _parse_one_line(path, text)
 
 
 def is_distribution(entry: dict, codename: str, arch: str | None = None, origin: Origin | None = None) -> bool:
-    """Tell whether an entry is an active binary entry of Debian's own archive for this release.
+    """Return whether an entry is an enabled binary entry of the Debian archive for this release.
 
-    What apt recorded when it fetched the entry (``origin``) decides; where nothing was fetched yet, the address, the
-    suite, the component ``main`` and the key that signs it have to agree.
+    If apt has downloaded the entry, the recorded ``origin`` decides. Otherwise, the URL, the suite, the component
+    ``main`` and the signing key must match.
     """
     if not entry["enabled"] or "deb" not in entry["types"] or "main" not in entry["components"]:
         return False
@@ -92,43 +92,43 @@ def is_distribution(entry: dict, codename: str, arch: str | None = None, origin:
 def missing_components(
     entries: list[dict], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
 ) -> list[str]:
-    """Return the components that some suite of the distribution's archive still lacks, in the order asked."""
+    """Return the wanted components that are missing in at least one suite of the archive, in the given order."""
     own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
-    have = _components_by_suite(own, entries)
-    return [component for component in wanted if any(component not in got for got in have.values())]
+    present = _components_by_suite(own, entries)
+    return [component for component in wanted if any(component not in names for names in present.values())]
 
 
 def add_components(
     files: dict[str, str], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
 ) -> dict[str, str]:
-    """Return the new text of each file that has to change so that every archive entry carries ``wanted``.
+    """Return the new text of each file that must change so that every entry of the archive has the wanted components.
 
-    A component that another entry of the same archive and suite already carries is not added a second time: apt would
-    warn about a target that is configured twice.
+    A component that another entry for the same archive and suite has is not added again, because apt would warn about a
+    target that is configured twice.
     """
     entries = [entry for path, text in files.items() for entry in parse(path, text)]
     own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
     if not own:
-        seen = ", ".join(files) or "no source file at all"
+        searched = ", ".join(files) or "no source files"
         raise AptSourcesError(
-            f"no enabled entry of the Debian archive for {codename} with the component main was found in /etc/apt "
-            f"({seen}). Add one, for example 'deb http://m.example.org/debian {codename} main', or take the driver "
-            "from another source."
+            f"/etc/apt has no enabled entry of the Debian archive for {codename} with the component main (searched: "
+            f"{searched}). Add an entry, for example 'deb http://m.example.org/debian {codename} main', or use another "
+            "driver source."
         )
-    have = _components_by_suite(own, entries)
+    present = _components_by_suite(own, entries)
     additions: dict[str, list[tuple[dict, list[str]]]] = {}
     for entry in own:
-        places = _places(entry)
-        lacking = [name for name in wanted if any(name not in have[place] for place in places)]
-        if lacking:
-            additions.setdefault(entry["file"], []).append((entry, lacking))
-            for place in places:
-                have[place].update(lacking)
+        targets = _targets(entry)
+        missing = [name for name in wanted if any(name not in present[target] for target in targets)]
+        if missing:
+            additions.setdefault(entry["file"], []).append((entry, missing))
+            for target in targets:
+                present[target].update(missing)
     return {path: _insert(files[path], changes) for path, changes in additions.items()}
 
 
 def recorded_origin(root: str = "/") -> Origin:
-    """Return a function that reads the ``Origin`` of the release file that apt fetched for an address and a suite."""
+    """Return a function that returns the ``Origin`` in the Release file that apt downloaded for a URL and a suite."""
     lists = os.path.join(root, "var/lib/apt/lists")
 
     def origin(uri: str, suite: str) -> str | None:
@@ -161,24 +161,24 @@ def _looks_like_debian(uri: str) -> bool:
     host = re.match(r"^[a-z+]+://(?:[^/@]*@)?([^/:]+)", uri)
     if host and (host.group(1) == "debian.org" or host.group(1).endswith(".debian.org")):
         return True
-    # A mirror, a cache or a mirror list: .../debian, .../debian-security, mirror+file:///etc/apt/mirrors/debian.list
+    # A mirror, a proxy cache or a mirror list: .../debian, .../debian-security, mirror+file:///etc/apt/mirrors/debian.list
     last = uri.rstrip("/").rpartition("/")[2]
     return last in ("debian", "debian-security", "debian.list", "debian-security.list")
 
 
-def _places(entry: dict) -> list[tuple[str, str]]:
+def _targets(entry: dict) -> list[tuple[str, str]]:
     return [(uri.rstrip("/"), suite) for uri in entry["uris"] for suite in entry["suites"]]
 
 
 def _components_by_suite(own: list[dict], entries: list[dict]) -> dict[tuple[str, str], set[str]]:
-    """Say what each archive and suite of ``own`` carries, entries of the same place without ``main`` included."""
-    have: dict[tuple[str, str], set[str]] = {place: set() for entry in own for place in _places(entry)}
+    """Return the components of each archive and suite in ``own``. All entries for the same suite count."""
+    components: dict[tuple[str, str], set[str]] = {target: set() for entry in own for target in _targets(entry)}
     for entry in entries:
         if entry["enabled"] and "deb" in entry["types"]:
-            for place in _places(entry):
-                if place in have:
-                    have[place].update(entry["components"])
-    return have
+            for target in _targets(entry):
+                if target in components:
+                    components[target].update(entry["components"])
+    return components
 
 
 def _parse_one_line(path: str, text: str) -> list[dict]:

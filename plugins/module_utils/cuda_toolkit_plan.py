@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be done so that a host has the CUDA toolkits that are asked for: data, empty on a converged host.
+"""Plan the installation of CUDA toolkits on a host. The plan of a converged host contains no changes.
 
 This file is private to the collection: it may change in any release.
 """
@@ -27,7 +27,6 @@ PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
 _TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
-_ELSEWHERE = "Install one by your own means and set cuda_toolkit_source=preinstalled."
 
 
 def plan(
@@ -39,11 +38,11 @@ def plan(
     platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
-    """Resolve what the role is to do on this host, and why.
+    """Return the plan: what the role does on this host, and why.
 
-    `distributions` tells packages and version of the toolkits of distributions, `branches` the driver branch that a
-    toolkit is made for, `platform` what role nvidia_driver knows of the platform, `offered` the versions on offer by
-    package, once the repository has been asked.
+    `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
+    toolkit version, `platform` the platform data of role nvidia_driver, and `offered` the available versions by package
+    after the repository was queried.
     """
     result: dict[str, t.Any] = {
         "source": request.get("source"),
@@ -69,20 +68,20 @@ def plan(
         "acts": False,
     }
     try:
-        wish = cuda_toolkit_request.typed(request)
+        settings = cuda_toolkit_request.typed(request)
     except cuda_toolkit_request.RequestError as error:
         return {**result, "problems": [str(error)]}
-    result["source"] = wish["source"]
-    _SOURCES[wish["source"]](result, host, wish, distributions, platform)
+    result["source"] = settings["source"]
+    _SOURCES[settings["source"]](result, host, settings, distributions, platform)
     if not result["problems"]:
-        _environment(result, host, wish)
+        _environment(result, host, settings)
         _offers(result, host, offered)
-        _driver(result, host, wish, branches)
+        _driver(result, host, settings, branches)
     _untried(result, host)
     result["summary"] = _summary(result)
     result["acts"] = bool(result["summary"])
     if result["acts"] and host["uid"] != 0:
-        result["problems"].append(f"this needs root, and the host was seen as user {host['uid']}. Set become: true.")
+        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
     return result
 
 
@@ -90,97 +89,101 @@ def plan(
 
 
 def _preinstalled(
-    result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.Any], _distributions: t.Any, _platform: t.Any
+    result: dict[str, t.Any],
+    host: dict[str, t.Any],
+    settings: dict[str, t.Any],
+    _distributions: t.Any,
+    _platform: t.Any,
 ) -> None:
-    if wish["versions"] or wish["default_version"]:
+    if settings["versions"] or settings["default_version"]:
         result["problems"].append(
-            "cuda_toolkit_source=preinstalled takes the toolkit in cuda_toolkit_path, whichever version that is. Name "
-            "its directory, as /usr/local/cuda-12.6, and leave cuda_toolkit_versions and cuda_toolkit_default_version "
-            "out."
+            "cuda_toolkit_source=preinstalled uses the toolkit in cuda_toolkit_path, so cuda_toolkit_versions and "
+            "cuda_toolkit_default_version have no effect. Remove both variables, and set cuda_toolkit_path to the "
+            "toolkit's directory, such as /usr/local/cuda-12.6."
         )
         return
-    version = re.search(r"cuda-(\d+\.\d+)$", wish["path"])
-    _toolkit(result, version.group(1) if version else None, wish["path"])
-    result["reasons"].append(f"the toolkit in {wish['path']} is used")
-    result["default"] = wish["path"]
-    # Looked at before something is changed for its sake.
-    nvcc = f"{wish['path']}/bin/nvcc"
-    if wish["environment"] and _profile(host, wish["path"]) is not None:
+    version = re.search(r"cuda-(\d+\.\d+)$", settings["path"])
+    _toolkit(result, version.group(1) if version else None, settings["path"])
+    result["reasons"].append(f"the toolkit in {settings['path']} is used")
+    result["default"] = settings["path"]
+    nvcc = f"{settings['path']}/bin/nvcc"
+    if settings["environment"] and _profile(host, settings["path"]) is not None:
         seen = host["files"].get(nvcc)
         if seen is None:
             result["unseen"].append(nvcc)
         elif not seen["exists"]:
             result["problems"].append(
-                f"cuda_toolkit_source=preinstalled: there is no {nvcc} on this host. Set cuda_toolkit_path to where "
-                "the toolkit lies, or choose another source."
+                f"cuda_toolkit_source=preinstalled requires {nvcc}, which does not exist. Set cuda_toolkit_path to the "
+                "toolkit's directory, or set another cuda_toolkit_source."
             )
 
 
 def _distribution(
     result: dict[str, t.Any],
     host: dict[str, t.Any],
-    wish: dict[str, t.Any],
+    settings: dict[str, t.Any],
     distributions: dict[str, t.Any],
     _platform: t.Any,
 ) -> None:
     name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
     if known is None:
         result["problems"].append(
-            f"cuda_toolkit_source=distribution: the toolkit of {name} is not known (known: "
-            f"{', '.join(sorted(distributions))}). Set cuda_toolkit_source=nvidia and the versions that are wanted, as "
-            'cuda_toolkit_versions: ["12.6"], or '
-            "install one by your own means and set cuda_toolkit_source=preinstalled."
+            f"cuda_toolkit_source=distribution does not support {name} (supported: "
+            f"{', '.join(sorted(distributions))}). "
+            'Set cuda_toolkit_source=nvidia and the versions to install, for example cuda_toolkit_versions: ["12.6"]. '
+            "Or install a toolkit yourself and set cuda_toolkit_source=preinstalled."
         )
         return
-    for place, version in [("versions", item) for item in wish["versions"]] + [
-        ("default_version", wish["default_version"] or known["version"])
+    for variable, version in [("versions", item) for item in settings["versions"]] + [
+        ("default_version", settings["default_version"] or known["version"])
     ]:
         if version != known["version"]:
             result["problems"].append(
-                f"cuda_toolkit_{place}={version}: {name} has {known['version']} and no other. Set {known['version']}, "
-                "leave it out, or set cuda_toolkit_source=nvidia."
+                f"cuda_toolkit_{variable}={version} is not available: {name} only has {known['version']}. Set "
+                f"{known['version']}, remove the variable, or set cuda_toolkit_source=nvidia."
             )
     _toolkit(result, known["version"], "/usr")
     result["packages"] = [package for package in known["packages"] if package not in host["packages"]]
-    result["reasons"].append(f"CUDA {known['version']} of {name}")
+    result["reasons"].append(f"CUDA {known['version']} from {name}")
     if result["packages"] and not any(library in host["packages"] for library in _DRIVER_LIBRARIES):
-        driver = host["driver"]
+        driver = host["driver"]["library"]
         result["problems"].append(
-            f"the toolkit of {name} would bring the driver library libcuda1 with it, "
+            f"The toolkit of {name} depends on the driver library libcuda1, "
             + (
-                f"beside the driver {driver['library']} that did not come from packages. Set "
-                "cuda_toolkit_source=nvidia, whose toolkits need no driver's package."
-                if driver["library"]
-                else "and this role never installs a driver. Apply role nvidia_driver first, or set "
+                f"but driver {driver} was not installed from packages. Set cuda_toolkit_source=nvidia; its toolkits do "
+                "not depend on driver packages."
+                if driver
+                else "but this role never installs a driver. Apply role nvidia_driver first, or set "
                 "cuda_toolkit_source=nvidia."
             )
         )
     missing = (host["apt"] or {}).get("missing_components") or []
     if result["packages"] and missing:
         result["problems"].append(
-            f"the toolkit lies in components of the archive that are not enabled: {', '.join(missing)}. Enable them "
-            "in the host's sources, as role nvidia_driver does."
+            f"The toolkit is in components of the archive that are not enabled: {', '.join(missing)}. Enable them in "
+            "apt's sources, for example with the module gpufleet.hosts.apt_components."
         )
 
 
 def _nvidia(
     result: dict[str, t.Any],
     host: dict[str, t.Any],
-    wish: dict[str, t.Any],
+    settings: dict[str, t.Any],
     _distributions: t.Any,
     platform: dict[str, t.Any] | None,
 ) -> None:
-    versions = sorted(wish["versions"], key=natural_key)
+    versions = sorted(settings["versions"], key=natural_key)
     if not versions:
         result["problems"].append(
-            'cuda_toolkit_source=nvidia: say which versions are wanted, as cuda_toolkit_versions: ["12.6", "13.0"].'
+            "cuda_toolkit_versions is empty, but cuda_toolkit_source=nvidia requires it. Set the versions to install, "
+            'for example cuda_toolkit_versions: ["12.6", "13.0"].'
         )
         return
-    default = wish["default_version"] or versions[-1]
+    default = settings["default_version"] or versions[-1]
     if default not in versions:
         result["problems"].append(
-            f"cuda_toolkit_default_version={default} is none of cuda_toolkit_versions ({', '.join(versions)}). Name "
-            "one of them, or leave it out for the newest."
+            f"cuda_toolkit_default_version={default} is not in cuda_toolkit_versions ({', '.join(versions)}). Set one "
+            "of these versions, or remove the variable to use the newest version."
         )
         return
     for version in versions:
@@ -193,20 +196,20 @@ def _nvidia(
         if seen is None:
             result["unseen"].append(f"{directory}/bin/nvcc")
         if seen is not None and seen["exists"]:
-            result["reasons"].append(f"CUDA {version}: the one in {directory}, which came by other means, is kept")
+            result["reasons"].append(f"CUDA {version}: the existing toolkit in {directory} is kept")
         else:
             result["packages"].append(package)
-            result["reasons"].append(f"CUDA {version}: {package} of NVIDIA's repository")
+            result["reasons"].append(f"CUDA {version}: {package} from NVIDIA's repository")
     result["default"] = f"/usr/local/cuda-{default}"
     if result["packages"] or install_record.read(host, install_record.TOOLKIT)["key"]:
-        _repository(result, host, wish, platform)
+        _repository(result, host, settings, platform)
 
 
 _SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
 
 
 def package_of(version: str) -> str:
-    """Return NVIDIA's package of a toolkit, which needs no driver."""
+    """Return the name of NVIDIA's toolkit package. It does not depend on a driver."""
     return f"cuda-toolkit-{version.replace('.', '-')}"
 
 
@@ -215,9 +218,9 @@ def _toolkit(result: dict[str, t.Any], version: str | None, directory: str) -> N
 
 
 def _repository(
-    result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.Any], platform: dict[str, t.Any] | None
+    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], platform: dict[str, t.Any] | None
 ) -> None:
-    """Plan what the package manager has to know. A host that has all packages needs nothing of it."""
+    """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = ((platform or {}).get("sources") or {}).get("nvidia")
     arch = data["arches"].get(system["arch"]) if data else None
@@ -225,46 +228,47 @@ def _repository(
         if result["packages"]:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
             result["problems"].append(
-                f"cuda_toolkit_source=nvidia: no repository of NVIDIA's for {what} is known. {_ELSEWHERE}"
+                f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
+                "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
             )
         return
-    repository = cuda_repository.describe(data["repository"], {"arch": arch}, wish)
+    repository = cuda_repository.describe(data["repository"], {"arch": arch}, settings)
     result["keyring"], result["key"] = cuda_repository.keyring(repository), repository["fingerprint"]
     kept = cuda_repository.entries_of(host, repository)
-    of_the_driver = cuda_repository.is_used_by(host, install_record.DRIVER)
+    used_by_driver = cuda_repository.is_used_by(host, install_record.DRIVER)
     if result["packages"]:
         result["query"] = [_TOOLKITS]
-        if not kept and of_the_driver and cuda_repository.is_ours_elsewhere(host, repository):
+        if not kept and used_by_driver and cuda_repository.is_ours_elsewhere(host, repository):
             result["problems"].append(
-                "role nvidia_driver has NVIDIA's repository from another address than "
-                f"{addresses.masked(repository['url'])}. Set "
-                "cuda_toolkit_mirror and cuda_toolkit_key_fingerprint as nvidia_driver_mirror and "
-                "nvidia_driver_key_fingerprint are."
+                "Role nvidia_driver uses NVIDIA's repository with a URL other than "
+                f"{addresses.masked(repository['url'])}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
+                "the values of nvidia_driver_mirror and nvidia_driver_key_fingerprint."
             )
         clash = cuda_repository.clash(host, repository)
         result["problems"] += [clash] if clash else []
         result["remove_files"], result["remove_packages"] = cuda_repository.superseded(host, repository)
-    # How the driver reaches the repository stands, and so does its key.
-    elsewise = cuda_repository.is_outdated(host, repository) and not of_the_driver
-    adds = (result["packages"] and not kept) or elsewise
+    # Do not change the proxy and the key that the driver uses.
+    outdated = cuda_repository.is_outdated(host, repository) and not used_by_driver
+    adds = (result["packages"] and not kept) or outdated
     if repository["type"] == "apt":
-        # Before the entry, so that there is no moment at which apt has that alone.
-        ours = (adds or cuda_repository.is_ours(host, repository)) and not of_the_driver
-        content = _preference(host, platform) if ours else None
+        # Write the preference before the entry, so that apt never uses the entry without it.
+        is_own_entry = (adds or cuda_repository.is_ours(host, repository)) and not used_by_driver
+        content = _preference(host, platform) if is_own_entry else None
         _file(result["files"], host, cuda_repository.APT_PREFERENCE_FILE, content)
     if adds:
         result["repository"] = repository
         result["files"].append({"state": "present", **cuda_repository.entry(repository)})
     result["look"] = _look(result)
-    if repository["type"] == "apt" and not (of_the_driver and cuda_repository.has_apt_proxy(host)):
+    if repository["type"] == "apt" and not (used_by_driver and cuda_repository.has_apt_proxy(host)):
         content = cuda_repository.apt_proxy(repository)
         _file(result["files"], host, cuda_repository.APT_PROXY_FILE, content)
 
 
 def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
-    """Return the preference by which apt takes nothing of a driver that came from elsewhere out of NVIDIA's repository.
+    """Return the apt preference that excludes the driver packages of NVIDIA's repository.
 
-    Nothing where there is no such driver, or role nvidia_driver has seen to it.
+    It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
+    nvidia_driver manages the preferences.
     """
     sources = (platform or {}).get("sources") or {}
     names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
@@ -273,22 +277,22 @@ def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> st
     if driver_source.installed(host, platform) == "nvidia":
         return None
     holds = [data["patterns"]["hold"] for data in sources.values()]
-    there = any(
+    has_driver = any(
         re.search(hold, name) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
         for name, package in host["packages"].items()
         for hold in holds
     )
-    if not there:
+    if not has_driver:
         return None
     return (
         "# Written by role gpufleet.hosts.cuda_toolkit.\n"
-        "# The driver that is here is not from NVIDIA's repository, and no upgrade is to take parts of it from there.\n"
+        "# The installed driver is not from NVIDIA's repository. Do not upgrade its packages from there.\n"
         f"{cuda_repository.apt_last(names)}"
     )
 
 
 def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Say how the repositories are looked into before any is added: as they will be then."""
+    """Return the changes of the repositories for the query, so that it can run before the repository is added."""
     repository = result["repository"]
     added = ("url", "key", "fingerprint", "proxy")
     return {
@@ -298,30 +302,30 @@ def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _offers(result: dict[str, t.Any], host: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
-    """Refuse versions that the repository has not, before anything is installed."""
+    """Report versions that the repository does not offer."""
     if offered is None or not result["query"]:
         return
     unknown = [package for package in result["packages"] if not offered.get(package)]
     if unknown:
         toolkits = (name for name, versions in offered.items() if versions and re.fullmatch(r"\D+\d+-\d+", name))
-        there = sorted((version_of(name) for name in toolkits), key=natural_key)
+        available = ", ".join(sorted((version_of(name) for name in toolkits), key=natural_key)) or "none"
         result["problems"].append(
-            f"cuda_toolkit_versions: NVIDIA's repository for {host['os']['name']} has no "
-            f"{', '.join(version_of(name) for name in unknown)}. It has {', '.join(there) or 'no toolkit at all'}."
+            f"cuda_toolkit_versions={', '.join(version_of(name) for name in unknown)} is not in NVIDIA's repository "
+            f"for {host['os']['name']}. Available versions: {available}."
         )
 
 
 def version_of(package: str) -> str:
-    """Return the version that a package of NVIDIA's is named for."""
+    """Return the version in the name of NVIDIA's package."""
     return package.rpartition("toolkit-")[2].replace("-", ".")
 
 
-# --- the host around it ---------------------------------------------------------------------------------------------
+# --- environment and driver -----------------------------------------------------------------------------------------
 
 
-def _environment(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.Any]) -> None:
-    # A toolkit of the distribution has its programs in the usual directories.
-    result["profile"] = _profile(host, result["default"] if wish["environment"] else None)
+def _environment(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any]) -> None:
+    # The programs of the distribution's toolkit are in /usr/bin, so it has no default directory.
+    result["profile"] = _profile(host, result["default"] if settings["environment"] else None)
 
 
 def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] | None:
@@ -331,86 +335,87 @@ def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] 
 
 
 def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, content: str | None) -> None:
-    there = host["files"].get(path) or {"exists": False, "content": None}
-    if content is None and there["exists"]:
+    current = host["files"].get(path) or {"exists": False, "content": None}
+    if content is None and current["exists"]:
         files.append({"state": "absent", "path": path, "content": ""})
-    elif content is not None and there["content"] not in (content, addresses.sealed(content)):
+    elif content is not None and current["content"] not in (content, addresses.sealed(content)):
         files.append({"state": "present", "path": path, "content": content})
 
 
 def profile(directory: str) -> str:
-    """Return the text of the file that puts a toolkit's programs on PATH, once, and nothing else."""
+    """Return the text of the file that adds a toolkit's programs to PATH."""
     return (
         "# Written by role gpufleet.hosts.cuda_toolkit.\n"
         f'case ":$PATH:" in\n*:{directory}:*) ;;\n*) PATH="{directory}:$PATH" ;;\nesac\n'
     )
 
 
-def _driver(result: dict[str, t.Any], host: dict[str, t.Any], wish: dict[str, t.Any], branches: dict[str, int]) -> None:
-    """Compare the toolkits with the driver, and say how what they compile is tried."""
+def _driver(
+    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], branches: dict[str, int]
+) -> None:
+    """Compare the toolkits with the driver, and set how to verify them."""
     driver = host["driver"]["loaded"] or host["driver"]["library"]
-    only_compiles = wish["verify"] in ("none", "compile")
-    run = not only_compiles and (wish["verify"] == "run" or host["driver"]["loaded"] is not None)
-    if wish["verify"] == "run" and host["driver"]["loaded"] is None:
+    only_compiles = settings["verify"] in ("none", "compile")
+    run = not only_compiles and (settings["verify"] == "run" or host["driver"]["loaded"] is not None)
+    if settings["verify"] == "run" and host["driver"]["loaded"] is None:
         result["problems"].append(
-            "cuda_toolkit_verify=run: no driver is loaded on this host, so nothing can run. Apply role nvidia_driver "
+            "cuda_toolkit_verify=run requires a loaded driver, but no driver is loaded. Apply role nvidia_driver "
             "first, or set cuda_toolkit_verify to auto."
         )
     for toolkit in result["toolkits"]:
         version = toolkit["version"]
-        served = cuda_compatibility.serves(driver, version, branches) if driver and version else "fully"
-        older = cuda_compatibility.dropped(version, host["nvidia"]["device_ids"]) if version else {}
-        # CUDA takes the fastest GPU, which may be one of the older ones.
-        tried = run and (not older or wish["verify"] == "run")
-        # A driver translates no PTX that is newer than itself; then the GPUs' own code has to be compiled.
-        toolkit.update(
-            verify=wish["verify"] != "none", run=tried, options=["-arch=native"] if tried and served == "minor" else []
-        )
-        if older and len(older) == len(host["nvidia"]["device_ids"]):
-            # No driver would help.
-            _all_dropped(result, version, older, only_compiles)
+        support = cuda_compatibility.driver_support(driver, version, branches) if driver and version else "fully"
+        unsupported = cuda_compatibility.unsupported_gpus(version, host["nvidia"]["device_ids"]) if version else {}
+        # CUDA uses the fastest GPU, which may be an unsupported one.
+        runs = run and (not unsupported or settings["verify"] == "run")
+        # A driver cannot compile PTX of a newer CUDA version, so compile code for the GPUs' own architecture.
+        options = ["-arch=native"] if runs and support == "minor" else []
+        toolkit.update(verify=settings["verify"] != "none", run=runs, options=options)
+        if unsupported and len(unsupported) == len(host["nvidia"]["device_ids"]):
+            # The driver version is irrelevant in this case.
+            _no_supported_gpu(result, version, unsupported, only_compiles)
             continue
-        if older:
+        if unsupported:
             result["warnings"].append(
-                f"CUDA {version} compiles nothing for {', '.join(older)}: what it compiles runs on the other GPUs of "
-                f"this host alone{'' if tried or not run else ', and the trial only compiles'}."
+                f"CUDA {version} does not support {', '.join(unsupported)}. Its programs run only on the other GPUs."
+                + (" The verification only compiles a program." if run and not runs else "")
             )
-        if served == "no":
+        if support == "no":
             text = (
-                f"driver {driver} cannot run what CUDA {version} compiles: that needs "
+                f"Driver {driver} does not support CUDA {version}, which requires driver "
                 f"{cuda_compatibility.first_branch(version)} or newer"
             )
             if only_compiles:
                 result["warnings"].append(f"{text}.")
             else:
                 result["problems"].append(
-                    f"{text}. Upgrade the driver (nvidia_driver_branch), ask for an older toolkit, or set "
-                    "cuda_toolkit_verify=compile on a host that only compiles."
+                    f"{text}. Upgrade the driver (nvidia_driver_branch), use an older toolkit, or set "
+                    "cuda_toolkit_verify=compile on a host that only compiles programs."
                 )
-        elif served == "minor":
+        elif support == "minor":
             result["warnings"].append(
-                f"driver {driver} is older than CUDA {version}: what that compiles runs by minor-version "
-                "compatibility, without the features that are newer than the driver, and has to be compiled for the "
-                "GPUs' own architecture (nvcc -arch=native)."
+                f"Driver {driver} is older than CUDA {version}. With minor version compatibility, programs cannot use "
+                "features that are newer than the driver, and must be compiled for the GPUs' own architecture (nvcc "
+                "-arch=native)."
             )
 
 
-def _all_dropped(result: dict[str, t.Any], version: str, older: dict[str, int], only_compiles: bool) -> None:
-    text = f"CUDA {version} compiles nothing for the GPUs of this host, {', '.join(older)}"
+def _no_supported_gpu(result: dict[str, t.Any], version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
+    text = f"CUDA {version} does not support the GPUs of this host: {', '.join(unsupported)}"
     if only_compiles:
         result["warnings"].append(f"{text}.")
         return
     result["problems"].append(
-        f"{text}. Ask for a toolkit of version {min(older.values())}.x, or set cuda_toolkit_verify=compile on a host "
-        "that only compiles."
+        f"{text}. Use a toolkit of version {min(unsupported.values())}.x, or set cuda_toolkit_verify=compile on a host "
+        "that only compiles programs."
     )
 
 
 def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
-    """Have what this role installed tried until it has worked once. Only root can read whether it has."""
+    """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = install_record.read(host, install_record.TOOLKIT)
-    # A run that was cut off leaves it to this one to tell what came.
-    result["finish"] = install_record.is_open(host, install_record.TOOLKIT)
+    # This run records what an interrupted run installed.
+    result["finish"] = install_record.is_unfinished(host, install_record.TOOLKIT)
     if known["packages"] or known["uncertain"] or known["pending"]:
         result["untried"] = [
             toolkit["directory"]
@@ -427,7 +432,7 @@ def _summary(result: dict[str, t.Any]) -> list[str]:
         ("install {}", result["packages"]),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
-        ("write down what a run that was cut off has brought", result["finish"]),
-        ("try {}", result["untried"]),
+        ("record what an interrupted run installed", result["finish"]),
+        ("verify {}", result["untried"]),
     )
     return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

@@ -1,9 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked for of a CUDA toolkit: values of the types that they stand for, and the forms that they may have.
+"""Validate and convert the variables of role cuda_toolkit.
 
-Argument validation leaves a text that stands for a list or a truth value a text, and lets a version be a number.
+Ansible's argument validation does not convert the values: a list or a boolean may be a string, and a version may be a
+number.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, d
 
 
 class RequestError(Exception):
-    """A value is not of the form that its variable wants."""
+    """A variable has an invalid value."""
 
 
 DEFAULTS: dict[str, Any] = {
@@ -36,41 +37,42 @@ _VERSION = r"\d+\.\d+"
 
 
 def typed(request: dict) -> dict[str, Any]:
-    """Return what is asked for, defaults filled in, each value of its type; refuse what has not its form."""
-    wish = {**DEFAULTS, **{name: value for name, value in request.items() if value is not None}}
+    """Return the settings with defaults and converted types. Raise an exception for an invalid value."""
+    settings = {**DEFAULTS, **{name: value for name, value in request.items() if value is not None}}
     try:
-        wish["environment"] = check_type_bool(wish["environment"])
+        settings["environment"] = check_type_bool(settings["environment"])
     except TypeError as error:
         raise RequestError(
-            f"cuda_toolkit_environment is {wish['environment']!r}, which is not of the form true or false."
+            f"cuda_toolkit_environment is {settings['environment']!r}, which is not a boolean. Set true or false."
         ) from error
     try:
-        versions = [str(version).strip() for version in check_type_list(wish["versions"])]
+        versions = [str(version).strip() for version in check_type_list(settings["versions"])]
     except TypeError as error:
         raise RequestError(
-            f"cuda_toolkit_versions is {wish['versions']!r}, which is not of the form ['12.6', '13.0']."
+            f"cuda_toolkit_versions is {settings['versions']!r}, which is not a list. Set a list such as "
+            "['12.6', '13.0']."
         ) from error
-    wish["versions"] = list(dict.fromkeys(version for version in versions if version))
+    settings["versions"] = list(dict.fromkeys(version for version in versions if version))
     for name in ("default_version", "path", "mirror", "proxy", "key_url", "key_fingerprint"):
-        wish[name] = str(wish[name]).strip()
-    for place, version in [("versions has", item) for item in wish["versions"]] + [
-        ("default_version is", wish["default_version"])
+        settings[name] = str(settings[name]).strip()
+    for subject, version in [("versions contains", item) for item in settings["versions"]] + [
+        ("default_version is", settings["default_version"])
     ]:
         if version and not re.fullmatch(_VERSION, version):
             raise RequestError(
-                f"cuda_toolkit_{place} {version!r}, which is not of the form '12.6'. NVIDIA's packages go by the first "
-                "two numbers and bring the newest update of them."
+                f"cuda_toolkit_{subject} {version!r}, which is not a version such as '12.6'. Set the first two numbers "
+                "of the version; NVIDIA's packages install its newest update."
             )
-    if not wish["path"].startswith("/") or not re.fullmatch(r"[\w./+-]+", wish["path"]):
+    if not settings["path"].startswith("/") or not re.fullmatch(r"[\w./+-]+", settings["path"]):
         raise RequestError(
-            f"cuda_toolkit_path is {wish['path']!r}, which is not an absolute path of plain characters, as "
-            "/usr/local/cuda."
+            f"cuda_toolkit_path is {settings['path']!r}, which is not an absolute path of letters, digits and ./+-_ "
+            "characters. Set a path such as /usr/local/cuda."
         )
-    wish["path"] = wish["path"].rstrip("/") or "/"
+    settings["path"] = settings["path"].rstrip("/") or "/"
     for name in ("mirror", "proxy", "key_url", "key_fingerprint"):
         form, sample = driver_request.TEXTS[name]
-        if wish[name] and not re.fullmatch(form, wish[name]):
+        if settings[name] and not re.fullmatch(form, settings[name]):
             raise RequestError(
-                f"cuda_toolkit_{name} is {addresses.refused(wish[name])!r}, which is not of the form {sample}."
+                f"cuda_toolkit_{name} is {addresses.refused(settings[name])!r}, which is not of the form {sample}."
             )
-    return wish
+    return settings

@@ -1,14 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a package manager says that it would do, and what of that a CUDA toolkit must not bring about."""
+"""Find the changes in a simulated transaction of a package manager that role cuda_toolkit does not allow."""
 
 from __future__ import annotations
 
 import re
 
-# Packages of the driver, by the names of NVIDIA's repository and of the distributions. What programs are compiled with
-# (-dev) and what is for containers is none of it.
+# The driver's packages in NVIDIA's repository and in distributions. Development packages (-dev) and packages for
+# containers do not belong to the driver.
 _DRIVER = re.compile(
     r"cuda-drivers(-.+)?"
     r"|libnvidia-(?!container).+(?<!-dev)"
@@ -20,53 +20,54 @@ _DRIVER = re.compile(
 )
 
 
-def is_of_the_driver(name: str) -> bool:
-    """Tell whether a package is one of the NVIDIA driver's."""
+def is_driver_package(name: str) -> bool:
+    """Return whether a package belongs to the NVIDIA driver."""
     return _DRIVER.fullmatch(name) is not None
 
 
-def intrusions(text: str) -> list[str]:
-    """Name what a simulated installation would bring or change of the driver, or remove at all.
+def forbidden_changes(text: str) -> list[str]:
+    """Return the driver packages that an installation would install or change, and all packages that it would remove.
 
-    `text`: of `apt-get --simulate`, the `results` of Ansible's module for dnf, one a line, or of `zypper --xmlout`.
+    `text` is the output of `apt-get --simulate` or `zypper --xmlout`, or the lines of `results` of ansible.builtin.dnf.
     """
-    comes, goes = _apt(text) if re.search(r"^(Inst|Remv|Purg) ", text, re.MULTILINE) else _rpm(text)
-    return sorted({*(name for name in comes if is_of_the_driver(name)), *(goes - comes)})
+    installed, removed = _apt(text) if re.search(r"^(Inst|Remv|Purg) ", text, re.MULTILINE) else _rpm(text)
+    return sorted({*(name for name in installed if is_driver_package(name)), *(removed - installed)})
 
 
-def strangers(text: str, ours: list[str]) -> list[str]:
-    """Name what a simulated removal would take along that is not ours."""
-    _comes, goes = _apt(text)
-    goes |= set(re.findall(r" is needed by \(installed\) (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE))
-    return sorted(goes - set(ours))
+def unrelated_removals(text: str, allowed: list[str]) -> list[str]:
+    """Return the packages that a simulated removal would remove or break, except the allowed packages."""
+    _installed, removed = _apt(text)
+    removed |= set(re.findall(r" is needed by \(installed\) (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE))
+    return sorted(removed - set(allowed))
 
 
 def unneeded(text: str, names: list[str]) -> list[str]:
-    """Pick those of the names that nothing needs.
+    """Return the names that no package needs.
 
-    `text`: of `apt-get --simulate autoremove`, `dnf repoquery --unneeded` (one a line) or `zypper packages --unneeded`.
+    `text` is the output of `apt-get --simulate autoremove`, `dnf repoquery --unneeded` with one name per line, or
+    `zypper packages --unneeded`.
     """
-    _comes, goes = _apt(text)
-    goes |= {line.strip() for line in text.splitlines()}
+    _installed, removed = _apt(text)
+    removed |= {line.strip() for line in text.splitlines()}
     rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
-    goes |= {row[2] for row in rows if len(row) > 4}
-    return [name for name in names if name in goes]
+    removed |= {row[2] for row in rows if len(row) > 4}
+    return [name for name in names if name in removed]
 
 
 def _apt(text: str) -> tuple[set[str], set[str]]:
-    comes = re.findall(r"^Inst ([^\s:]+)", text, re.MULTILINE)
-    goes = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
-    return set(comes), set(goes)
+    installed = re.findall(r"^Inst ([^\s:]+)", text, re.MULTILINE)
+    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
+    return set(installed), set(removed)
 
 
 def _rpm(text: str) -> tuple[set[str], set[str]]:
     name = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$"
-    comes = set(re.findall(rf"^Installed: {name}", text, re.MULTILINE))
-    goes = set(re.findall(rf"^Removed: {name}", text, re.MULTILINE))
+    installed = set(re.findall(rf"^Installed: {name}", text, re.MULTILINE))
+    removed = set(re.findall(rf"^Removed: {name}", text, re.MULTILINE))
     for group, solvables in re.findall(r"<(to-[\w-]+)[^>]*>(.*?)</\1>", text, re.DOTALL):
         names = set(re.findall(r'<solvable [^>]*\bname="([^"]+)"', solvables))
         if group == "to-remove":
-            goes |= names
+            removed |= names
         else:
-            comes |= names
-    return comes, goes
+            installed |= names
+    return installed, removed

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Ansible's own module for dnf does, done by the command dnf.
+"""Install and remove packages with the dnf command, like the module ansible.builtin.dnf.
 
-For systems that have dnf's Python bindings for a Python only on which no module runs any more. dnf is asked first, and
-what it answers is read; only then does it act. It is told not to wait for a lock that somebody else has, so that the
-waiting has an end and no dnf is ever killed at work.
+This is for hosts whose dnf Python bindings require a Python that is too old for Ansible. dnf first prints the
+transaction, which is checked before dnf runs it. dnf itself does not wait for a lock, so that the wait has a timeout
+and no running dnf is killed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-# What it answers where somebody else has the lock.
+# dnf's exit status if another program holds the lock.
 LOCKED = 200
-_PAUSE = 5
-_COMES = (
+_RETRY_INTERVAL = 5
+_INSTALLING = (
     "Installing",
     "Installing dependencies",
     "Installing group/module packages",
@@ -29,56 +29,56 @@ _COMES = (
     "Reinstalling",
     "Upgrading",
 )
-_GOES = ("Removing", "Removing dependent packages", "Removing unused dependencies")
+_REMOVING = ("Removing", "Removing dependent packages", "Removing unused dependencies")
 
 
 class DnfError(Exception):
-    """dnf refused, failed, or said what is not understood."""
+    """dnf failed, its transaction is not allowed, or its output could not be parsed."""
 
 
 class Transaction(NamedTuple):
-    """Packages as name-[epoch:]version-release.arch; `back` are those of `comes` that are older than what is there."""
+    """Packages as name-[epoch:]version-release.arch. `installed` includes the `downgraded` packages."""
 
-    comes: list[str]
-    goes: list[str]
-    back: list[str]
+    installed: list[str]
+    removed: list[str]
+    downgraded: list[str]
 
     def results(self, download_only: bool = False) -> list[str]:
-        """Say it in the words of Ansible's own module."""
-        came = "Downloaded" if download_only else "Installed"
-        return [*(f"{came}: {name}" for name in self.comes), *(f"Removed: {name}" for name in self.goes)]
+        """Return the results in the format of ansible.builtin.dnf."""
+        action = "Downloaded" if download_only else "Installed"
+        return [*(f"{action}: {name}" for name in self.installed), *(f"Removed: {name}" for name in self.removed)]
 
 
 def missing(names: list[str], run: Run) -> set[str]:
-    """Return those of the names, with a version or without, that are not installed."""
+    """Return the names, with or without a version, that are not installed."""
     rc, out, err = run(["rpm", "--query", *names])
     found = set(re.findall(r"^package (\S+) is not installed$", out + "\n" + err, re.MULTILINE))
     if rc != 0 and not found:
-        raise DnfError(f"rpm --query answered {rc}: {err.strip() or out.strip()}")
+        raise DnfError(f"rpm --query failed with exit status {rc}: {err.strip() or out.strip()}")
     return found
 
 
-def command(names: list[str], wish: dict[str, Any], act: bool) -> list[str]:
-    """Return the call that does it, or the one that asks what it would do."""
+def command(names: list[str], options: dict[str, Any], simulate: bool) -> list[str]:
+    """Return the dnf command that runs or simulates the transaction."""
     return [
         "dnf",
-        # It prints what it would do, and downloads nothing.
-        "--assumeyes" if act else "--assumeno",
-        # With less it does not print it.
+        # With --assumeno, dnf prints the transaction and downloads nothing.
+        "--assumeno" if simulate else "--assumeyes",
+        # Lower levels do not print the transaction.
         "--debuglevel=2",
-        # What came along with a package is not taken away with it.
+        # Keep the dependencies of removed packages.
         "--noautoremove",
         "--setopt=exit_on_lock=True",
-        f"--setopt=install_weak_deps={wish['install_weak_deps']}",
-        *(["--allowerasing"] if wish["allowerasing"] else []),
-        *(["--downloadonly"] if wish["download_only"] else []),
-        _verb(wish),
+        f"--setopt=install_weak_deps={options['install_weak_deps']}",
+        *(["--allowerasing"] if options["allowerasing"] else []),
+        *(["--downloadonly"] if options["download_only"] else []),
+        _verb(options),
         *names,
     ]
 
 
 def transaction(text: str) -> Transaction:
-    """Read the table of what dnf would do. A name that is too long for its column has its row on two lines."""
+    """Parse the transaction table that dnf prints. dnf wraps the row of a long package name."""
     rows: list[tuple[str, str]] = []
     replaced = []
     heading = ""
@@ -91,62 +91,66 @@ def transaction(text: str) -> Transaction:
             rows.append((heading, line))
         elif rows and heading:
             rows[-1] = (heading, rows[-1][1] + line)
-    told: dict[str, list[str]] = {}
+    listed: dict[str, list[str]] = {}
     for action, row in rows:
         name, arch, version = [*row.split(), "", "", ""][:3]
-        told.setdefault(action, []).append(f"{name}-{version}.{arch}")
-    back = told.get("Downgrading", [])
-    comes = [name for action in _COMES for name in told.get(action, [])] + back
-    goes = [name for action in _GOES for name in told.get(action, [])]
+        listed.setdefault(action, []).append(f"{name}-{version}.{arch}")
+    downgraded = listed.get("Downgrading", [])
+    installed = [name for action in _INSTALLING for name in listed.get(action, [])] + downgraded
+    removed = [name for action in _REMOVING for name in listed.get(action, [])]
     counts = re.findall(r"^(?:Install|Upgrade|Reinstall|Remove|Downgrade) +(\d+) Packages?", text, re.MULTILINE)
-    if sum(int(count) for count in counts) != len(comes) + len(goes):
-        raise DnfError(f"What dnf would do is not understood, so nothing was done: {addresses.masked(text.strip())}")
+    if sum(int(count) for count in counts) != len(installed) + len(removed):
+        raise DnfError(
+            "The transaction that dnf printed could not be parsed. Nothing was changed. The output is: "
+            + addresses.masked(text.strip())
+        )
     for package, version in replaced:
         name, _dot, arch = package.rpartition(".")
-        goes.append(f"{name}-{version}.{arch}")
-    return Transaction(comes, goes, back)
+        removed.append(f"{name}-{version}.{arch}")
+    return Transaction(installed, removed, downgraded)
 
 
-def ask(names: list[str], wish: dict[str, Any], run: Run) -> Transaction | None:
-    """Return what would be done; nothing where there is nothing to do. Refuse a downgrade that was not allowed."""
-    argv = command(names, wish, act=False)
-    rc, out, err = _patiently(argv, wish["lock_timeout"], run)
+def simulate(names: list[str], options: dict[str, Any], run: Run) -> Transaction | None:
+    """Return the transaction, or None if there is nothing to do. Fail on a downgrade that is not allowed."""
+    argv = command(names, options, simulate=True)
+    rc, out, err = _run_unlocked(argv, options["lock_timeout"], run)
     if rc == 0 and "Nothing to do." in out:
         return None
     if "Operation aborted." not in out + err:
-        raise DnfError(_failure(argv, wish, rc, out, err))
+        raise DnfError(_failure(argv, options, rc, out, err))
     found = transaction(out)
-    if found.back and not wish["allow_downgrade"]:
+    if found.downgraded and not options["allow_downgrade"]:
         raise DnfError(
-            f"dnf would downgrade to {', '.join(found.back)}, and allow_downgrade is false. Nothing was done."
+            f"dnf would downgrade packages to {', '.join(found.downgraded)}, but allow_downgrade is false. Nothing was "
+            "changed. Set allow_downgrade to true to allow it."
         )
     return found
 
 
-def act(names: list[str], wish: dict[str, Any], run: Run) -> None:
-    """Do it."""
-    argv = command(names, wish, act=True)
-    rc, out, err = _patiently(argv, wish["lock_timeout"], run)
+def apply(names: list[str], options: dict[str, Any], run: Run) -> None:
+    """Run the transaction."""
+    argv = command(names, options, simulate=False)
+    rc, out, err = _run_unlocked(argv, options["lock_timeout"], run)
     if rc != 0:
-        raise DnfError(_failure(argv, wish, rc, out, err))
+        raise DnfError(_failure(argv, options, rc, out, err))
 
 
-def _patiently(argv: list[str], timeout: int, run: Run) -> tuple[int, str, str]:
-    """Run it again and again while somebody else has the lock. Where it answers that, it has changed nothing."""
+def _run_unlocked(argv: list[str], timeout: int, run: Run) -> tuple[int, str, str]:
+    """Run dnf, and repeat it while another program holds the lock. dnf changes nothing without the lock."""
     end = time.monotonic() + timeout
     while True:
-        answer = run(argv)
-        if answer[0] != LOCKED or time.monotonic() >= end:
-            return answer
-        time.sleep(_PAUSE)
+        result = run(argv)
+        if result[0] != LOCKED or time.monotonic() >= end:
+            return result
+        time.sleep(_RETRY_INTERVAL)
 
 
-def _failure(argv: list[str], wish: dict[str, Any], rc: int, out: str, err: str) -> str:
-    said = addresses.masked(err.strip() or out.strip())
+def _failure(argv: list[str], options: dict[str, Any], rc: int, out: str, err: str) -> str:
+    output = addresses.masked(err.strip() or out.strip())
     if rc == LOCKED:
-        return f"dnf is still in use by another program after {wish['lock_timeout']} s: {said}"
-    return f"dnf {' '.join(argv[argv.index(_verb(wish)) :])} answered {rc}: {said}"
+        return f"Another program still holds the lock of dnf after {options['lock_timeout']} s: {output}"
+    return f"dnf {' '.join(argv[argv.index(_verb(options)) :])} failed with exit status {rc}: {output}"
 
 
-def _verb(wish: dict[str, Any]) -> str:
-    return "install" if wish["state"] == "present" else "remove"
+def _verb(options: dict[str, Any]) -> str:
+    return "install" if options["state"] == "present" else "remove"

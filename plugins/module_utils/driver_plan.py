@@ -57,7 +57,7 @@ def plan(
             driver_config_files.plan(host, request, result, todo)
             if request.get("activate", True):
                 todo["modules"] = _modules(host, result, todo)
-            todo["finish"] = install_record.is_open(host, install_record.DRIVER)
+            todo["finish"] = install_record.is_unfinished(host, install_record.DRIVER)
         except NoVersion as error:
             result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)

@@ -122,8 +122,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
     names = host.get("package_names") or list(host["packages"])
-    recorded = install_record.came(host, RECORD_FILE, names)
-    certain = install_record.certain(host, RECORD_FILE, names)
+    recorded = install_record.possibly_installed(host, RECORD_FILE, names)
+    certain = install_record.installed_for_certain(host, RECORD_FILE, names)
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
     members = [name for name in candidates if name in recorded]
     # Packages of another flavor that an interrupted run removed but did not purge still have files in /etc.
@@ -220,7 +220,7 @@ def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict)
 def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
     """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
     own = [version for version in (known["pending_runfile"], known["runfile"]) if version]
-    versions = install_record.versions_there(host)
+    versions = install_record.driver_versions_present(host)
     if not own or (versions and not versions.intersection(own)):
         return []
     if source == "runfile":

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which NVIDIA driver is loaded, installed for user space, and lies on disk for this boot and for the next.
+"""The versions of the NVIDIA driver: the loaded module, the libraries, and the modules on disk.
 
-The four differ after an upgrade. Only files are read; `modinfo` is asked for a compressed module alone.
+The versions differ after an upgrade. The module reads files, and runs `modinfo` for compressed modules only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = Callable[[list], tuple]
 
 VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{1,3})?)\b")
 
-# Where the loader looks anyway, then where driver containers, cloud images and WSL keep a driver of their own.
+# The dynamic loader's directories, then the directories of driver containers, cloud images and WSL.
 LIBRARY_DIRECTORIES = (
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -40,7 +40,7 @@ LIBRARY_DIRECTORIES = (
     "home/kubernetes/bin/nvidia/lib64",
     "opt/nvidia/lib64",
 )
-# The same places below a prefix that the user names as the driver's root.
+# Library directories below the user's `driver_root`.
 PREFIX_DIRECTORIES = (
     "lib64",
     "lib",
@@ -52,18 +52,18 @@ PREFIX_DIRECTORIES = (
 )
 
 _MODULE_FILE = re.compile(r"(?:^|/)(nvidia[\w-]*)\.ko(?:\.(?:gz|xz|zst))?$")
-# nvidia.ko, or Debian's names for branches kept side by side; not nvidia-uvm and its siblings.
+# nvidia.ko, or Debian's names for branches installed side by side, but not nvidia-uvm and the other modules.
 _MODULE_NAME = re.compile(r"^nvidia(?:-(?:current|tesla|legacy|open)(?:-[0-9a-z]+)*)?$")
-_SIBLINGS = ("-uvm", "-drm", "-modeset", "-peermem", "-fs")
+_OTHER_MODULES = ("-uvm", "-drm", "-modeset", "-peermem", "-fs")
 _REDIRECT = re.compile(r"^\s*(?:install\s+nvidia\s.*?-i\s+|alias\s+nvidia\s+)(nvidia[\w-]*)", re.MULTILINE)
-_LINKS = 40
+_MAX_LINKS = 40
 
 
 def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> dict:
-    """Tell the driver versions of a host; what cannot be told is None.
+    """Return the driver versions of a host. Unknown values are None.
 
-    `loaded`, `kernel_module_flavor`: of the module in the kernel. `library`, `library_path`: user space.
-    `on_disk`, `on_disk_next`: of the module files for `running_kernel` and for `next_kernel`.
+    `loaded` and `kernel_module_flavor` describe the loaded module, `library` and `library_path` the user space library.
+    `on_disk` and `on_disk_next` are the versions of the module files for `running_kernel` and `next_kernel`.
     """
     running = kernel or running_kernel(root)
     upcoming = boot_kernel.next_boot(root, boot_kernel.bootable(root)) or running
@@ -83,7 +83,7 @@ def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> 
 
 
 def loaded_module(root: str = "/") -> tuple[str | None, str | None]:
-    """Tell the loaded module's version and whether it is the "open" or the "proprietary" one."""
+    """Return the version and the flavor ("open" or "proprietary") of the loaded module."""
     line = (read_text(root, "proc/driver/nvidia/version") or "").partition("\n")[0]
     match = VERSION.search(line)
     version = (read_text(root, "sys/module/nvidia/version") or "").strip() or (match.group(1) if match else None)
@@ -93,9 +93,9 @@ def loaded_module(root: str = "/") -> tuple[str | None, str | None]:
 
 
 def find_library(root: str = "/", prefix: str | None = None) -> str | None:
-    """Find the directory's path that the NVML library is opened by, as seen from inside `root`.
+    """Return the path of the NVML library, relative to `root`.
 
-    With a `prefix` (a driver's own root) only there, else in the usual places and the known prefixes.
+    With a `prefix` (the driver's root directory), search only there. Otherwise, search the usual directories.
     """
     if prefix is not None:
         places = [os.path.join(prefix, directory) for directory in PREFIX_DIRECTORIES]
@@ -109,33 +109,33 @@ def find_library(root: str = "/", prefix: str | None = None) -> str | None:
 
 
 def library_version(root: str, path: str | None) -> str | None:
-    """Tell the driver version that a library's real file carries as suffix."""
+    """Return the driver version in the name of a library's real file."""
     if path is None:
         return None
     return version_suffix(resolve(root, path))
 
 
 def version_suffix(path: str) -> str | None:
-    """Tell the driver version at the end of a file's name: libnvidia-ml.so.580.95.05 → 580.95.05."""
+    """Return the driver version at the end of a file name: libnvidia-ml.so.580.95.05 → 580.95.05."""
     match = VERSION.search(os.path.basename(path).partition(".so.")[2])
     return match.group(1) if match else None
 
 
 def running_kernel(root: str = "/") -> str | None:
-    """Tell the kernel's release: the system call's answer for this host, the tree's file for any other root."""
+    """Return the release of the running kernel. For a root other than `/`, read it from that root's procfs."""
     if os.path.realpath(root) == "/":
         return os.uname().release
     return (read_text(root, "proc/sys/kernel/osrelease") or "").strip() or None
 
 
 def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str | None:
-    """Tell the version of the module file that `modprobe nvidia` would load under a kernel."""
+    """Return the version of the module file that `modprobe nvidia` loads under a kernel."""
     path = module_file(root, kernel)
     if path is None:
         return None
     if path.endswith(".ko"):
         return module_file_version(path)
-    # Looked for here: Ansible's way to run a program that is not there is to fail the whole task.
+    # Ansible's run_command fails the task if the program is missing, so check first.
     modinfo = run and shutil.which("modinfo", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")))
     if not modinfo:
         return None
@@ -144,7 +144,7 @@ def module_on_disk(root: str, kernel: str | None, run: Run | None = None) -> str
 
 
 def module_file(root: str, kernel: str | None) -> str | None:
-    """Find the module file that `modprobe nvidia` would load under a kernel."""
+    """Return the module file that `modprobe nvidia` loads under a kernel."""
     if not kernel:
         return None
     directory = os.path.join(root, "lib/modules", kernel)
@@ -164,7 +164,7 @@ def module_file(root: str, kernel: str | None) -> str | None:
 
 
 def module_file_version(path: str) -> str | None:
-    """Read `version=` out of an uncompressed module's .modinfo section, without reading the whole file."""
+    """Return `version=` from the .modinfo section of an uncompressed module, without reading the whole file."""
     try:
         with open(path, "rb") as file:
             section = _elf_section(file, b".modinfo")
@@ -177,9 +177,9 @@ def module_file_version(path: str) -> str | None:
 
 
 def resolve(root: str, path: str) -> str:
-    """Follow symlinks the way a process inside `root` would, and give the path as seen from here."""
+    """Follow symlinks like a process with the root directory `root`, and return the path outside it."""
     current = os.path.normpath("/" + path)
-    for _step in range(_LINKS):
+    for _step in range(_MAX_LINKS):
         followed = _follow_one(root, current)
         if followed is None:
             break
@@ -200,11 +200,11 @@ def _follow_one(root: str, path: str) -> str | None:
 
 
 def _is_driver(name: str) -> bool:
-    return bool(_MODULE_NAME.match(name)) and not name.endswith(_SIBLINGS)
+    return bool(_MODULE_NAME.match(name)) and not name.endswith(_OTHER_MODULES)
 
 
 def _redirects(root: str) -> Iterator[str]:
-    """Name the modules that modprobe's configuration puts in place of `nvidia` (Debian: nvidia-current)."""
+    """Return the modules that modprobe's configuration loads instead of `nvidia` (Debian: nvidia-current)."""
     for directory in ("etc/modprobe.d", "run/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"):
         for path in sorted(glob.glob(os.path.join(glob.escape(root), directory, "*.conf"))):
             relative = resolve(root, os.path.relpath(path, root))

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a shared library says of itself: class, machine, SONAME, needed libraries and the kernel ABI of its note.
+"""The ELF headers of a shared library: class, machine, SONAME, needed libraries and kernel ABI.
 
-Only program headers are followed, as the loader does: they survive a stripping that takes the section headers away.
+Like the dynamic loader, this module reads program headers only. Stripped libraries may have no section headers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME = 0, 1, 5, 10, 14
 NT_GNU_ABI_TAG = 1
 ET_DYN = 3
-# No table of a real library comes near these; a damaged file must not make us read gigabytes.
+# Limits for damaged files. Real libraries have much smaller tables.
 MAX_TABLE = 16 * 1024 * 1024
 MAX_HEADERS = 1024
 
 
 class ElfError(Exception):
-    """The file is not an ELF file, or a damaged one."""
+    """The file is not an ELF file, or it is damaged."""
 
 
 class Elf(NamedTuple):
@@ -51,7 +51,7 @@ def parse(handle: BinaryIO) -> Elf:
     try:
         return _parse(handle)
     except (struct.error, OverflowError, ValueError) as error:
-        raise ElfError("the ELF headers make no sense") from error
+        raise ElfError("the ELF headers are invalid") from error
 
 
 def _parse(handle: BinaryIO) -> Elf:
@@ -59,7 +59,7 @@ def _parse(handle: BinaryIO) -> Elf:
     if ident[:4] != b"\x7fELF":
         raise ElfError("not an ELF file")
     if ident[4] not in (1, 2) or ident[5] not in (1, 2):
-        raise ElfError("not an ELF file of a known class")
+        raise ElfError("unknown ELF class or byte order")
     wide, order = ident[4] == 2, "<" if ident[5] == 1 else ">"
     kind, machine = struct.unpack(order + "HH", _at(handle, 16, 4))
     if wide:
@@ -69,7 +69,7 @@ def _parse(handle: BinaryIO) -> Elf:
         (offset,) = struct.unpack(order + "I", _at(handle, 28, 4))
         size, count = struct.unpack(order + "HH", _at(handle, 42, 4))
     if count > MAX_HEADERS:
-        raise ElfError(f"{count} program headers")
+        raise ElfError(f"the file has too many program headers ({count})")
     headers = _program_headers(_at(handle, offset, size * count), size, count, wide, order)
     soname, needed = _dynamic(handle, headers, wide, order)
     return Elf(
@@ -91,11 +91,11 @@ class _Segment(NamedTuple):
 
 def _at(handle: BinaryIO, offset: int, size: int) -> bytes:
     if size > MAX_TABLE:
-        raise ElfError(f"a table of {size} bytes")
+        raise ElfError(f"an ELF table is too large ({size} bytes)")
     handle.seek(offset)
     data = handle.read(size)
     if len(data) != size:
-        raise ElfError("the ELF headers are cut short")
+        raise ElfError("the ELF headers are truncated")
     return data
 
 
@@ -142,13 +142,13 @@ def _offset_of(address: int, segments: list[_Segment]) -> int:
     for segment in segments:
         if segment.kind == PT_LOAD and segment.address <= address < segment.address + segment.size:
             return address - segment.address + segment.offset
-    raise ElfError("the dynamic section points outside the file")
+    raise ElfError("the dynamic section refers to an address outside the file")
 
 
 def _string(table: bytes, position: int) -> str:
     end = table.find(b"\0", position)
     if position >= len(table) or end < 0:
-        raise ElfError("a name lies outside the string table")
+        raise ElfError("a name is outside the string table")
     return table[position:end].decode("utf-8", "surrogateescape")
 
 

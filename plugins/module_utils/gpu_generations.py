@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU's PCI device id says about the kernel modules that can drive it.
+"""The generation of a GPU by its PCI device ID, and the kernel modules that support the generation.
 
-NVIDIA numbers its chips upwards; a generation owns blocks of ids. A card with an id above every known block came out
-after this table: it gets the open modules, as every new card has since Blackwell, and not a refusal.
+Each generation uses blocks of device IDs, and newer generations use higher IDs. An ID above all known blocks is a newer
+GPU. Since Blackwell, all new GPUs require the open modules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Generation(NamedTuple):
-    """The modules of one generation of GPUs."""
+    """The kernel modules and driver branches that support a generation."""
 
     name: str
     open_modules: bool
@@ -34,19 +34,19 @@ HOPPER_H200 = HOPPER._replace(first_branch=550)
 GRACE_HOPPER = Generation("Grace Hopper", True, False, 535, None)
 BLACKWELL = Generation("Blackwell", True, False, 570, None)
 BLACKWELL_ULTRA = BLACKWELL._replace(name="Blackwell Ultra", first_branch=580)
-NEWER = BLACKWELL_ULTRA._replace(name="newer than any that is known here")
+NEWER = BLACKWELL_ULTRA._replace(name="newer than all known generations")
 
 # The first branch with open kernel modules.
 FIRST_OPEN_BRANCH = 515
-# Branch 620 has the open ones alone, from whichever source.
+# Branches 620 and later contain only the open modules, from every source.
 LAST_PROPRIETARY_BRANCH = 615
 
-# Boards whose NVLink 5 leads to switches that a subnet manager runs: B200, B300, GB200 and GB300.
+# Boards with NVLink 5 switches, which a subnet manager controls: B200, B300, GB200 and GB300.
 _NVLINK5 = (0x2901, 0x3182, 0x2941, 0x31C2)
-# Of these, the ones whose NVLink leads to other machines, too.
+# Boards whose NVLink also connects other machines: GB200 and GB300.
 _ACROSS_MACHINES = (0x2941, 0x31C2)
 
-# Single ids that differ from the block that they lie in.
+# Device IDs that differ from their block.
 _EXCEPTIONS = {
     0x2335: HOPPER_H200,
     0x233B: HOPPER_H200,
@@ -54,7 +54,7 @@ _EXCEPTIONS = {
     0x2345: GRACE_HOPPER,
     0x2348: GRACE_HOPPER,
 }
-# The first id of each block; a block ends where the next one starts.
+# The first ID of each block. A block ends where the next block starts.
 _BLOCKS = (
     (0x0000, KEPLER),
     (0x1340, MAXWELL),
@@ -76,7 +76,7 @@ _BLOCKS = (
 
 
 def of(device_id: str | int) -> Generation:
-    """Return the generation of a PCI device id, given as a number or as sysfs writes it (0x20b0)."""
+    """Return the generation of a PCI device ID, given as a number or in the format of sysfs (0x20b0)."""
     number = device_id if isinstance(device_id, int) else int(device_id, 16)
     if number in _EXCEPTIONS:
         return _EXCEPTIONS[number]
@@ -84,10 +84,10 @@ def of(device_id: str | int) -> Generation:
 
 
 def has_nvlink5(device_id: str) -> bool:
-    """Tell whether a GPU is of a board with NVLink 5, to switches of its own."""
+    """Return whether a GPU is on a board with NVLink 5 switches."""
     return int(device_id, 16) in _NVLINK5
 
 
 def spans_machines(device_id: str) -> bool:
-    """Tell whether a GPU's NVLink leads to the GPUs of other machines, which takes IMEX."""
+    """Return whether NVLink connects a GPU to GPUs of other machines, which requires IMEX."""
     return int(device_id, 16) in _ACROSS_MACHINES

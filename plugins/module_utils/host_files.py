@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small readers that every part of an observation uses. None of them fails for a file that is not there."""
+"""Functions that read files of a host, and parse common values. They do not fail if a file is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 
 
 def read_text(root: str, path: str, limit: int | None = None) -> str | None:
-    """Return the text of a file below `root`, or nothing where it cannot be read."""
+    """Return the text of a file below `root`, or None if it cannot be read."""
     try:
         with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as handle:
             return handle.read() if limit is None else handle.read(limit)
@@ -19,7 +19,7 @@ def read_text(root: str, path: str, limit: int | None = None) -> str | None:
 
 
 def read_bytes(root: str, path: str, limit: int) -> bytes | None:
-    """Return the first `limit` bytes of a file below `root`, or nothing where it cannot be read."""
+    """Return the first `limit` bytes of a file below `root`, or None if it cannot be read."""
     try:
         with open(os.path.join(root, path.lstrip("/")), "rb") as handle:
             return handle.read(limit)
@@ -36,23 +36,23 @@ def listing(root: str, path: str) -> list[str]:
 
 
 def exists(root: str, path: str) -> bool:
-    """Tell whether there is something at a path below `root`, a link that leads nowhere included."""
+    """Return whether a path below `root` exists. A dangling symlink exists."""
     return os.path.lexists(os.path.join(root, path.lstrip("/")))
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Order versions and kernel releases by their numbers: 6.9 before 6.12."""
+    """Return a sort key for versions and kernel releases: 6.9 comes before 6.12."""
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"\d+|[^\d.]+", text)]
 
 
 def upstream_version(version: str | None) -> str:
-    """Take epoch, revision and SUSE's kernel suffix off a version: 535.261.03 for 1:535.261.03-1~deb12u1."""
+    """Remove the epoch, the revision and SUSE's kernel suffix: 1:535.261.03-1~deb12u1 becomes 535.261.03."""
     bare = re.sub(r"^\d+:", "", version or "")
     return re.split(r"[-+~]|_k\d", bare, maxsplit=1)[0]
 
 
 def shell_assignments(text: str | None) -> dict[str, str]:
-    """Read NAME=value lines, quotes taken off (os-release, grubenv, /etc/default/grub)."""
+    """Parse NAME=value lines and remove quotes (os-release, grubenv, /etc/default/grub)."""
     found = {}
     for line in (text or "").splitlines():
         match = re.match(r"^\s*([A-Za-z_][A-Za-z0-9_]*)=(.*?)\s*$", line)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which prepared image a host was made from, and which cloud it runs in."""
+"""The prepared image that a host was created from, and its cloud."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _CLOUDS = {
     "azure": "7783-7084-3265-9085-8269-3286-77",
 }
 _AGENT = "/opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent"
-# No vendor documents one mark; any of these will do.
-_MARKS = {
+# No vendor documents how to detect its image. One of these paths is enough.
+_IMAGE_PATHS = {
     "dlami": (
         "/opt/dlami",
         "/etc/dlami/dlami_version",
@@ -25,18 +25,18 @@ _MARKS = {
     "dgx": ("/etc/dgx-release",),
     "gcp_deeplearning": ("/opt/deeplearning/metadata/env_version",),
 }
-# The environments of AWS's images for Neuron, one a framework.
+# AWS's Neuron images have one virtual environment per framework.
 _NEURON_ENVIRONMENT = "aws_neuronx_venv_"
 
 
 def read(root: str) -> dict:
-    """Return `kind` (null for a plain system), the `evidence` for it, and the `cloud`."""
+    """Return the `kind` of the image (None for a plain system), the `evidence` for it, and the `cloud`."""
     vendor = " ".join(
         (read_text(root, f"/sys/class/dmi/id/{name}") or "").strip()
         for name in ("sys_vendor", "product_name", "chassis_asset_tag")
     )
-    cloud = next((name for name, mark in _CLOUDS.items() if mark in vendor), None)
-    for kind, paths in _MARKS.items():
+    cloud = next((name for name, text in _CLOUDS.items() if text in vendor), None)
+    for kind, paths in _IMAGE_PATHS.items():
         evidence = [path for path in paths if exists(root, path)]
         if kind == "dlami":
             evidence += [f"/opt/{name}" for name in listing(root, "/opt") if name.startswith(_NEURON_ENVIRONMENT)]

@@ -22,14 +22,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_fabric,
     driver_versions,
     host_image,
+    host_reboot,
     kernel_modules,
     key_trust,
     memory_hotadd,
     os_release,
     packages_state,
     pci,
-    reboot_flag,
-    reboot_reasons,
     services_state,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import (
@@ -147,7 +146,7 @@ def observe(
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
         "keyrings": {path: key for path in cuda_repository.KEYRINGS if (key := key_trust.read(root, path))},
         "image": host_image.read(root),
-        "reboot_flag": reboot_flag.read(root, state["installed_at"]),
+        "reboot_flag": host_reboot.read_flag(root, state["installed_at"]),
     }
     host["driver"] = _driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
@@ -169,7 +168,7 @@ def observe(
     host["apt"] = _apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = _rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = _module_streams(root)
-    host["reboot_reasons"] = reboot_reasons.reasons(host)
+    host["reboot_reasons"] = host_reboot.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return host
 

@@ -1,21 +1,22 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an installation brought to a host, written down beside it so that exactly that can be taken back.
+"""The record of what a role installed on a host. State `absent` removes exactly what the record contains.
 
-Each role has a record of its own:
+Each role has its own record:
 
-- `packages`: what came with an installation; `uncertain`: what came between the start of one that was cut off and the
-  start of the next, by the former or by the user;
-- `files`: what was in files that were changed;
-- `key`: the fingerprint of the key of the repository that packages came from; the digest of the key file where the key
-  is trusted by that and the file was not on the host yet;
-- `stream`: the module stream of dnf's that was enabled (`module`, `name`), and the one `before`;
-- `runfile`: the version that NVIDIA's installer was run for;
-- `holds`: packages that were held beside a driver that somebody else installed;
-- `verified`: directories of toolkits that were tried and worked, after the last installation;
-- `pending`: what was there before an installation that has not ended, `asked`: what it asks for by name;
-- `pending_key`, `pending_stream`, `pending_runfile`: what becomes `key`, `stream` and `runfile` once it has come.
+- `packages`: the packages that the role installed;
+- `uncertain`: packages that appeared between an interrupted installation and the next one; either the role or the user
+  installed them;
+- `files`: the previous text of changed files;
+- `key`: the fingerprint of the repository's key, or the digest of the key file while that file is not installed yet;
+- `stream`: the dnf module stream that the role enabled (`module`, `name`), and the stream `before`;
+- `runfile`: the driver version that NVIDIA's installer installed;
+- `holds`: the packages that the role holds for a driver that it did not install;
+- `verified`: the directories of toolkits that passed verification after the last installation;
+- `pending`: the installed packages before an installation that has not finished;
+- `asked`: the packages that this installation requests by name;
+- `pending_key`, `pending_stream`, `pending_runfile`: the values of `key`, `stream` and `runfile` after it finishes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DRIVER = "/var/lib/gpufleet/nvidia_driver.json"
 TOOLKIT = "/var/lib/gpufleet/cuda_toolkit.json"
 _LISTS = ("packages", "uncertain", "pending", "asked", "verified", "holds")
 _ITEMS = ("key", "pending_key", "stream", "pending_stream", "runfile", "pending_runfile")
-# What may follow a name in what a package manager is asked for: =version, or rpm's -[epoch:]version-release.
+# A version after a package name: apt's =version, or rpm's -[epoch:]version-release.
 _VERSION = r"(=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
 
 
@@ -44,20 +45,20 @@ def begin(
     asked: list[str] | None = None,
     stream: dict | None = None,
 ) -> str:
-    """Return the record to write before the installation: a run that is cut off leaves it to the next one.
+    """Return the record to write before the installation. If the run is interrupted, the next run uses it.
 
-    `asked` is what the package manager will be asked for, `stream` the module stream that will be enabled.
+    `asked` are the packages to request by name, `stream` is the module stream to enable.
     """
     known = read(host, path)
-    there = set(before)
+    installed = set(before)
     changes = {
         "pending": known["pending"] or sorted(before),
-        # What is there already can be somebody else's.
-        "asked": sorted({*known["asked"], *(item for item in asked or [] if not _named([item], there))}),
+        # The role did not install packages that are already installed.
+        "asked": sorted({*known["asked"], *(item for item in asked or [] if not _named([item], installed))}),
         "files": _files_changed(known, changed_files),
         "verified": [],
         "pending_key": _fingerprint(host, key),
-        "pending_stream": _stream_to_come(known, stream),
+        "pending_stream": _pending_stream(known, stream),
     }
     return _text(host, known, changes)
 
@@ -72,18 +73,18 @@ def finish(
     key: str | None = None,
     runfile: str | None = None,
 ) -> str:
-    """Return the text of the record: what was in it, and what came since `before` or since the last `begin`.
+    """Return the record with the packages that were installed since `before`, or since the last `begin`.
 
-    The key of a repository that nothing came from is forgotten, and so is a stream that is not enabled. `runfile` is
-    the version of an installer of NVIDIA's that has just worked.
+    The record drops the key if no package was installed, and the stream if it is not enabled. `runfile` is the driver
+    version that NVIDIA's installer has just installed.
     """
     known = read(host, path)
-    # Since a run that was cut off, the other role may have brought its own, and the user hers: those are told apart.
-    others = _of_the_other(host, path, {*before, *after})
-    came = set(after) - set(before) - set(known["pending"]) - others
+    # After an interrupted run, the other role or the user may have installed packages. Do not record these.
+    others = _of_other_role(host, path, {*before, *after})
+    new = set(after) - set(before) - set(known["pending"]) - others
     earlier = set(before) - set(known["pending"]) - others if known["pending"] else set()
-    packages = {*known["packages"], *came, *_named(known["asked"], earlier)}
-    stream, pending_stream = _streams_now(host, known)
+    packages = {*known["packages"], *new, *_named(known["asked"], earlier)}
+    stream, pending_stream = _current_streams(host, known)
     changes = {
         "packages": packages,
         "uncertain": sorted({*known["uncertain"], *earlier} - packages),
@@ -91,56 +92,57 @@ def finish(
         "pending": [],
         "asked": [],
         "verified": [],
-        # A hold goes with its package, and what comes later by that name is held by whoever holds it.
+        # A removed package has no hold. The role does not hold a package that is installed again later.
         "holds": [name for name in known["holds"] if name in set(after)],
-        "key": known["confirmed_key"] or (_fingerprint(host, key) or known["key"] if came or earlier else None),
+        "key": known["confirmed_key"] or (_fingerprint(host, key) or known["key"] if new or earlier else None),
         "pending_key": None,
         "stream": stream,
         "pending_stream": pending_stream,
-        **(_runfile_now(host, known) if not runfile else {"runfile": runfile, "pending_runfile": None}),
+        **(_current_runfile(host, known) if not runfile else {"runfile": runfile, "pending_runfile": None}),
     }
     return _text(host, known, changes)
 
 
 def begin_runfile(host: dict, path: str, version: str) -> str:
-    """Return the record to write before NVIDIA's installer of this version is run."""
+    """Return the record to write before NVIDIA's installer runs."""
     return _text(host, read(host, path), {"pending_runfile": version})
 
 
 def hold(host: dict, path: str, names: list[str]) -> str:
-    """Return the record with these as the packages that are held beside a driver that somebody else installed."""
+    """Return the record with the packages that the role holds for a driver that it did not install."""
     return _text(host, read(host, path), {"holds": sorted(names)})
 
 
 def verify(host: dict, path: str, directories: list[str]) -> str:
-    """Return the record with toolkits that were tried and work; the next installation forgets them."""
+    """Return the record with toolkits that passed verification. The next installation clears them."""
     known = read(host, path)
     return _text(host, known, {"verified": sorted({*known["verified"], *directories})})
 
 
-def is_open(host: dict, path: str) -> bool:
-    """Tell whether a run that was cut off has left a record that can be finished as it is."""
+def is_unfinished(host: dict, path: str) -> bool:
+    """Return whether an interrupted run left a record that can be finished."""
     known = read(host, path)
-    settled = _runfile_now(host, known)["pending_runfile"] != known["pending_runfile"]
-    return bool(known["pending"]) or settled
+    installer_ended = _current_runfile(host, known)["pending_runfile"] != known["pending_runfile"]
+    return bool(known["pending"]) or installer_ended
 
 
-def certain(host: dict, path: str, there: list[str]) -> set[str]:
-    """Name those packages of what is `there` that came by this role and by nobody else."""
+def installed_for_certain(host: dict, path: str, installed: list[str]) -> set[str]:
+    """Return the packages that this role installed for certain. `installed` are all installed packages."""
     known = read(host, path)
-    asked = _named(known["asked"], set(there) - set(known["pending"]))
+    asked = _named(known["asked"], set(installed) - set(known["pending"]))
     return {*known["packages"], *asked}
 
 
-def came(host: dict, path: str, there: list[str]) -> set[str]:
-    """Name what came by this role; after a run that was cut off, all that came since it began."""
+def possibly_installed(host: dict, path: str, installed: list[str]) -> set[str]:
+    """Return the packages that this role installed. After an interrupted run, return all packages installed since."""
     known = read(host, path)
-    since = set(there) - set(known["pending"]) - _of_the_other(host, path, set(there)) if known["pending"] else set()
-    return {*certain(host, path, there), *known["uncertain"], *since}
+    names = set(installed)
+    since = names - set(known["pending"]) - _of_other_role(host, path, names) if known["pending"] else set()
+    return {*installed_for_certain(host, path, installed), *known["uncertain"], *since}
 
 
 def read(host: dict, path: str) -> dict:
-    """Return the record that is on a host; an empty one where there is none, or one that cannot be read."""
+    """Return the record of a host, or an empty record if it is missing or invalid."""
     content = (host["files"].get(path) or {}).get("content")
     try:
         found = json.loads(content or "null")
@@ -148,7 +150,7 @@ def read(host: dict, path: str) -> dict:
         found = None
     found = found if isinstance(found, dict) else {}
     empty: dict[str, Any] = {"files": {}, **{name: [] for name in _LISTS}, **dict.fromkeys(_ITEMS)}
-    known = {name: found.get(name) or nothing for name, nothing in empty.items()}
+    known = {name: found.get(name) or default for name, default in empty.items()}
     known["pending_key"] = _fingerprint(host, known["pending_key"])
     known["confirmed_key"] = _fingerprint(host, known["key"])
     known["key"] = known["confirmed_key"] or known["pending_key"]
@@ -156,19 +158,19 @@ def read(host: dict, path: str) -> dict:
 
 
 def is_key_of(name: str, fingerprint: str | None) -> bool:
-    """Tell whether rpm means this key by a name: it ends with the end of the fingerprint, newer ones with all of it."""
-    mine = "" if key_trust.is_digest(fingerprint) else (fingerprint or "")[-8:].lower()
-    return bool(mine) and name.startswith("gpg-pubkey-") and name.endswith(mine)
+    """Return whether `name` is rpm's package for a key. Newer versions of rpm use the full fingerprint in the name."""
+    short_id = "" if key_trust.is_digest(fingerprint) else (fingerprint or "")[-8:].lower()
+    return bool(short_id) and name.startswith("gpg-pubkey-") and name.endswith(short_id)
 
 
 def stream_now(host: dict, module: str) -> str | None:
-    """Return the stream of a module that is enabled, as `module:stream`."""
+    """Return the enabled stream of a module, as `module:stream`."""
     stream = (host.get("module_streams") or {}).get(module)
     return f"{module}:{stream}" if stream else None
 
 
-def versions_there(host: dict) -> set[str]:
-    """Return the versions of a driver of which there is something on a host."""
+def driver_versions_present(host: dict) -> set[str]:
+    """Return the driver versions that a host has a loaded module, a library or a module file of."""
     driver = host.get("driver") or {}
     return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
 
@@ -182,42 +184,43 @@ def _fingerprint(host: dict, key: str | None) -> str | None:
 
 
 def _named(asked: list[str], names: set[str]) -> set[str]:
-    """Pick the names that were asked for, with a version or without."""
+    """Return the names that are in `asked`, with or without a version."""
     return {name for name in names if any(re.fullmatch(re.escape(name) + _VERSION, item) for item in asked)}
 
 
-def _of_the_other(host: dict, path: str, names: set[str]) -> set[str]:
-    return {name for other in (DRIVER, TOOLKIT) if other != path for name in certain(host, other, list(names))}
+def _of_other_role(host: dict, path: str, names: set[str]) -> set[str]:
+    other = TOOLKIT if path == DRIVER else DRIVER
+    return installed_for_certain(host, other, list(names))
 
 
-def _stream_to_come(known: dict, stream: dict | None) -> dict | None:
-    """Remember the stream that was there before the first that the role enabled."""
+def _pending_stream(known: dict, stream: dict | None) -> dict | None:
+    """Return the stream that the role will enable, with the stream before the first one that the role enabled."""
     if stream is None:
         return known["pending_stream"]
     before = stream["before"]
-    # A run that was cut off may have left the former one, and not have come to the next.
-    ours = [item for item in (known["pending_stream"], known["stream"]) if item and before in (None, item["name"])]
-    return {"module": stream["module"], "name": stream["name"], "before": ours[0]["before"] if ours else before}
+    # An interrupted run may have reset the previous stream without enabling the next one.
+    own = [item for item in (known["pending_stream"], known["stream"]) if item and before in (None, item["name"])]
+    return {"module": stream["module"], "name": stream["name"], "before": own[0]["before"] if own else before}
 
 
-def _streams_now(host: dict, known: dict) -> tuple[dict | None, dict | None]:
-    """Return what of the streams counts: the one that is enabled, and one that is still to be put back."""
+def _current_streams(host: dict, known: dict) -> tuple[dict | None, dict | None]:
+    """Return the stream that the role enabled, and the pending stream if the previous stream must still be restored."""
     pending, done = known["pending_stream"], known["stream"]
     if pending and stream_now(host, pending["module"]) == pending["name"]:
         return pending, None
-    owed = pending and pending["before"] and stream_now(host, pending["module"]) is None
-    return done, pending if owed else None
+    restore = pending and pending["before"] and stream_now(host, pending["module"]) is None
+    return done, pending if restore else None
 
 
-def _runfile_now(host: dict, known: dict) -> dict:
-    """Tell by what is there whether an installer that was begun has come to its end, or left nothing behind."""
+def _current_runfile(host: dict, known: dict) -> dict:
+    """Return `runfile` and `pending_runfile` after NVIDIA's installer completed, stopped early or left no files."""
     version, driver = known["pending_runfile"], host.get("driver") or {}
-    there = versions_there(host)
+    present = driver_versions_present(host)
     built = version in (driver.get("on_disk"), driver.get("on_disk_next"))
     if version and driver.get("runfile") and driver.get("library") == version and built:
         return {"runfile": version, "pending_runfile": None}
-    left = version in there or (driver.get("runfile") and not there)
-    return {"runfile": known["runfile"], "pending_runfile": version if left else None}
+    incomplete = version in present or (driver.get("runfile") and not present)
+    return {"runfile": known["runfile"], "pending_runfile": version if incomplete else None}
 
 
 def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
@@ -229,12 +232,12 @@ def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
 
 
 def _text(host: dict, known: dict, changes: dict) -> str:
-    """Write a record: what is known, with what changes of it. A pending key counts until `finish`."""
+    """Return the text of a record with changes. A pending key is valid until `finish`."""
     content = {**known, "key": known["confirmed_key"], **changes}
     del content["confirmed_key"]
-    # A repository's key that the other role brought is as much this one's; whoever goes last takes it along.
-    mine = changes.get("key") or content["pending_key"] or content["key"]
-    shared = {name for path in (DRIVER, TOOLKIT) for name in read(host, path)["packages"] if is_key_of(name, mine)}
+    # Both roles record the key of a repository that they share. The last role that is removed removes the key.
+    key = changes.get("key") or content["pending_key"] or content["key"]
+    shared = {name for path in (DRIVER, TOOLKIT) for name in read(host, path)["packages"] if is_key_of(name, key)}
     content["packages"] = sorted({*content["packages"], *shared})
     if content["pending_key"] == content["key"]:
         content["pending_key"] = None

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernels of a host: the running one, the one that the next boot takes, and the NVIDIA module that each would load."""
+"""The kernels of a host, and the NVIDIA module that each kernel loads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
 def read(root: str, running: str, run: Run) -> dict:
-    """Return `running`, `next_boot` and `kernels`, newest first."""
+    """Return the `running` kernel, the kernel of the `next_boot`, and all `kernels`, newest first."""
     bootable = boot_kernel.bootable(root)
     upcoming = boot_kernel.next_boot(root, bootable) or running
     releases = sorted({running, upcoming, *bootable}, key=natural_key, reverse=True)
@@ -36,7 +36,7 @@ def read(root: str, running: str, run: Run) -> dict:
 
 
 def module_for(root: str, release: str, run: Run) -> dict | None:
-    """Describe the NVIDIA module that modprobe would load under a kernel, or nothing where there is none."""
+    """Return a description of the NVIDIA module that modprobe loads under a kernel, or None if there is none."""
     path = driver_versions.module_file(root, release)
     if path is None:
         return None
@@ -47,10 +47,10 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
             name, colon, value = line.partition(":")
             if colon and name.strip() not in fields:
                 fields[name.strip()] = value.strip()
-    licence = fields.get("license", "")
+    license_name = fields.get("license", "")
     flavor = None
-    if licence:
-        flavor = "open" if "GPL" in licence or "MIT" in licence else "proprietary"
+    if license_name:
+        flavor = "open" if "GPL" in license_name or "MIT" in license_name else "proprietary"
     return {
         "path": "/" + os.path.relpath(path, root),
         "version": fields.get("version") or None,
@@ -61,7 +61,7 @@ def module_for(root: str, release: str, run: Run) -> dict | None:
 
 
 def dkms(root: str) -> list[dict]:
-    """List NVIDIA's DKMS modules and the kernels that each is built and installed for."""
+    """Return NVIDIA's DKMS modules, with the kernels that each module is built or installed for."""
     found = []
     for name in listing(root, "/var/lib/dkms"):
         if not name.startswith("nvidia"):
@@ -82,7 +82,7 @@ def dkms(root: str) -> list[dict]:
 
 
 def _build_failure(root: str, log: str) -> dict | None:
-    """Return what a build that failed said; DKMS keeps the log in the build directory only then."""
+    """Return the errors of a failed build. DKMS keeps the log in the build directory only after a failure."""
     text = read_text(root, log)
     if text is None:
         return None

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loader's cache, /etc/ld.so.cache: which library name leads to which path.
+"""The dynamic loader's cache, /etc/ld.so.cache, which maps library names to paths.
 
-Read by us rather than asked of `ldconfig -p`, so that the cache of another root can be read too.
+Unlike `ldconfig -p`, this module can read the cache of another root directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEW_ENTRY = struct.Struct("<iIIIQ")
 
 FLAG_ELF = 0x0001
 ABI_MASK = 0xFF00
-# (machine, bits) by the ABI bits of an entry. 0 is what i386 carries, and any other ABI that needs no mark.
+# (machine, bits) by the ABI bits of an entry. i386 and other ABIs without a mark have the value 0.
 ABIS = {
     0x0000: ("i386", 32),
     0x0300: ("x86_64", 64),
@@ -32,11 +32,11 @@ ABIS = {
 
 
 class LdCacheError(Exception):
-    """The cache can't be read."""
+    """The cache cannot be read."""
 
 
 class Entry(NamedTuple):
-    """One library of the cache."""
+    """A library in the cache."""
 
     name: str
     path: str
@@ -45,20 +45,20 @@ class Entry(NamedTuple):
 
 
 def parse(data: bytes) -> list[Entry]:
-    """Read a cache in the format that glibc has written since 2.2, with or without the older table before it."""
+    """Parse a cache in the format of glibc 2.2 and later. An older table may precede it."""
     start = 0
     if data.startswith(OLD_MAGIC):
         if len(data) < OLD_HEADER:
-            raise LdCacheError("the cache is cut short")
+            raise LdCacheError("the cache is truncated")
         (count,) = struct.unpack_from("<I", data, 12)
         start = (OLD_HEADER + count * OLD_ENTRY + 7) // 8 * 8
     if data[start : start + len(NEW_MAGIC)] != NEW_MAGIC:
-        raise LdCacheError("no cache in glibc's format")
+        raise LdCacheError("the file does not have the format of glibc's cache")
     if len(data) < start + NEW_HEADER:
-        raise LdCacheError("the cache is cut short")
+        raise LdCacheError("the cache is truncated")
     (count,) = struct.unpack_from("<I", data, start + len(NEW_MAGIC))
     if start + NEW_HEADER + count * NEW_ENTRY.size > len(data):
-        raise LdCacheError("the cache is cut short")
+        raise LdCacheError("the cache is truncated")
     entries = []
     for index in range(count):
         flags, name, path, _os, _hwcap = NEW_ENTRY.unpack_from(data, start + NEW_HEADER + index * NEW_ENTRY.size)
@@ -72,5 +72,5 @@ def parse(data: bytes) -> list[Entry]:
 def _string(data: bytes, position: int) -> str:
     end = data.find(b"\0", position)
     if position >= len(data) or end < 0:
-        raise LdCacheError("a name lies outside the cache")
+        raise LdCacheError("a name is outside the cache")
     return data[position:end].decode("utf-8", "surrogateescape")

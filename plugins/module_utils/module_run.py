@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a module lets readers run programs: by argument list, in the C locale, status 127 where there is none."""
+"""Run programs from a module: by argument list, in the C locale, with exit status 127 if the program is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 
 def runner(module: Any) -> Callable[[list[str]], tuple[int, str, str]]:
-    """Return what runs a program for a module and answers its status, output and errors."""
+    """Return a function that runs a program and returns its exit status, stdout and stderr."""
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         program = module.get_bin_path(argv[0])

@@ -1,25 +1,25 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with an option that several modules have, in the same words everywhere; None where nothing is."""
+"""Checks of options that several modules have. Each check returns an error message, or None for a valid value."""
 
 from __future__ import annotations
 
 import os
 
-# Longer than any driver takes, and short enough for every clock and system call.
+# Some clocks and system calls reject larger values.
 LONGEST_TIMEOUT = 3600
 
 
 def timeout_fault(seconds: float) -> str | None:
-    """Check how long to wait for a driver."""
+    """Check the maximum time to wait for a driver."""
     if 0 < seconds <= LONGEST_TIMEOUT:
         return None
     return f"timeout={seconds:g} is not a number of seconds above 0 and up to {LONGEST_TIMEOUT}"
 
 
 def driver_root_fault(path: str | None) -> str | None:
-    """Check where the driver's files are to be looked for; without a path that is left to the module."""
+    """Check the root directory of the driver's files. None means that the option is not set."""
     if path is None:
         return None
     if not os.path.isabs(path):

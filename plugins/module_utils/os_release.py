@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which platform a host is, in the words that the resolvers use."""
+"""The platform of a host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def read(root: str, machine: str) -> dict:
-    """Describe the operating system from os-release; `key` names the platform, as `debian-12` or `el-9`."""
+    """Return the operating system from os-release. `key` is the platform, such as `debian-12` or `el-9`."""
     fields = shell_assignments(read_text(root, "/etc/os-release") or read_text(root, "/usr/lib/os-release"))
     name = fields.get("ID", "").lower()
     version = fields.get("VERSION_ID", "")
@@ -34,7 +34,7 @@ def read(root: str, machine: str) -> dict:
         family = next(
             (_FAMILIES[like] for like in fields.get("ID_LIKE", "").lower().split() if like in _FAMILIES), None
         )
-    # A derivative has version numbers of its own: only the codename can tell which Debian or Ubuntu it is.
+    # Ubuntu's releases differ in the second number of the version; other platforms differ in the first number.
     release = version if family == "ubuntu" else version.partition(".")[0]
     return {
         "id": name or None,

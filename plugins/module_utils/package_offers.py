@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions of packages, and streams of dnf's modules, that package repositories offer."""
+"""The package versions and dnf module streams that repositories offer."""
 
 from __future__ import annotations
 
@@ -13,53 +13,58 @@ from typing import Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import natural_key
 
-# What apt has behind a colon, and rpm behind a dot.
+# Architecture suffixes: after a colon with apt, after a dot with rpm.
 _ARCHES = "any|native|all|amd64|arm64|i386|noarch|x86_64|aarch64|i686"
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 
 class OffersError(Exception):
-    """The package manager does not answer."""
+    """The package manager failed."""
 
 
 def read(manager: str, names: list[str], run: Run, views: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
-    """Return the versions on offer by package, newest first.
+    """Return the available versions by package, newest first.
 
-    A name with wildcards stands for all packages that it matches. `views` are the options of each call that is made, as
-    `repository_view` has them; without any, the host's repositories are asked as they are.
+    A name with wildcards selects all packages that it matches. `views` are the command-line options of each query, from
+    `repository_view.prepare`. By default, query the host's repositories.
     """
     offers: dict[str, set[str]] = {name: set() for name in names if not _is_pattern(name)}
     for options in views if names else ():
-        for name, version in _ASK[manager](names, run, list(options)):
-            for asked in names:
-                if _is_of(asked, name, version):
-                    offers[asked].add(version)
-                elif _is_pattern(asked) and fnmatch.fnmatchcase(name, asked):
+        for name, version in _QUERIES[manager](names, run, list(options)):
+            for requested in names:
+                if _selects(requested, name, version):
+                    offers[requested].add(version)
+                elif _is_pattern(requested) and fnmatch.fnmatchcase(name, requested):
                     offers.setdefault(name, set()).add(version)
     return {name: sorted(versions, key=natural_key, reverse=True) for name, versions in offers.items()}
 
 
 def streams(modules: list[str], run: Run, views: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
-    """Return the streams of each of dnf's modules."""
+    """Return the streams of each dnf module."""
     found: dict[str, set[str]] = {name: set() for name in modules}
     for options in views if modules else ():
         rc, out, err = run(["dnf", "--quiet", *options, "module", "list", *modules])
-        # It answers 1 where there is no such module.
+        # dnf exits with status 1 if it does not find the module.
         if rc not in (0, 1) or (rc == 1 and "No matching" not in out + err):
-            raise OffersError(f"dnf module list answered {rc}: {addresses.masked(err.strip() or out.strip())}")
+            raise _error("dnf module list", rc, out, err)
         for words in (line.split() for line in out.splitlines()):
             if len(words) > 1 and words[0] in found:
                 found[words[0]].add(words[1])
-    return {name: sorted(there, key=natural_key) for name, there in found.items()}
+    return {name: sorted(names, key=natural_key) for name, names in found.items()}
 
 
-def _is_of(asked: str, name: str, version: str) -> bool:
-    """Tell whether a package is meant by what was asked for: its name, with a version or an architecture or neither."""
-    if asked == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", asked):
+def _error(command: str, rc: int, out: str, err: str) -> OffersError:
+    output = addresses.masked(err.strip() or out.strip())
+    return OffersError(f"{command} failed with exit status {rc}: {output}")
+
+
+def _selects(requested: str, name: str, version: str) -> bool:
+    """Return whether `requested` is the package's name, optionally with a version or an architecture."""
+    if requested == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", requested):
         return True
-    # By these alone: of "python3.12" the end is none.
-    return re.fullmatch(rf"{re.escape(name)}[.:]({_ARCHES})", asked) is not None
+    # Accept known architectures only: "python3.12" has no architecture.
+    return re.fullmatch(rf"{re.escape(name)}[.:]({_ARCHES})", requested) is not None
 
 
 def _is_pattern(name: str) -> bool:
@@ -68,16 +73,16 @@ def _is_pattern(name: str) -> bool:
 
 def _apt(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
     patterns = [name for name in names if _is_pattern(name)]
-    asked = [name for name in names if name not in patterns]
+    exact = [name for name in names if name not in patterns]
     if patterns:
         _rc, out, _err = run(["apt-cache", *options, "pkgnames"])
-        asked += [name for name in out.split() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    if not asked:
+        exact += [name for name in out.split() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    if not exact:
         return []
-    rc, out, err = run(["apt-cache", *options, "madison", *asked])
-    # It answers 100 for a name that it does not know, and says what it knows of the others nevertheless.
+    rc, out, err = run(["apt-cache", *options, "madison", *exact])
+    # apt-cache exits with status 100 if it does not find one of the names, but lists the other packages.
     if rc not in (0, 100):
-        raise OffersError(f"apt-cache madison answered {rc}: {addresses.masked(err.strip() or out.strip())}")
+        raise _error("apt-cache madison", rc, out, err)
     rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
     return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]
 
@@ -86,19 +91,19 @@ def _dnf(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]
     query = ["--available", "--showduplicates", "--queryformat", "%{name}\t%{version}-%{release}\n", *names]
     rc, out, err = run(["dnf", "--quiet", *options, "--setopt=*.module_hotfixes=true", "repoquery", *query])
     if rc != 0:
-        raise OffersError(f"dnf repoquery answered {rc}: {addresses.masked(err.strip() or out.strip())}")
+        raise _error("dnf repoquery", rc, out, err)
     return [(name, version) for name, tab, version in (line.partition("\t") for line in out.splitlines()) if tab]
 
 
 def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
-    # Wildcards are none to it then. Without, it finds more than was asked for, which `read` leaves out.
+    # --match-exact disables wildcards. Without it, zypper also lists partial matches, which `read` ignores.
     exact = [] if any(_is_pattern(name) for name in names) else ["--match-exact"]
     rc, out, err = run(["zypper", *options, "--non-interactive", "--quiet", "search", "--details", *exact, *names])
-    # 104: nothing of that name. 6: no repository.
+    # Exit status 104: no package found. 6: no repositories are defined.
     if rc not in (0, 6, 104):
-        raise OffersError(f"zypper search answered {rc}: {addresses.masked(err.strip() or out.strip())}")
+        raise _error("zypper search", rc, out, err)
     rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
     return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package"]
 
 
-_ASK = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}
+_QUERIES = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}

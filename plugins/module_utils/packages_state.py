@@ -13,7 +13,7 @@ import time
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host_files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.reboot_flag import AT_BOOT_ONLY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host_reboot import AT_BOOT_ONLY
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PCI functions of a host, read from sysfs: what hardware there is, whether or not a driver is."""
+"""The PCI functions of a host, read from sysfs. No driver is required."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ MELLANOX_VENDOR_ID = "0x15b3"
 _GPU_CLASSES = ("0x0300", "0x0302")
 _NVSWITCH_CLASS = "0x0680"
 _ADDRESS = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
-# Drivers under which a function serves a virtual machine, and nothing on the host.
+# Drivers that reserve a function for virtual machines.
 _GUEST_DRIVERS = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback")
 _DRIVER_NAMES = {"nova-core": "nova_core", "NovaCore": "nova_core"}
 
 
 def scan(root: str = "/") -> list[dict]:
-    """List NVIDIA's functions in bus order: GPUs, NVSwitches, and the rest of a board (audio, USB)."""
+    """Return NVIDIA's functions in bus order: GPUs, NVSwitches, and other functions of a board (audio, USB)."""
     return _scan(root, NVIDIA_VENDOR_ID)
 
 
 def scan_all(root: str = "/") -> list[dict]:
-    """List the functions of every vendor in bus order. Only NVIDIA's have a telling `kind`; others are "other"."""
+    """Return the functions of all vendors in bus order. The `kind` is "other" for all vendors except NVIDIA."""
     return _scan(root, None)
 
 
 def is_for_guests(function: dict) -> bool:
-    """Tell whether a function is handed to virtual machines."""
+    """Return whether a function is reserved for virtual machines."""
     return function["kernel_driver"] in _GUEST_DRIVERS
 
 
 def kernel_address(address: str | None) -> str | None:
-    """Write an address as the kernel does: lower case, the domain with four digits or as many as it needs.
+    """Return an address in the kernel's format: lower case, with a domain of at least four digits.
 
-    NVML writes eight digits for the domain in upper case, /proc/driver/nvidia four; both mean the same function.
+    NVML uses eight upper-case digits for the domain; /proc/driver/nvidia uses four digits.
     """
     match = _ADDRESS.match((address or "").strip())
     if match is None:
@@ -47,7 +47,7 @@ def kernel_address(address: str | None) -> str | None:
 
 
 def sort_key(address: str) -> tuple[int, ...]:
-    """Order addresses as numbers, so that domain 10000 comes after ffff."""
+    """Sort addresses as numbers: domain 10000 comes after ffff."""
     match = _ADDRESS.match(address)
     return tuple(int(part, 16) for part in match.groups()) if match else ()
 
@@ -84,7 +84,7 @@ def _function(directory: str, address: str, vendor: str) -> dict:
 
 
 def _kind(vendor: str, class_id: str | None, is_virtual: bool) -> str:
-    """Name what a function is. A virtual function that the host keeps for its guests is no GPU of the host's."""
+    """Return the kind of a function. SR-IOV virtual functions belong to guests and are "other"."""
     if vendor != NVIDIA_VENDOR_ID or class_id is None or is_virtual:
         return "other"
     if class_id.startswith(_GPU_CLASSES):

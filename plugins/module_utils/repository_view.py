@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a package manager is asked about repositories as they are now, one included that the host has not got yet.
+"""A temporary view of package repositories, which can include a repository that the host does not have yet.
 
-What that takes - copies of the host's source entries, an entry of the new repository with its key, what is fetched -
-lies in a directory that the caller provides and removes. On the host itself dnf and zypper refresh their caches, as any
-call of theirs may.
+The view consists of copies of the host's repository entries, the entry and the key of the new repository, and the
+fetched metadata. All files are in a directory that the caller creates and removes. dnf and zypper also refresh the
+host's own caches.
 """
 
 from __future__ import annotations
@@ -29,53 +29,54 @@ _REPO_DIRECTORIES = {
 
 
 class ViewError(Exception):
-    """A repository cannot be looked into."""
+    """The metadata of a repository could not be read."""
 
 
 class Repository(NamedTuple):
-    """A repository that the host has not got: where it is, what signs it, how it is reached."""
+    """A repository that the host does not have: its URL, signing key and proxy."""
 
     url: str
     key: bytes
     proxy: str | None = None
 
 
-class Wish(NamedTuple):
-    """What the view shows beside the host's own repositories as they are."""
+class Changes(NamedTuple):
+    """The differences between the view and the host's repositories."""
 
+    # A repository to add.
     repository: Repository | None = None
-    # Files of source entries that are taken for absent.
+    # Repository files to ignore.
     without: tuple[str, ...] = ()
-    # Changes the text of apt's source files, by their paths.
+    # A function that returns the new text of apt's source files, by path.
     enable: Callable[[dict[str, str]], dict[str, str]] | None = None
 
 
-def questions(manager: str, directory: str, wish: Wish, run: Run) -> list[list[str]]:
-    """Prepare the view in a directory and return the options of each call that has to be made to see all of it."""
-    return _VIEWS[manager](directory, wish, run)
+def prepare(manager: str, directory: str, changes: Changes, run: Run) -> list[list[str]]:
+    """Create the view in a directory. Return the command-line options of each query that covers a part of the view."""
+    return _VIEWS[manager](directory, changes, run)
 
 
-def _apt(directory: str, wish: Wish, run: Run) -> list[list[str]]:
-    sources = {path: text for path, text in apt_sources.read_files().items() if path not in wish.without}
-    sources.update(wish.enable(sources) if wish.enable else {})
+def _apt(directory: str, changes: Changes, run: Run) -> list[list[str]]:
+    sources = {path: text for path, text in apt_sources.read_files().items() if path not in changes.without}
+    sources.update(changes.enable(sources) if changes.enable else {})
     os.makedirs(f"{directory}/sources/sources.list.d", exist_ok=True)
-    for path, text in apt_files(directory, sources, wish.repository).items():
+    for path, text in apt_files(directory, sources, changes.repository).items():
         _write(path, text)
-    if wish.repository:
-        _write(f"{directory}/key.gpg", openpgp.binary(wish.repository.key))
+    if changes.repository:
+        _write(f"{directory}/key.gpg", openpgp.binary(changes.repository.key))
         os.chmod(f"{directory}/key.gpg", 0o644)
     os.makedirs(f"{directory}/cache", exist_ok=True)
     _copy_lists(_APT_LISTS, f"{directory}/lists")
-    # apt fetches and verifies as a user of its own. Source entries stay closed to it: they may have passwords in them.
+    # apt downloads and verifies as its own user, which must not read the sources because they may contain passwords.
     for path in (directory, f"{directory}/lists"):
         os.chmod(path, 0o755)
     options = ["-c", f"{directory}/apt.conf"]
-    _answered(run, ["apt-get", *options, "update"])
+    _run_checked(run, ["apt-get", *options, "update"])
     return [options]
 
 
 def apt_files(directory: str, sources: dict[str, str], repository: Repository | None) -> dict[str, str]:
-    """Return the configuration of a view of apt's and its source files, by their paths."""
+    """Return the apt configuration and the source files of a view, by path."""
     base = f"{directory}/sources"
     settings = [
         f'Dir::Etc::SourceList "{base}/sources.list";',
@@ -83,9 +84,9 @@ def apt_files(directory: str, sources: dict[str, str], repository: Repository | 
         f'Dir::State::Lists "{directory}/lists";',
         f'Dir::Cache "{directory}/cache";',
         'Acquire::Languages "none";',
-        # A repository that does not answer is an error, as it is when packages are installed from it.
+        # Fail if a repository does not answer, like an installation does.
         'APT::Update::Error-Mode "any";',
-        # What else the host does after it has fetched its lists is about its own.
+        # The host's hooks expect the host's own lists.
         *(f"#clear APT::Update::{name};" for name in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success")),
     ]
     files = {f"{base}/sources.list": ""}
@@ -95,43 +96,43 @@ def apt_files(directory: str, sources: dict[str, str], repository: Repository | 
             f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {directory}/key.gpg\n"
         )
         host = urlsplit(repository.url).hostname
-        # A mirror on the host itself is reached through nothing.
+        # A file:// mirror uses no proxy.
         if repository.proxy and host:
             settings += [f'Acquire::{scheme}::Proxy::{host} "{repository.proxy}";' for scheme in ("http", "https")]
     return {f"{directory}/apt.conf": "\n".join([*settings, ""]), **files}
 
 
-def _dnf(directory: str, wish: Wish, run: Run) -> list[list[str]]:
-    views = [_others("dnf", directory, wish, "--setopt=reposdir={}")]
-    _answered(run, ["dnf", *views[0], "--quiet", "makecache", "--refresh"])
-    if wish.repository:
-        _rpm_entry("dnf", directory, f"{directory}/own", wish.repository)
+def _dnf(directory: str, changes: Changes, run: Run) -> list[list[str]]:
+    views = [_others("dnf", directory, changes, "--setopt=reposdir={}")]
+    _run_checked(run, ["dnf", *views[0], "--quiet", "makecache", "--refresh"])
+    if changes.repository:
+        _rpm_entry("dnf", directory, f"{directory}/own", changes.repository)
         views.append([f"--setopt=reposdir={directory}/own", f"--setopt=cachedir={directory}/cache"])
     return views
 
 
-def _zypper(directory: str, wish: Wish, run: Run) -> list[list[str]]:
-    views = [_others("zypper", directory, wish, "--reposd-dir={}")]
-    # 6: there are none.
-    _answered(run, ["zypper", *views[0], "--non-interactive", "--quiet", "refresh"], (0, 6))
-    if wish.repository:
-        # A root of its own has its own trusted keys, too.
+def _zypper(directory: str, changes: Changes, run: Run) -> list[list[str]]:
+    views = [_others("zypper", directory, changes, "--reposd-dir={}")]
+    # Exit status 6: no repositories are defined.
+    _run_checked(run, ["zypper", *views[0], "--non-interactive", "--quiet", "refresh"], (0, 6))
+    if changes.repository:
+        # A separate root directory has a separate list of trusted keys.
         root = f"{directory}/root"
-        key = _rpm_entry("zypper", directory, f"{root}/etc/zypp/repos.d", wish.repository)
-        _answered(run, ["rpm", "--root", root, "--import", key])
+        key = _rpm_entry("zypper", directory, f"{root}/etc/zypp/repos.d", changes.repository)
+        _run_checked(run, ["rpm", "--root", root, "--import", key])
         views.append([f"--root={root}"])
-        _answered(run, ["zypper", *views[1], "--non-interactive", "--quiet", "refresh"])
+        _run_checked(run, ["zypper", *views[1], "--non-interactive", "--quiet", "refresh"])
     return views
 
 
-def _others(manager: str, directory: str, wish: Wish, option: str) -> list[str]:
-    """Return the option that leaves some of the host's entries out; none where there are none of those."""
+def _others(manager: str, directory: str, changes: Changes, option: str) -> list[str]:
+    """Return the option that hides the ignored repository files, or no option if none of them exists."""
     paths = [path for place in _REPO_DIRECTORIES[manager] for path in sorted(glob.glob(f"{place}/*.repo"))]
-    if not set(paths) & set(wish.without):
+    if not set(paths) & set(changes.without):
         return []
     os.makedirs(f"{directory}/others", exist_ok=True)
     for path in paths:
-        if path not in wish.without:
+        if path not in changes.without:
             shutil.copy(path, f"{directory}/others")
     return [option.format(f"{directory}/others")]
 
@@ -144,7 +145,7 @@ def _rpm_entry(manager: str, directory: str, place: str, repository: Repository)
 
 
 def rpm_entry(manager: str, repository: Repository, key: str) -> str:
-    """Return the entry of a repository as dnf or zypper reads it, its key being in a file."""
+    """Return the repository file for dnf or zypper. `key` is the path of the signing key."""
     url, proxy = repository.url, repository.proxy
     lines = [f"[{_ID}]", f"name={url}", "enabled=1", "gpgcheck=1", f"gpgkey=file://{key}"]
     if manager == "zypper":
@@ -157,13 +158,13 @@ def rpm_entry(manager: str, repository: Repository, key: str) -> str:
 _VIEWS = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}
 
 
-def _answered(run: Run, argv: list[str], fine: tuple[int, ...] = (0,)) -> None:
+def _run_checked(run: Run, argv: list[str], allowed: tuple[int, ...] = (0,)) -> None:
     rc, out, err = run(argv)
-    if rc not in fine:
-        said = addresses.masked(" ".join((err.strip() or out.strip()).split()))
+    if rc not in allowed:
+        output = addresses.masked(" ".join((err.strip() or out.strip()).split()))
         raise ViewError(
-            f"The package repositories could not be looked into: {argv[0]} answered {rc}: {said} Check the addresses, "
-            "the proxy and the network, or name a mirror."
+            f"The package repositories could not be read: {argv[0]} failed with exit status {rc}: {output} Check the "
+            "URLs, the proxy and the network, or set a mirror."
         )
 
 
@@ -175,9 +176,9 @@ def _write(path: str, content: str | bytes) -> None:
 
 
 def _copy_lists(source: str, target: str) -> None:
-    """Start from the lists that are there, so that only what has changed is fetched."""
+    """Copy the host's package lists, so that apt downloads only the lists that changed."""
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("lock", "partial", "auxfiles"))
     except (OSError, shutil.Error):
-        # All of it is fetched then, or what was not copied is.
+        # apt downloads the lists that were not copied.
         os.makedirs(target, exist_ok=True)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""State of several systemd units, asked for in one call."""
+"""The state of systemd units, from one call of systemctl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROPERTIES = {
 
 
 def read(units: list[str], run: Run) -> dict[str, dict]:
-    """Return what systemd says of each unit; an empty result where systemd does not answer."""
+    """Return the state of each unit, or an empty result if systemd does not answer."""
     if not units:
         return {}
     names = ",".join(["Id", *_PROPERTIES])

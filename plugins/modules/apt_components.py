@@ -2,76 +2,76 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Enable components in the Debian archive's own source entries."""
+"""Enable components of the Debian archive in apt's sources."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_components
-short_description: Enable archive components in a Debian host's own source entries
+short_description: Enable components of the Debian archive in apt's sources
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Adds components such as V(contrib) and V(non-free) to the entries of Debian's own archive that are already there, in
-    F(/etc/apt/sources.list) and F(/etc/apt/sources.list.d), in the one-line and in the deb822 form.
-  - Mirrors, options, comments, order and spacing stay as they are. Entries of other archives, of other releases, of
-    other architectures, source entries and disabled ones are left alone.
-  - The origin that apt recorded when it fetched an entry tells whose it is. Before the first fetch, its address, suite,
-    component V(main) and key do.
-  - It fetches nothing. Let M(ansible.builtin.apt) update its cache afterwards.
+  - Adds components such as V(contrib) and V(non-free) to the existing entries of the Debian archive in
+    F(/etc/apt/sources.list) and F(/etc/apt/sources.list.d). Supports the one-line format and the deb822 format.
+  - Keeps mirrors, options, comments, order and spacing. Does not change disabled entries, source package entries, or
+    entries of other archives, releases or architectures.
+  - Identifies the entries of the Debian archive by the origin that apt recorded when it downloaded their metadata.
+    Before the first download, it uses the URL, the suite, the component V(main) and the key.
+  - Does not update the package lists. Run M(ansible.builtin.apt) with C(update_cache=true) afterwards.
 options:
   components:
-    description: Components that every entry of the archive shall carry. Either this or O(restore) is needed.
+    description: Components to enable in every entry of the archive. Either this option or O(restore) is required.
     type: list
     elements: str
   restore:
     description:
-      - Changes to take back, as a run of this module returned them in RV(diff).
-      - A file that somebody has changed since is left as it is.
+      - Changes to revert, in the format of RV(diff).
+      - A file is not reverted if it was modified after the change.
     type: list
     elements: dict
     suboptions:
       path:
-        description: The file, by its absolute path.
+        description: Absolute path of the file.
         type: str
         required: true
       before:
-        description: Its text before the change.
+        description: Text of the file before the change.
         type: str
         required: true
       after:
-        description: Its text after the change.
+        description: Text of the file after the change.
         type: str
         required: true
   codename:
-    description: Codename of the release whose entries are meant. By default that of the host.
+    description: Codename of the release to change the entries of. The default is the release of the host.
     type: str
 attributes:
   check_mode:
-    description: Says what would change and changes nothing.
+    description: Reports the changes without making them.
     support: full
   diff_mode:
-    description: Shows every file before and after, with a digest in the place of a login to a mirror.
+    description: Shows every file before and after the change. A digest replaces the login to a mirror.
     support: full
   idempotent:
-    description: A second run finds the components and changes nothing.
+    description: A second run changes nothing.
     support: full
 notes:
-  - There is no state V(absent), because nobody can tell which packages of a host came from a component. What was
-    written down of a change can be taken back with O(restore).
+  - The module has no state V(absent), because installed packages may depend on a component. Use O(restore) to revert a
+    change of this module.
 seealso:
   - module: ansible.builtin.apt
   - module: ansible.builtin.deb822_repository
 """
 
 EXAMPLES = r"""
-- name: Make NVIDIA's driver available from Debian's archive
+- name: Enable the components that contain NVIDIA's driver
   gpufleet.hosts.apt_components:
     components: [contrib, non-free, non-free-firmware]
   register: components
 
-- name: Fetch the package lists
+- name: Update the package lists
   ansible.builtin.apt:
     update_cache: true
   when: components is changed
@@ -79,15 +79,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: The files that were changed, or would be.
+  description: The files that were changed. In check mode, the files that would be changed.
   type: list
   elements: str
   returned: always
   sample: [/etc/apt/sources.list]
 diff:
   description: >-
-    For each of RV(files) its path (C(before_header), C(after_header)) and its text C(before) and C(after). In the place
-    of a login to a mirror is a digest of it.
+    The path (C(before_header), C(after_header)) and the text (C(before), C(after)) of each file in RV(files). A digest
+    replaces the login to a mirror.
   type: list
   elements: dict
   returned: always
@@ -107,7 +107,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, a
 
 
 def replace(module: AnsibleModule, path: str, text: str) -> None:
-    """Put a text in a file's place in one step; owner, mode and a link that leads to the file stay."""
+    """Replace the text of a file atomically. Keep its owner and mode, and a symlink to it."""
     target = os.path.realpath(path)
     handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
@@ -116,11 +116,11 @@ def replace(module: AnsibleModule, path: str, text: str) -> None:
 
 
 def added(module: AnsibleModule, files: dict[str, str]) -> dict[str, str]:
-    """Return the files that lack components, as they are with them."""
+    """Return the new text of the files that lack components."""
     system = os_release.read("/", os.uname().machine)
     codename = module.params["codename"] or system["codename"]
     if not codename:
-        module.fail_json(msg=f"{system['name']} names no codename in os-release. Set codename.")
+        module.fail_json(msg=f"os-release of {system['name']} has no VERSION_CODENAME. Set codename.")
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
     origin = apt_sources.recorded_origin()
     try:
@@ -130,7 +130,7 @@ def added(module: AnsibleModule, files: dict[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Read, plan, apply, report."""
+    """Read the sources, change them and report."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(
         argument_spec={
@@ -154,7 +154,7 @@ def main() -> None:
     if not module.check_mode:
         for path, text in after.items():
             replace(module, path, text)
-    # What is shown, and written down, has no login in it.
+    # The diff is displayed and stored, so it must not contain logins.
     diff = [
         {
             "before_header": path,

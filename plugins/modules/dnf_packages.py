@@ -2,63 +2,66 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install or remove packages by the command dnf."""
+"""Install or remove packages with the dnf command."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: dnf_packages
-short_description: Install or remove packages by the command dnf
+short_description: Install or remove packages with the dnf command
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Does with the command C(dnf) what M(ansible.builtin.dnf) does with dnf's Python bindings, for hosts that have these
-    for a Python only that is too old for Ansible, as Enterprise Linux 8 has. Any Python that Ansible runs on will do.
-  - Takes options of the same names and returns the same RV(results), so that M(ansible.builtin.package) can use either.
-  - dnf 4 only.
+  - Installs or removes packages with the C(dnf) command. M(ansible.builtin.dnf) uses dnf's Python bindings instead. On
+    Enterprise Linux 8, these bindings require a Python that is too old for Ansible. This module works with any Python
+    that Ansible supports.
+  - The options and RV(results) are compatible with M(ansible.builtin.dnf), so M(ansible.builtin.package) can use either
+    module.
+  - Supports only dnf 4.
 options:
   name:
     description:
-      - Names of packages, with a version (C(name-version) or C(name-version-release)) or without.
-      - What is installed is not upgraded for a name without a version.
+      - Names of packages, with or without a version (C(name-version) or C(name-version-release)).
+      - An installed package is not upgraded if its name has no version.
     type: list
     elements: str
     required: true
   state:
-    description: Whether the packages are V(present) or V(absent). What needs an absent one goes with it.
+    description:
+      - Whether the packages are V(present) or V(absent). Packages that depend on an absent package are removed, too.
     type: str
     choices: [present, absent]
     default: present
   install_weak_deps:
-    description: Whether what packages only recommend comes along.
+    description: Whether to install recommended packages.
     type: bool
     default: true
   allowerasing:
-    description: Whether installed packages may be removed that are in the way.
+    description: Whether dnf may remove installed packages that conflict.
     type: bool
     default: false
   allow_downgrade:
-    description: Whether packages may be replaced by older ones. Where dnf would do that with V(false), nothing is done.
+    description: Whether dnf may downgrade packages. With V(false), the module fails before dnf downgrades a package.
     type: bool
     default: false
   download_only:
-    description: Download the packages and install nothing.
+    description: Whether to only download the packages.
     type: bool
     default: false
   lock_timeout:
-    description: Seconds to wait for another program that uses dnf.
+    description: Maximum time in seconds to wait for the lock of another program.
     type: int
     default: 30
 attributes:
   check_mode:
-    description: Says what dnf would do. It may refresh its caches for that, and downloads no package.
+    description: Simulates the transaction with dnf. dnf may refresh its caches but downloads no package.
     support: full
   diff_mode:
-    description: Shows the packages that come and go.
+    description: Shows the installed and removed packages.
     support: full
   idempotent:
-    description: A second run asks rpm alone and changes nothing.
+    description: A second run only queries rpm and changes nothing.
     support: full
 seealso:
   - module: ansible.builtin.dnf
@@ -66,13 +69,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have the driver in that version
+- name: Install one version of the driver
   gpufleet.hosts.dnf_packages:
     name: [nvidia-driver-cuda-580.95.05, nvidia-driver-cuda-libs-580.95.05]
     install_weak_deps: false
     allow_downgrade: true
 
-- name: Have it on any Enterprise Linux
+- name: Install the driver on any Enterprise Linux
   ansible.builtin.package:
     use: "{{ 'gpufleet.hosts.dnf_packages' if gpufleet_host.os.key == 'el-8' else 'ansible.builtin.dnf' }}"
     name: [nvidia-driver-cuda]
@@ -81,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: Packages that came and went, or would.
+  description: The packages that were installed and removed. In check mode, the packages of the simulated transaction.
   type: list
   elements: str
   returned: always
@@ -94,7 +97,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command,
 
 
 def main() -> None:
-    """See what is to do, ask dnf, act, report."""
+    """Simulate the transaction, apply it, and report it."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "list", "elements": "str", "required": True},
@@ -107,17 +110,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wish, run = module.params, module_run.runner(module)
+    options, run = module.params, module_run.runner(module)
     try:
-        absent = dnf_command.missing(wish["name"], run) if wish["name"] else set()
-        todo = [name for name in wish["name"] if (name in absent) == (wish["state"] == "present")]
-        found = dnf_command.ask(todo, wish, run) if todo else None
-        if found and not module.check_mode:
-            dnf_command.act(todo, wish, run)
+        missing = dnf_command.missing(options["name"], run) if options["name"] else set()
+        names = [name for name in options["name"] if (name in missing) == (options["state"] == "present")]
+        transaction = dnf_command.simulate(names, options, run) if names else None
+        if transaction and not module.check_mode:
+            dnf_command.apply(names, options, run)
     except dnf_command.DnfError as error:
         module.fail_json(msg=str(error), results=[])
-    results = found.results(wish["download_only"]) if found else []
-    module.exit_json(changed=found is not None, results=results, diff={"prepared": "\n".join(results)})
+    results = transaction.results(options["download_only"]) if transaction else []
+    module.exit_json(changed=transaction is not None, results=results, diff={"prepared": "\n".join(results)})
 
 
 if __name__ == "__main__":

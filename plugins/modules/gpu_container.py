@@ -471,8 +471,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     engine_at_rest,
     engine_failures,
     gpu_facts,
+    host_processes,
     nvml_binding_cache,
-    process_times,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError
@@ -644,7 +644,7 @@ def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
 
 def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
     # The pid file is that of the daemon at the usual place.
-    started = process_times.docker_started if host in (None, DOCKER_HOST) else None
+    started = host_processes.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
         if check_mode and docker.socket and engine_at_rest.waits_to_be_started(docker.socket):

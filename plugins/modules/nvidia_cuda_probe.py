@@ -7,22 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_cuda_probe
-short_description: Let each GPU compute, without a CUDA toolkit
+short_description: Check that every GPU computes correctly, without a CUDA toolkit
 version_added: 0.1.0
 description:
-  - Asks CUDA which GPUs there are, and lets each of them work. Bytes go to its memory, are copied there and come back,
-    and a small kernel runs whose result is compared with the CPU's.
-  - Needs the driver's C(libcuda.so.1) and C(libnvidia-ptxjitcompiler.so.1) and nothing else, neither a toolkit nor a
-    framework nor a Python package. The driver compiles the kernel for each GPU.
-  - A GPU's result is C(PASS) or the error in words, with what to do about it.
-  - The work is done in a child process. A driver that hangs or crashes is a result like any other, and the remaining
-    GPUs are probed by a new process.
+  - Lists the GPUs with CUDA and runs two checks on each of them. The first check copies data to the GPU's memory and
+    back and compares it. The second check runs a small kernel and compares the result with the CPU's.
+  - Requires only the driver's C(libcuda.so.1) and C(libnvidia-ptxjitcompiler.so.1). It requires no toolkit, framework
+    or Python package. The driver compiles the kernel for each GPU.
+  - The result of a GPU is C(PASS), or an error message with its remedy.
+  - The checks run in a child process. If the driver hangs or crashes, the module reports it and probes the remaining
+    GPUs in a new process.
 attributes:
   check_mode:
     support: full
     description: Can run in check_mode and return changed status prediction without modifying target.
     details:
-      - Nothing is ever changed, so check mode does the same.
+      - The module never changes anything, so it does the same in check mode.
   diff_mode:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
@@ -33,37 +33,38 @@ attributes:
 options:
   gpus:
     description:
-      - The GPUs to probe, each by index in the order of nvidia-smi, by UUID or the beginning of one, or a MIG device by
-        its UUID.
-      - Without it every GPU that CUDA shows. Of a GPU with MIG on CUDA shows one MIG device at most, so name these.
+      - The GPUs to probe. Each item is an index in the order of nvidia-smi, a GPU's UUID or the beginning of a UUID, or
+        the UUID of a MIG device.
+      - By default, the module probes every GPU that CUDA lists. CUDA lists at most one MIG device of a GPU in MIG mode,
+        so name the MIG devices to probe.
     type: list
     elements: str
   memory_mib:
-    description: Size of the memory round trip in MiB. It takes twice as much of the GPU's memory.
+    description: Size of the memory check in MiB. The check allocates twice as much GPU memory.
     type: int
     default: 8
   timeout:
     description:
-      - Seconds that the driver is waited for, all GPUs together, before it counts as hung. More than 0 and at most
-        3600.
+      - Maximum time in seconds to wait for the driver, for all GPUs together. Must be more than 0 and at most 3600.
     type: float
     default: 60
   driver_root:
-    description: Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
+    description: Root directory of the driver's files, for example V(/run/nvidia/driver) for a driver container.
     type: path
     default: /
   library:
-    description: Path of C(libcuda.so.1), where it is neither known to the loader nor in a usual directory.
+    description:
+      - Path of C(libcuda.so.1). Set it if neither the dynamic loader nor the usual directories provide the library.
     type: path
   fail_on_error:
     description:
-      - Whether the task fails when a GPU does not pass, or CUDA shows none.
-      - With V(false) the result says so, in RV(passed).
+      - Whether the task fails if a GPU does not pass or CUDA lists no GPU.
+      - With V(false), check RV(passed) instead.
     type: bool
     default: true
 notes:
-  - A GPU's memory and compute units are used for some milliseconds, in its primary context. No setting is changed.
-  - A GPU in compute mode C(Exclusive_Process) that another process uses does not pass. The result says so.
+  - The module uses each GPU for a few milliseconds, in its primary context. It changes no GPU setting.
+  - A GPU in compute mode C(Exclusive_Process) does not pass while another process uses it.
 author:
   - gpufleet maintainers (@gpufleet)
 seealso:
@@ -71,22 +72,22 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Every GPU has to compute
+- name: Fail if a GPU does not compute correctly
   gpufleet.hosts.nvidia_cuda_probe:
 
-- name: Look, and decide later
+- name: Probe all GPUs without failing
   gpufleet.hosts.nvidia_cuda_probe:
     fail_on_error: false
   register: cuda
 
-- name: Say what the GPUs answered
+- name: Show the result of each GPU
   ansible.builtin.debug:
     msg: "{{ item.index }} {{ item.name }}: {{ item.result }}"
   loop: "{{ cuda.gpus }}"
   loop_control:
     label: "{{ item.uuid }}"
 
-- name: One GPU with half a gibibyte, after its exchange
+- name: Probe a replaced GPU with 512 MiB of memory
   gpufleet.hosts.nvidia_cuda_probe:
     gpus: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     memory_mib: 512
@@ -94,38 +95,38 @@ EXAMPLES = r"""
 
 RETURN = r"""
 passed:
-  description: Whether there is a GPU and every one that was probed passed.
+  description: Whether at least one GPU was probed and all probed GPUs passed.
   returned: always
   type: bool
   sample: true
 cuda_version:
-  description: The newest CUDA that the driver serves.
+  description: The newest CUDA version that the driver supports.
   returned: always
   type: str
   sample: "13.0"
 library:
-  description: The library that was loaded, a path or the name that the loader found it by.
+  description: The library that was loaded, as a path or as a name that the dynamic loader resolved.
   returned: always
   type: str
   sample: libcuda.so.1
 device_count:
-  description: How many GPUs CUDA shows, probed or not.
+  description: Number of GPUs that CUDA lists.
   returned: always
   type: int
   sample: 1
 error:
-  description: What kept the probe from being made, in words. Null if it was made.
+  description: Why no GPU could be probed. Null if GPUs were probed.
   returned: always
   type: str
   sample: "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803), system has unsupported display driver / cuda driver \
-    combination; libcuda and the loaded kernel module are of different versions; reload the module or reboot"
+    combination. libcuda and the loaded kernel module have different versions. Reload the module or reboot."
 error_code:
-  description: The CUresult of RV(error), null where it is not from CUDA.
+  description: The CUresult of RV(error). Null if the error is not from CUDA.
   returned: always
   type: int
   sample: 803
 gpus:
-  description: The GPUs that were probed, and those that were asked for and are not there.
+  description: The probed GPUs, and the GPUs in O(gpus) that CUDA does not list.
   returned: always
   type: list
   elements: dict
@@ -136,7 +137,7 @@ gpus:
       returned: always
       sample: 0
     uuid:
-      description: UUID as nvidia-smi writes it.
+      description: UUID in the format of nvidia-smi.
       type: str
       returned: always
       sample: GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61
@@ -146,7 +147,7 @@ gpus:
       returned: always
       sample: NVIDIA H200
     pci_bus_id:
-      description: PCI address as the kernel writes it.
+      description: PCI address in the format of the kernel.
       type: str
       returned: always
       sample: "0000:3b:00.0"
@@ -156,13 +157,13 @@ gpus:
       returned: always
       sample: "9.0"
     memory_total_mib:
-      description: Memory in MiB that CUDA can use, less than what the board has.
+      description: Memory in MiB that CUDA can use. It is less than the board's memory.
       type: int
       returned: always
       sample: 143155
     attributes:
       description:
-        - What deviceQuery prints besides, each with its unit in the name. Null where the driver does not know it.
+        - The other values that deviceQuery prints. The names contain the unit. Null if the driver does not support it.
       type: dict
       returned: always
       sample:
@@ -174,37 +175,37 @@ gpus:
         ecc_enabled: true
         compute_mode: default
     memory_round_trip:
-      description: Whether the bytes came back as they were. Null if it did not come to that.
+      description: Whether the copied data was unchanged. Null if the check did not start.
       type: bool
       returned: always
       sample: true
     memory_round_trip_ms:
-      description: Milliseconds that it took.
+      description: Duration of the memory check in milliseconds.
       type: float
       returned: always
       sample: 31.2
     kernel:
-      description: Whether the kernel's result is the CPU's. Null if it did not come to that.
+      description: Whether the kernel's result equals the CPU's. Null if the check did not start.
       type: bool
       returned: always
       sample: true
     kernel_ms:
-      description: Milliseconds that compiling, running and comparing took.
+      description: Time to compile and run the kernel and to compare its result, in milliseconds.
       type: float
       returned: always
       sample: 34.5
     passed:
-      description: Whether all of it went well.
+      description: Whether the GPU passed all checks.
       type: bool
       returned: always
       sample: true
     result:
-      description: C(PASS), or what went wrong and what to do about it.
+      description: C(PASS), or the error with its remedy.
       type: str
       returned: always
       sample: PASS
     error_code:
-      description: The CUresult of the error, null without one.
+      description: The CUresult of the error. Null if the error is not from CUDA or the GPU passed.
       type: int
       returned: always
       sample: null
@@ -214,31 +215,31 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver, option_checks
+from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_probe, option_checks
 
 MEMORY_MIB_MAX = 16384
 GPU = re.compile(r"(\d+|GPU-[0-9a-f]+[0-9a-f-]*|MIG-[0-9A-Za-z/-]+)", re.IGNORECASE)
 
 
-def objection(params: dict) -> str | None:
-    """Say what is wrong with the options, None if nothing is."""
+def option_error(params: dict) -> str | None:
+    """Return the error message for the first invalid option, or None."""
     if params["gpus"] is not None and not params["gpus"]:
-        return "gpus is an empty list: name a GPU, or leave the option out to probe all of them"
+        return "gpus is an empty list. Name a GPU, or omit the option to probe all GPUs."
     for gpu in params["gpus"] or ():
         if not GPU.fullmatch(gpu):
             return (
-                f"gpus: '{gpu}' is neither an index (0), nor a GPU's UUID or its beginning (GPU-5a6f3c1e), nor a MIG "
-                f"device's UUID (MIG-…)"
+                f"gpus contains '{gpu}', which does not identify a GPU. Use an index (0), a GPU's UUID or its "
+                "beginning (GPU-5a6f3c1e), or the UUID of a MIG device (MIG-…)."
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
-        return f"memory_mib={params['memory_mib']} is not between 1 and {MEMORY_MIB_MAX}"
+        return f"memory_mib={params['memory_mib']} is invalid. Use a value from 1 to {MEMORY_MIB_MAX}."
     return option_checks.timeout_fault(params["timeout"]) or option_checks.driver_root_fault(params["driver_root"])
 
 
-def complaint(result: dict) -> str:
-    """Say in one line what did not pass."""
+def failure_message(result: dict) -> str:
+    """Return why the task fails, in one line."""
     if result["error"]:
-        return f"CUDA cannot be used: {result['error']}"
+        return f"CUDA is not usable: {result['error']}"
     failed = [gpu for gpu in result["gpus"] if not gpu["passed"]]
     names = [f"GPU {gpu['uuid'] if gpu['index'] is None else gpu['index']}: {gpu['result']}" for gpu in failed]
     return f"{len(failed)} of {len(result['gpus'])} GPUs did not pass. {' | '.join(names)}"
@@ -258,10 +259,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    problem = objection(params)
-    if problem:
-        module.fail_json(msg=problem)
-    result = cuda_driver.probe(
+    error = option_error(params)
+    if error:
+        module.fail_json(msg=error)
+    result = cuda_probe.probe(
         params["gpus"],
         library=params["library"],
         driver_root=params["driver_root"],
@@ -269,7 +270,7 @@ def main() -> None:
         timeout=params["timeout"],
     )
     if params["fail_on_error"] and not result["passed"]:
-        module.fail_json(msg=complaint(result), **result)
+        module.fail_json(msg=failure_message(result), **result)
     module.exit_json(changed=False, **result)
 
 

@@ -257,7 +257,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
     driver_volume,
     engine_at_rest,
     engine_volume,
-    mount_users,
+    host_processes,
     option_checks,
 )
 
@@ -545,7 +545,7 @@ class Run:
 
         What an engine mounts for a container is to be seen in other processes, too, and says nothing of those then.
         """
-        processes = mount_users.users(place, self.root)
+        processes = host_processes.mount_users(place, self.root)
         titles = {}
         if any(process.container for process in processes):
             for engine in self._informants():

@@ -2,19 +2,20 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep packages at the version they have."""
+"""Hold packages at their installed version."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package_hold
-short_description: Keep packages at the version they have, all in one call
+short_description: Hold packages at their installed version
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Holds packages (dpkg's hold with apt, a version lock with dnf, a lock with zypper), or releases them.
-  - Holds that others made on other packages stay.
+  - Holds or releases packages with one command. It uses dpkg holds with apt, version locks with dnf and locks with
+    zypper.
+  - Holds of other packages are not changed.
 options:
   names:
     description: Names of installed packages.
@@ -27,26 +28,26 @@ options:
     choices: [held, released]
     default: held
   package_manager:
-    description: Whose packages are meant.
+    description: The package manager of the packages.
     type: str
     choices: [apt, dnf, zypper]
     required: true
 attributes:
   check_mode:
-    description: Says which packages would be held or released.
+    description: Reports the packages that would be held or released.
     support: full
   diff_mode:
-    description: Shows the packages that are held before and after.
+    description: Shows the held packages before and after the change.
     support: full
   idempotent:
-    description: A second run finds the holds and changes nothing.
+    description: A second run changes nothing.
     support: full
 seealso:
   - module: ansible.builtin.dpkg_selections
 """
 
 EXAMPLES = r"""
-- name: Keep the driver as it is
+- name: Hold the driver at its installed version
   gpufleet.hosts.package_hold:
     names: [nvidia-smi, libcuda1]
     package_manager: apt
@@ -54,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 names:
-  description: The packages whose hold was changed, or would be.
+  description: The packages that were held or released. In check mode, the packages that would be.
   type: list
   elements: str
   returned: always
@@ -67,7 +68,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import module_run, 
 
 
 def main() -> None:
-    """Read, plan, apply, report."""
+    """Read the holds, change them and report."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},

@@ -2,88 +2,89 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions of packages that a host's repositories offer."""
+"""List the package versions that repositories offer."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: package_versions
-short_description: List the versions of packages that a host's repositories offer
+short_description: List the package versions that repositories offer
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Lists every version that the enabled repositories offer of the packages named, newest first, pins and holds left
-    aside.
-  - With O(fresh=true) the repositories are looked into as they are now, and O(repository), O(components) and O(without)
-    show them as they would be. What that takes lies in a temporary directory and goes with it, so that a host can be
-    asked what it would get before anything of it is changed.
+  - Lists all versions of the given packages that the enabled repositories offer, newest first. Pins and holds are
+    ignored.
+  - With O(fresh=true), the module downloads the current metadata to a temporary directory. With O(repository),
+    O(components) and O(without), it lists the versions that a changed configuration would offer, without changing the
+    host.
 options:
   names:
     description:
-      - Names of packages. An unknown name has an empty list in the answer.
-      - A name with wildcards (V(*), V(?), V([0-9])) stands for all packages that it matches.
+      - Names of packages. The result has an empty list for an unknown name.
+      - A name with wildcards (V(*), V(?), V([0-9])) selects all packages that it matches.
     type: list
     elements: str
     required: true
   package_manager:
-    description: Whose repositories are meant.
+    description: The package manager of the repositories.
     type: str
     choices: [apt, dnf, zypper]
     required: true
   fresh:
     description:
-      - Whether package lists are fetched first. With apt, that is done in a temporary directory; with dnf and zypper,
-        in their caches.
-      - With V(false), apt's lists are read as they are, and dnf and zypper refresh what has expired.
+      - Whether to download the repository metadata first. With apt, the module uses a temporary directory. With dnf and
+        zypper, it also refreshes the host's caches.
+      - With V(false), apt's lists are not updated. dnf and zypper refresh expired metadata only.
     type: bool
     default: false
   repository:
     description:
-      - A repository that the host has not got, to be looked into as well. Its key is fetched and checked; with apt and
-        zypper so is the signature of its lists.
-      - Needs O(fresh=true).
+      - An additional repository that is not configured on the host. The module downloads and checks its key. With apt
+        and zypper, it also checks the signature of the metadata.
+      - Requires O(fresh=true).
     type: dict
     suboptions:
       url:
-        description: Address of the repository. With apt, that of a flat one (suite C(/)). V(file://) is on the host.
+        description:
+          - URL of the repository. With apt, it must be a flat repository (suite C(/)). A V(file://) URL is a directory
+            on the host.
         type: str
         required: true
       key:
-        description: Address of its signing key.
+        description: URL of the signing key.
         type: str
         required: true
       fingerprint:
         description: >-
-          What the key is trusted by, as in M(gpufleet.hosts.signing_key): its full fingerprint, 40 or 64 hexadecimal
-          digits, or the SHA-256 digest of its file, as V(sha256:0123...).
+          What the key is trusted by, as in M(gpufleet.hosts.signing_key): its full fingerprint with 40 or 64
+          hexadecimal digits, or the SHA-256 digest of the key file, for example V(sha256:0123...).
         type: str
         required: true
       proxy:
-        description: Proxy to reach it through, as V(http://proxy.example:3128).
+        description: Proxy for the repository, for example V(http://proxy.example:3128).
         type: str
   components:
     description: >-
-      Components that the entries of Debian's own archive are taken to have, as M(gpufleet.hosts.apt_components) would
-      give them. Needs O(fresh=true).
+      Additional components of the Debian archive, which M(gpufleet.hosts.apt_components) would enable. Requires
+      O(fresh=true).
     type: list
     elements: str
     default: []
   without:
-    description: Files of source entries that are taken for absent. Needs O(fresh=true).
+    description: Repository files to ignore. Requires O(fresh=true).
     type: list
     elements: path
     default: []
   modules:
-    description: With dnf, modules whose streams are listed as well.
+    description: Modules to list the streams of. Only for dnf.
     type: list
     elements: str
     default: []
 attributes:
   check_mode:
     description: >-
-      The module only reads. With O(fresh=true), the host's own caches of dnf and zypper are refreshed, in check mode
-      too; apt's lists are fetched in a temporary directory.
+      The module changes nothing, but with O(fresh=true) it refreshes the caches of dnf and zypper in check mode, too.
     support: full
   diff_mode:
     description: The module changes nothing.
@@ -94,13 +95,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ask which drivers there are
+- name: List the available drivers
   gpufleet.hosts.package_versions:
     names: [nvidia-smi, libcuda1]
     package_manager: apt
   register: offered
 
-- name: Ask which drivers NVIDIA's repository has, without adding it
+- name: List the drivers in NVIDIA's repository without adding it
   gpufleet.hosts.package_versions:
     names: [nvidia-driver-cuda, libcuda1]
     package_manager: apt
@@ -113,12 +114,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 versions:
-  description: By package, the versions on offer, newest first, as the package manager writes them.
+  description: The available versions by package, newest first, in the format of the package manager.
   type: dict
   returned: always
   sample: {nvidia-smi: [535.309.01-0+deb12u1, 535.261.03-1], libcuda1: [535.309.01-0+deb12u1, 535.261.03-1]}
 streams:
-  description: By module of O(modules), its streams.
+  description: The streams by module, for O(modules).
   type: dict
   returned: always
   sample: {nvidia-driver: [570-dkms, 570-open, 580-dkms, 580-open]}
@@ -141,8 +142,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils import (
 )
 
 
-def wish(parameters: dict) -> repository_view.Wish:
-    """Return what is to be seen, with the key of the repository that the host has not got."""
+def view_changes(parameters: dict) -> repository_view.Changes:
+    """Return the changes of the view, and download the key of the additional repository."""
     repository = parameters["repository"]
     if repository:
         key = signing_keys.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
@@ -154,7 +155,7 @@ def wish(parameters: dict) -> repository_view.Wish:
         origin = apt_sources.recorded_origin()
         return apt_sources.add_components(files, parameters["components"], system["codename"] or "", arch, origin)
 
-    return repository_view.Wish(
+    return repository_view.Changes(
         repository=repository,
         without=tuple(parameters["without"]),
         enable=enable if parameters["components"] else None,
@@ -162,7 +163,7 @@ def wish(parameters: dict) -> repository_view.Wish:
 
 
 def main() -> None:
-    """Ask and return."""
+    """Query the repositories and return the versions."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
@@ -183,23 +184,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked, run = module.params, module_run.runner(module)
-    repository = asked["repository"] or {}
+    options, run = module.params, module_run.runner(module)
+    repository = options["repository"] or {}
     module.no_log_values.update(addresses.logins(*(repository.get(name) for name in ("url", "key", "proxy"))))
     for name in ("repository", "components", "without"):
-        if asked[name] and not asked["fresh"]:
-            module.fail_json(msg=f"{name} is set, but fresh is false. Set fresh to true, or leave {name} out.")
-    if asked["modules"] and asked["package_manager"] != "dnf":
-        module.fail_json(msg=f"modules is set, but {asked['package_manager']} knows no modules. Leave modules out.")
-    # /tmp may be too small for the lists of a distribution.
-    place = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+        if options[name] and not options["fresh"]:
+            module.fail_json(msg=f"{name} requires fresh=true. Set fresh to true, or omit {name}.")
+    manager = options["package_manager"]
+    if options["modules"] and manager != "dnf":
+        module.fail_json(msg=f"modules is set, but {manager} does not support modules. Omit modules.")
+    # /tmp may be too small for the package lists of a distribution.
+    parent = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
     try:
-        with tempfile.TemporaryDirectory(prefix="gpufleet-", dir=place) as directory:
+        with tempfile.TemporaryDirectory(prefix="gpufleet-", dir=parent) as directory:
             views: list = [[]]
-            if asked["fresh"]:
-                views = repository_view.questions(asked["package_manager"], directory, wish(asked), run)
-            versions = package_offers.read(asked["package_manager"], asked["names"], run, views)
-            streams = package_offers.streams(asked["modules"], run, views)
+            if options["fresh"]:
+                views = repository_view.prepare(manager, directory, view_changes(options), run)
+            versions = package_offers.read(manager, options["names"], run, views)
+            streams = package_offers.streams(options["modules"], run, views)
     except (
         apt_sources.AptSourcesError,
         package_offers.OffersError,

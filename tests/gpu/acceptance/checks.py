@@ -313,7 +313,7 @@ def cuda(bench: Bench) -> Iterator[Result]:
     problems += cuda_problems(probe, bench.expected())
     absent = next((event["result"] for event in answers(events, "Probe a GPU that is not there")), {})
     words = next((gpu.get("result") for gpu in absent.get("gpus") or []), None)
-    if absent.get("passed") is not False or "CUDA shows no GPU" not in str(words):
+    if absent.get("passed") is not False or "CUDA does not list GPU" not in str(words):
         problems.append(f"a GPU that is not there is reported as {words!r}")
     yield Result("nvidia_cuda_probe on the host", not problems, cuda_evidence(probe), tuple(problems))
 

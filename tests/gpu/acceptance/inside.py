@@ -18,6 +18,7 @@ import stat
 import subprocess
 import sys
 
+CUDA_PROBE = "ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_probe"
 CONTROL_MAJOR = 195
 UUID_SIZE = 96
 
@@ -94,13 +95,15 @@ def main():
     else:
         minors = [int(minor) for minor in options.minors.split(",") if minor]
         given = {minor: opening(f"/dev/nvidia{minor}") for minor in minors}
+        # The machine copies the collection's module_utils beside this file.
+        os.environ["PYTHONPATH"] = os.path.dirname(os.path.abspath(__file__))
         me = (sys.executable, os.path.abspath(__file__), "--nvml")
         answer = {
             "nodes": sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")),
             "given": given,
             "nvml": in_a_process(*me),
             "smi": listed_by_smi(),
-            "cuda": in_a_process(sys.executable, os.path.join(os.path.dirname(me[1]), "cuda_driver.py")),
+            "cuda": in_a_process(sys.executable, "-m", CUDA_PROBE),
             # Under the driver's own names, so that NVML finds them if they work.
             "own": {minor: own_node(f"/dev/nvidia{minor}", minor) for minor in minors},
             "own_elsewhere": {minor: own_node(f"/tmp/own{minor}", minor) for minor in minors},

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests and records for the tables of the toolkit's plan."""
+"""Hosts and requests for the tests of role cuda_toolkit."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit
 DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
 BRANCHES = VARS["__cuda_toolkit_branches"]
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
-# A platform that the driver knows; others are unknown to it.
+# The platforms that role nvidia_driver supports in these tests.
 KNOWN = ("debian-12", "debian-13", "ubuntu-24.04", "el-8", "el-9", "el-10", "amazon-2023", "sles-15")
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
 def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None, **request: t.Any) -> dict[str, t.Any]:
-    """Plan for a host with the data that the roles have."""
+    """Return the plan for a host, with the roles' data."""
     key = seen["os"]["key"]
     known = platform(key) if key in KNOWN else None
     return cuda_toolkit_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:
-    """Plan for toolkits of NVIDIA's repository."""
+    """Return the plan for toolkits from NVIDIA's repository."""
     return resolve(seen, source="nvidia", versions=list(versions), **more)
 
 
 def bare(key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
-    """Describe a host that has no toolkit, all of it looked at."""
+    """Return a completely observed host without a toolkit."""
     there = host(key, **changes)
     for version in ("11.8", "12.6", "13.0"):
         there["files"].setdefault(f"/usr/local/cuda-{version}/bin/nvcc", {"exists": False, "content": None})
@@ -48,14 +48,14 @@ def bare(key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
 
 
 def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
-    """Put a file on a host."""
+    """Add a file to a host."""
     text = content if isinstance(content, str) else json.dumps(content)
     seen["files"][path] = {"exists": True, "content": text}
     return seen
 
 
 def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
-    """Describe a host on which all that the plan asks for has been done."""
+    """Return a host after all changes of the plan."""
     wanted = nvidia(bare(key), *versions, **request)
     there = bare(key, packages={cuda_toolkit_plan.package_of(version): f"{version}.1-1" for version in versions})
     for file in [*wanted["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
@@ -73,7 +73,7 @@ def trust(seen: dict[str, t.Any], repository: dict[str, t.Any]) -> None:
 
 
 def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:
-    """Have the package manager know a repository."""
+    """Add a repository to the package manager of a host."""
     kind = repository["type"]
     folder = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}[kind]
     path = file or f"{folder}/gpufleet-nvidia-cuda.{'sources' if kind == 'apt' else 'repo'}"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which order role cuda_toolkit does things, and how it tries a toolkit."""
+"""The order of the tasks of role cuda_toolkit, and its verification program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def place(tasks: list[dict[str, Any]], words: str) -> int:
     return next(index for index, task in enumerate(tasks) if words in yaml.safe_dump(task))
 
 
-def test_versions_are_looked_up_before_anything_is_changed() -> None:
+def test_versions_are_checked_before_any_change() -> None:
     tasks = load(PRESENT)
     order = [
         place(tasks, f"{name}.yml") for name in ("plan", "choose", "repository", "packages", "environment", "verify")
@@ -42,15 +42,15 @@ def test_versions_are_looked_up_before_anything_is_changed() -> None:
     assert reads["gpufleet.hosts.package_versions"]["fresh"] is True
 
 
-def test_a_refusal_takes_back_what_went_before_it() -> None:
+def test_a_failure_is_rolled_back() -> None:
     (block,) = (task for task in load(PRESENT) if "rescue" in task)
-    order = [place(block["block"], f"{name}.yml") for name in ("keep", "repository", "packages")]
+    order = [place(block["block"], f"{name}.yml") for name in ("backup", "repository", "packages")]
     assert order == [0, 1, 2]
-    assert place(block["rescue"], "undo.yml") < place(block["rescue"], "ansible_failed_result.msg")
+    assert place(block["rescue"], "rollback.yml") < place(block["rescue"], "ansible_failed_result.msg")
 
 
 @pytest.mark.parametrize("what", ["files", "remove_files", "remove_packages"])
-def test_all_that_the_plan_has_of_the_repository_is_done(what: str) -> None:
+def test_every_repository_change_in_the_plan_is_applied(what: str) -> None:
     (block,) = (task for task in load(PRESENT) if "rescue" in task)
     (step,) = (task for task in block["block"] if task.get("ansible.builtin.include_tasks") == "repository.yml")
     evaluate = jinja2.Environment().compile_expression(step["when"])
@@ -60,8 +60,8 @@ def test_all_that_the_plan_has_of_the_repository_is_done(what: str) -> None:
 
 
 @pytest.mark.parametrize("came", [[], ["gpg-pubkey-1"], ["x"]])
-def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: list[str]) -> None:
-    """Run the block of present.yml with a repository that is written and packages that are refused."""
+def test_files_are_restored_unless_packages_were_installed(tmp_path: Path, came: list[str]) -> None:
+    """Run the block of present.yml with tasks that write a repository and then fail to install packages."""
     (block,) = (task for task in load(PRESENT) if "rescue" in task)
     tasks, files = tmp_path / "role/tasks", tmp_path / "files"
     files.mkdir()
@@ -73,7 +73,7 @@ def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: l
     old.chmod(0o640)
     (tasks.parent / "vars").mkdir()
     (tasks.parent / "vars/main.yml").write_text((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-    for name in ("keep.yml", "undo.yml"):
+    for name in ("backup.yml", "rollback.yml"):
         text = (ROLE / "tasks" / name).read_text(encoding="utf-8")
         (tasks / name).write_text(text.replace("['rpm', '--erase']", f"['/bin/sh', '-c', 'touch {files}/erased']"))
     written = [f"rm {old}", f"mkdir {directory}", f"touch {directory}/record {new}"]
@@ -93,7 +93,7 @@ def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: l
             "remove_files": [],
         },
         "__cuda_toolkit_before": {"host": {"package_names": ["vim"]}},
-        "__cuda_toolkit_touched": [str(path) for path in (old, new, directory / "record", directory)],
+        "__cuda_toolkit_changed": [str(path) for path in (old, new, directory / "record", directory)],
         "ansible_remote_tmp": str(tmp_path / "remote"),
         "ansible_python_interpreter": sys.executable,
     }
@@ -102,7 +102,7 @@ def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: l
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "failed=1" in done.stdout, done.stdout
-    assert "would bring a driver" in done.stdout.partition("Say what went wrong")[2]
+    assert "would bring a driver" in done.stdout.partition("Fail with the original error")[2]
     left = sorted(path.name for path in files.iterdir())
     if came == ["x"]:
         assert left == ["new.sources", "remembered"]
@@ -112,17 +112,17 @@ def test_what_was_there_is_put_back_unless_packages_came(tmp_path: Path, came: l
     assert [path.name for path in copies.iterdir() if path.name.startswith("gpufleet-")] == []
 
 
-def test_the_key_is_had_before_anything_is_removed_or_written() -> None:
+def test_the_key_is_installed_before_files_are_removed_or_written() -> None:
     tasks = load("repository.yml")
     assert place(tasks, "hosts.signing_key") == 0
     assert place(tasks, "record.yml") < place(tasks, "state: absent") < place(tasks, "ansible.builtin.copy")
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
-def test_what_would_come_is_asked_before_it_comes(manager: str) -> None:
+def test_the_installation_is_simulated_first(manager: str) -> None:
     tasks = load(f"packages-{manager}.yml")
     names = [task["name"].partition(" | ")[2] for task in tasks]
-    wanted = ["Ask what would come", "Stop where that is more than a toolkit", "Install the toolkits"]
+    wanted = ["Simulate the installation", "Check the transaction", "Install the toolkits"]
     assert [name for name in names if name in wanted] == wanted
 
 
@@ -138,7 +138,7 @@ NEEDED = "error: Failed dependencies:\n\tx is needed by (installed) y-1-1.noarch
         ("nvidia_driver/tasks/packages-dnf.yml", "__nvidia_driver_needed", False),
     ],
 )
-def test_a_question_that_failed_is_no_answer(path: str, register: str, needed: bool) -> None:
+def test_a_failed_simulation_fails_the_role(path: str, register: str, needed: bool) -> None:
     tasks = yaml.safe_load((ROLE.parent / path).read_text(encoding="utf-8"))
     (task,) = (task for task in tasks if task.get("register") == register and "ansible.builtin.command" in task)
     fails = jinja2.Environment().compile_expression(str(task.get("failed_when", f"{register}.rc != 0")))
@@ -150,9 +150,9 @@ def test_a_question_that_failed_is_no_answer(path: str, register: str, needed: b
 @pytest.mark.parametrize(
     ("found", "goes"), [([], True), (["cuda_toolkit.json"], True), (["cuda_toolkit.json", "nvidia_driver.json"], False)]
 )
-def test_check_mode_predicts_that_the_directory_goes(found: list[str], goes: bool) -> None:
+def test_check_mode_predicts_the_removal_of_the_directory(found: list[str], goes: bool) -> None:
     tasks = load("remove.yml")
-    task = tasks[place(tasks, "Remove the directory of it")]
+    task = tasks[place(tasks, "Remove the directory of the records")]
     environment = jinja2.Environment()
     environment.filters["difference"] = lambda some, others: [one for one in some if one not in others]
     values = {
@@ -163,15 +163,15 @@ def test_check_mode_predicts_that_the_directory_goes(found: list[str], goes: boo
 
 
 @pytest.mark.parametrize("role", ["cuda_toolkit", "nvidia_driver"])
-def test_zypper_fetches_lists_by_itself(role: str) -> None:
-    # The look before refreshes what is there, and our entry what it brings.
+def test_zypper_refreshes_the_repository_by_itself(role: str) -> None:
+    # The query refreshes existing repositories, and zypper refreshes the new entry by itself.
     text = (ROLE.parent / role / "tasks/packages-zypper.yml").read_text(encoding="utf-8")
     assert "refresh" not in text
     assert "autorefresh=1" in cuda_repository.entry(nvidia(bare("sles-15"), "12.6")["repository"])["content"]
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
-def test_what_goes_is_named_one_by_one(manager: str) -> None:
+def test_removed_packages_are_named_explicitly(manager: str) -> None:
     text = (ROLE / f"tasks/remove-{manager}.yml").read_text(encoding="utf-8")
     assert "autoremove: true" not in text
     assert "--clean-deps" not in text
@@ -179,7 +179,7 @@ def test_what_goes_is_named_one_by_one(manager: str) -> None:
 
 
 def trial(home: Path, nvcc: str, run: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the role's trial with a compiler of a few lines; it finds its options and its input in `seen`."""
+    """Run the verification with a fake compiler, which writes its options and input to the file `seen`."""
     home.mkdir()
     compiler = home.parent / "nvcc"
     compiler.write_text(f'#!/bin/sh\necho "$*" >{home.parent}/seen\ncat add.cu >>{home.parent}/seen\n{nvcc}\n')
@@ -205,14 +205,16 @@ FAILS = "printf '#!/bin/sh\\necho no device; exit 1\\n' >add; chmod +x add"
         ("exit 2", "no", 2, ""),
     ],
 )
-def test_a_trial_compiles_runs_and_leaves_nothing(tmp_path: Path, nvcc: str, run: str, rc: int, out: str) -> None:
+def test_the_verification_compiles_runs_and_leaves_no_files(
+    tmp_path: Path, nvcc: str, run: str, rc: int, out: str
+) -> None:
     done = trial(tmp_path / "home", nvcc, run, "-arch=native")
     assert (done.returncode, done.stdout) == (rc, out)
     assert (tmp_path / "seen").read_text() == f"-arch=native -o add add.cu\n{VARS['__cuda_toolkit_program']}"
     assert list((tmp_path / "home").iterdir()) == []
 
 
-def test_every_driver_branch_of_the_table_rises_with_cuda() -> None:
+def test_driver_branches_increase_with_the_cuda_version() -> None:
     branches = VARS["__cuda_toolkit_branches"]
     keys = [tuple(int(part) for part in version.split(".")) for version in branches]
     assert keys == sorted(keys)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Logins of mirrors and proxies: in no message, and in no file that all may read."""
+"""Messages and world-readable files do not contain the logins of mirrors and proxies."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ LOGIN = "https://user:s3cret@mirror.example/cuda"
         ("systemd unit a@b.service of root@host", "systemd unit a@b.service of root@host"),
     ],
 )  # fmt: skip
-def test_addresses_are_shown_without_their_login(text, expected):
+def test_logins_are_masked(text, expected):
     assert addresses.masked(text) == expected
 
 
-def test_plans_show_no_login():
+def test_plans_contain_no_login():
     texts = nvidia(bare(), "12.6", mirror=LOGIN)["summary"]
     request = {"source": "nvidia", "branch": "580", "mirror": LOGIN}
     texts += driver_plan.plan(host("debian-12"), request, platform("debian-12"))["summary"]
@@ -64,7 +64,7 @@ def test_plans_show_no_login():
     assert "s3cret" not in str(texts)
 
 
-def test_errors_show_no_login(monkeypatch):
+def test_errors_contain_no_login(monkeypatch):
     def run(_argv):
         return 1, "", f"E: Failed to fetch {LOGIN}/x"
 
@@ -73,7 +73,7 @@ def test_errors_show_no_login(monkeypatch):
 
     monkeypatch.setattr(signing_keys, "open_url", open_url)
     for call in (
-        lambda: repository_view._answered(run, ["apt-get"]),
+        lambda: repository_view._run_checked(run, ["apt-get"]),
         lambda: package_offers.read("dnf", ["x"], run),
         lambda: signing_keys.fetch(LOGIN, "0" * 40),
     ):
@@ -83,7 +83,7 @@ def test_errors_show_no_login(monkeypatch):
 
 
 def written(task, **more):
-    """Return the mode that a task gives its file, and whether it shows a diff."""
+    """Return the file mode of a task, and whether the task shows a diff."""
     environment = jinja2.Environment()
     environment.tests["search"] = search
     values = {"ansible_diff_mode": True, **more}
@@ -95,7 +95,7 @@ def written(task, **more):
 
 @pytest.mark.parametrize("wish", [{"mirror": LOGIN}, {"proxy": "http://u:s3cret@p.example:3128"}, {}])
 @pytest.mark.parametrize(("manager", "key"), [("apt", "debian-12"), ("dnf", "el-9"), ("zypper", "sles-15")])
-def test_files_with_a_login_are_roots_alone(manager, key, wish):
+def test_only_root_can_read_files_with_a_login(manager, key, wish):
     text = (ROLES / f"nvidia_driver/tasks/repository-{manager}.yml").read_text(encoding="utf-8")
     block = yaml.safe_load(text)[-1]
     task = block["block"][-1]
@@ -112,7 +112,7 @@ def test_files_with_a_login_are_roots_alone(manager, key, wish):
         assert ("s3cret" in item["content"]) == (written(task, item=item) == ("0600", "False"))
 
 
-def test_the_drivers_proxy_file_with_a_login_is_roots_alone():
+def test_only_root_can_read_the_drivers_proxy_file_with_a_login():
     (task,) = (
         task
         for task in yaml.safe_load((ROLES / "nvidia_driver/tasks/files.yml").read_text(encoding="utf-8"))
@@ -132,5 +132,5 @@ def test_the_drivers_proxy_file_with_a_login_is_roots_alone():
         (["https://mirror.example/cuda", "http://@p.example", "https://p.example/a@b"], set()),
     ],
 )
-def test_a_modules_arguments_are_shown_without_these(given, expected):
+def test_logins_of_module_arguments(given, expected):
     assert addresses.logins(*given) == expected

@@ -125,13 +125,13 @@ def test_deb822_entries(before, after):
     assert apt_sources.add_components({SOURCES: after}, WANTED, "bookworm", "amd64") == {}
 
 
-def test_other_peoples_entries_are_left_alone():
+def test_entries_of_other_archives_are_not_changed():
     own = "deb http://m.example.org/debian bookworm main\n"
     changed = apt_sources.add_components({LIST: STRANGERS + own}, WANTED, "bookworm", "amd64")
     assert changed[LIST] == STRANGERS + own.replace("main", "main contrib non-free non-free-firmware")
 
 
-def test_only_the_files_that_change_are_returned():
+def test_only_changed_files_are_returned():
     files = {
         LIST: "# moved to debian.sources\n",
         SOURCES: DEB822["plain"][0],
@@ -141,7 +141,7 @@ def test_only_the_files_that_change_are_returned():
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", STRANGERS])
-def test_no_archive_entry_is_an_error_that_says_what_to_add(text):
+def test_the_error_for_a_missing_archive_entry_has_an_example(text):
     with pytest.raises(apt_sources.AptSourcesError) as caught:
         apt_sources.add_components({LIST: text}, WANTED, "bookworm", "amd64")
     assert LIST in str(caught.value)
@@ -149,12 +149,12 @@ def test_no_archive_entry_is_an_error_that_says_what_to_add(text):
 
 
 @pytest.mark.parametrize(("recorded", "expected"), [("Debian", True), ("Zabbix", False), (None, False)])
-def test_what_apt_recorded_decides_over_the_address(recorded, expected):
+def test_the_recorded_origin_overrides_the_url(recorded, expected):
     (entry,) = apt_sources.parse(LIST, "deb http://apt.example/mirror-of-all bookworm main\n")
     assert apt_sources.is_distribution(entry, "bookworm", "amd64", lambda uri, suite: recorded) is expected
 
 
-def test_recorded_origin_reads_apts_lists(tmp_path):
+def test_the_recorded_origin_comes_from_apts_lists(tmp_path):
     lists = tmp_path / "var/lib/apt/lists"
     lists.mkdir(parents=True)
     name = "apt.example_my%5fmirror_dists_bookworm_InRelease"
@@ -164,13 +164,13 @@ def test_recorded_origin_reads_apts_lists(tmp_path):
     assert origin("http://apt.example/my_mirror", "trixie") is None
 
 
-def test_missing_components_counts_split_entries():
+def test_missing_components_considers_all_entries_of_a_suite():
     text = "deb http://m.example.org/debian bookworm main\ndeb http://m.example.org/debian bookworm non-free\n"
     entries = apt_sources.parse(LIST, text)
     assert apt_sources.missing_components(entries, WANTED, "bookworm") == ["contrib", "non-free-firmware"]
 
 
-def test_read_files_takes_only_what_apt_reads(tmp_path):
+def test_only_files_that_apt_reads_are_read(tmp_path):
     parts = tmp_path / "etc/apt/sources.list.d"
     parts.mkdir(parents=True)
     (tmp_path / "etc/apt/sources.list").write_text("deb a b c\n")

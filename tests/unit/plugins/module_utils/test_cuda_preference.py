@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A toolkit's repository has newer packages of a driver that came from elsewhere: apt is told to leave them there."""
+"""The apt preference that keeps NVIDIA's repository from upgrading a driver from another source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
 
 FILE = cuda_repository.APT_PREFERENCE_FILE
 ENTRY = "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"
-# As users install it on a desktop: not the packages that role nvidia_driver takes.
+# The packages of a desktop installation. Role nvidia_driver installs other packages.
 UBUNTUS = dict.fromkeys(("nvidia-driver-580", "libnvidia-compute-580", "nvidia-dkms-580"), "580.95.05-0ubuntu0.24.04.1")
 UBUNTUS_SERVER = {"libnvidia-compute-580-server": "580.95.05-0ubuntu0.24.04.1"}
 DEBIANS = dict.fromkeys(("libcuda1", "nvidia-smi", "nvidia-kernel-dkms"), "535.261.03-1~deb12u1")
@@ -57,7 +57,7 @@ def files(done: dict[str, t.Any]) -> dict[str, str]:
         ("sles-15", {"nvidia-compute-G06": "580.95.05-1"}, False),
     ],
 )
-def test_the_repository_comes_last_for_a_driver_from_elsewhere(
+def test_the_repository_has_the_lowest_priority_for_a_driver_from_another_source(
     key: str, packages: dict[str, str], written: bool
 ) -> None:
     done = nvidia(bare(key, packages=packages), "12.6")
@@ -76,7 +76,7 @@ def test_the_repository_comes_last_for_a_driver_from_elsewhere(
 
 
 def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
-    """Describe a host of Ubuntu's on which a toolkit has come beside these packages."""
+    """Return an Ubuntu host with a toolkit and these packages."""
     wanted = nvidia(bare("ubuntu-24.04", packages=packages), "12.6")
     there = bare("ubuntu-24.04", packages={**packages, "cuda-toolkit-12-6": "12.6.3-1"}, **more)
     for file in [*wanted["files"], wanted["profile"]]:
@@ -88,12 +88,12 @@ def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize("packages", [{}, UBUNTUS, UBUNTUS_SERVER])
-def test_nothing_is_to_be_done_then(packages: dict[str, str]) -> None:
+def test_a_converged_host_has_no_changes(packages: dict[str, str]) -> None:
     done = nvidia(having(packages), "12.6")
     assert (done["problems"], done["summary"], done["acts"]) == ([], [], False)
 
 
-def test_it_is_written_for_a_driver_that_came_later() -> None:
+def test_the_preference_is_written_for_a_driver_that_is_installed_later() -> None:
     there = having(UBUNTUS)
     del there["files"][FILE]
     done = nvidia(there, "12.6")
@@ -101,7 +101,7 @@ def test_it_is_written_for_a_driver_that_came_later() -> None:
 
 
 @pytest.mark.parametrize("gone", ["driver", "entry", "for the driver's own"])
-def test_it_goes_with_its_reason(gone: str) -> None:
+def test_an_unneeded_preference_is_removed(gone: str) -> None:
     there = having(UBUNTUS)
     if gone == "driver":
         for package in UBUNTUS:
@@ -113,45 +113,45 @@ def test_it_goes_with_its_reason(gone: str) -> None:
     assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
 
 
-def test_role_nvidia_drivers_own_is_enough() -> None:
+def test_the_preferences_of_role_nvidia_driver_are_enough() -> None:
     there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), driver_config_files.PIN_FILE, "x")
     assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
-    # The first that fits counts, in the order of their names.
+    # apt uses the first matching file, in the order of their names.
     assert driver_config_files.PIN_FILE < FILE
 
 
-def test_an_entry_of_somebody_elses_is_used_as_it_is() -> None:
+def test_an_existing_entry_needs_no_preference() -> None:
     there = bare("ubuntu-24.04", packages=UBUNTUS)
     name(there, nvidia(there, "12.6")["repository"], "/etc/apt/sources.list.d/mine.list")
     assert files(nvidia(there, "12.6")) == {}
 
 
-def test_it_goes_with_the_toolkits() -> None:
+def test_the_preference_is_removed_with_the_toolkits() -> None:
     there = having(UBUNTUS)
     assert FILE in cuda_toolkit_removal.plan(there, DISTRIBUTIONS)["files"]
     del there["files"][FILE]
     assert FILE not in cuda_toolkit_removal.plan(there, DISTRIBUTIONS)["files"]
 
 
-def test_it_is_looked_at() -> None:
+def test_the_observation_includes_the_preference() -> None:
     assert FILE in host_observation.FILES
 
 
-def test_it_is_not_in_the_way_of_nvidias_driver() -> None:
+def test_the_preference_is_removed_before_nvidias_driver_is_installed() -> None:
     there = add(host("ubuntu-24.04"), FILE, "x")
     todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04"))["todo"]
     assert [file["path"] for file in todo["files"] if file["state"] == "absent"] == [FILE]
-    # Role nvidia_driver sees to apt's files before its packages come, by this beginning.
+    # Role nvidia_driver changes files below /etc/apt before it installs packages.
     assert FILE.startswith("/etc/apt/")
 
 
-def test_role_nvidia_driver_takes_it_over_with_its_pin() -> None:
+def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
     there, data = add(host("debian-12", packages=dict(DEBIANS)), FILE, "x"), platform("debian-12")
 
     def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
         return files(driver_plan.plan(there, {"source": "distribution"}, data, available)["todo"])
 
-    # Before a version is chosen there is no pin, and the toolkit's has to stay.
+    # Before a version is selected, no pin exists, so the toolkit's preference must be kept.
     first = changed(None)
     assert not {driver_config_files.PIN_FILE, FILE} & set(first)
     query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
@@ -159,7 +159,7 @@ def test_role_nvidia_driver_takes_it_over_with_its_pin() -> None:
     assert (done[driver_config_files.PIN_FILE], done[FILE]) == ("present", "absent")
 
 
-def test_it_comes_back_where_nvidias_driver_does_not_come() -> None:
+def test_the_preference_is_restored_if_nvidias_driver_is_not_installed() -> None:
     before, now = add(host("ubuntu-24.04"), FILE, "x"), host("ubuntu-24.04")
     files = driver_removal.files_to_restore(before, now, "580.95.05")
     assert files == [{"path": FILE, "state": "present", "content": "x"}]

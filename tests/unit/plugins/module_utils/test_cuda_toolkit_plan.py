@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
     resolve,
 )
 
-FINISH = "write down what a run that was cut off has brought"
+FINISH = "record what an interrupted run installed"
 WORKED = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
 PROXY = "http://proxy.example:3128"
 
@@ -72,58 +72,58 @@ def test_toolkits_of_nvidias_repository(
 
 @pytest.mark.parametrize("key", ["debian-12", "ubuntu-24.04", "el-9", "amazon-2023", "sles-15"])
 @pytest.mark.parametrize("request_", [{}, {"proxy": PROXY}, {"default_version": "12.6"}, {"environment": False}])
-def test_nothing_is_left_to_do_afterwards(key: str, request_: dict[str, t.Any]) -> None:
+def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -> None:
     there = {**converged(key, "12.6", "13.0", **request_), "uid": 1000}
     add(there, install_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": WORKED})
     done = nvidia(there, "12.6", "13.0", **request_)
     assert (done["problems"], done["summary"], done["acts"], done["query"]) == ([], [], False, [])
 
 
-def test_a_mirror_on_the_host_itself_is_reached_through_nothing() -> None:
+def test_a_mirror_on_the_host_uses_no_proxy() -> None:
     done = nvidia(bare(), "12.6", mirror="file:///srv/cuda", proxy=PROXY)
     assert cuda_repository.APT_PROXY_FILE not in [file["path"] for file in done["files"]]
 
 
-def test_what_came_is_tried_until_it_has_worked() -> None:
+def test_toolkits_are_verified_until_they_pass() -> None:
     def summary(there: dict[str, t.Any], **request: t.Any) -> list[str]:
         return nvidia(there, "12.6", "13.0", **request)["summary"]
 
     record = {"packages": ["cuda-toolkit-12-6"], "key": KEY}
     there = add(converged("debian-12", "12.6", "13.0"), install_record.TOOLKIT, {**record, "verified": WORKED[:1]})
-    assert summary(there) == ["try /usr/local/cuda-13.0"]
+    assert summary(there) == ["verify /usr/local/cuda-13.0"]
     assert summary(there, verify="none") == []
-    # What only root can read is not missed by others.
+    # Users other than root cannot read the record.
     hidden = {"exists": True, "content": None}
     assert summary({**there, "uid": 1000, "files": {**there["files"], install_record.TOOLKIT: hidden}}) == []
     add(there, install_record.TOOLKIT, install_record.verify(there, install_record.TOOLKIT, WORKED[1:]))
     assert summary(there) == []
     assert install_record.read(there, install_record.TOOLKIT)["packages"] == record["packages"]
-    # Another installation has all of them tried again.
+    # After another installation, all toolkits are verified again.
     add(there, install_record.TOOLKIT, install_record.begin(there, install_record.TOOLKIT, ["x"], key=KEY))
-    assert summary(there) == [FINISH, "try /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+    assert summary(there) == [FINISH, "verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
     assert summary(there, verify="none") == [FINISH]
     add(there, install_record.TOOLKIT, install_record.finish(there, install_record.TOOLKIT, ["x"], ["x"]))
-    assert summary(there) == ["try /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+    assert summary(there) == ["verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
 
 
-def test_what_a_run_that_was_cut_off_brought_is_written_down_and_tried() -> None:
+def test_packages_of_an_interrupted_run_are_recorded_and_verified() -> None:
     there = converged("debian-12", "12.6")
     begun = install_record.begin(bare(), install_record.TOOLKIT, ["vim"], key=KEY, asked=["cuda-toolkit-12-6"])
     add(there, install_record.TOOLKIT, begun)
     done = nvidia(there, "12.6")
     assert (done["finish"], done["packages"], done["acts"]) == (True, [], True)
-    assert done["summary"] == [FINISH, "try /usr/local/cuda-12.6"]
+    assert done["summary"] == [FINISH, "verify /usr/local/cuda-12.6"]
     names = ["vim", "cuda-toolkit-12-6", "tmux"]
     add(there, install_record.TOOLKIT, install_record.finish(there, install_record.TOOLKIT, names, names, key=KEY))
-    assert nvidia(there, "12.6")["summary"] == ["try /usr/local/cuda-12.6"]
+    assert nvidia(there, "12.6")["summary"] == ["verify /usr/local/cuda-12.6"]
     add(there, install_record.TOOLKIT, install_record.verify(there, install_record.TOOLKIT, ["/usr/local/cuda-12.6"]))
     assert not nvidia(there, "12.6")["acts"]
-    # What is not known for certain is tried as well.
+    # Toolkits that the role possibly installed are verified, too.
     add(there, install_record.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
     assert nvidia(there, "12.6")["untried"] == ["/usr/local/cuda-12.6"]
 
 
-def test_another_default_changes_path_alone() -> None:
+def test_a_new_default_changes_only_path() -> None:
     done = nvidia(converged("debian-12", "12.6", "13.0"), "12.6", "13.0", default_version="12.6")
     assert done["summary"] == [f"write {PROFILE_FILE}"]
     assert "/usr/local/cuda-12.6/bin" in done["profile"]["content"]
@@ -133,22 +133,22 @@ def test_another_default_changes_path_alone() -> None:
     ("versions", "newest"),
     [(["13.0", "12.6"], "13.0"), (["9.2", "12.6", "12.10"], "12.10"), ("12.6,13.0", "13.0"), (12.6, "12.6")],
 )
-def test_the_newest_is_the_default(versions: t.Any, newest: str) -> None:
+def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None:
     assert resolve(bare(), source="nvidia", versions=versions)["default"] == f"/usr/local/cuda-{newest}"
 
 
-def test_a_toolkit_that_came_by_other_means_is_kept() -> None:
+def test_a_toolkit_without_a_package_is_kept() -> None:
     done = nvidia(add(bare(), "/usr/local/cuda-12.6/bin/nvcc", ""), "12.6", "13.0")
     assert done["packages"] == ["cuda-toolkit-13-0"]
-    assert "CUDA 12.6: the one in /usr/local/cuda-12.6, which came by other means, is kept" in done["reasons"]
+    assert "CUDA 12.6: the existing toolkit in /usr/local/cuda-12.6 is kept" in done["reasons"]
 
 
-def test_what_was_not_looked_at_is_named() -> None:
+def test_unknown_files_are_requested() -> None:
     assert nvidia(host("debian-12"), "12.6")["unseen"] == ["/usr/local/cuda-12.6/bin/nvcc"]
     assert nvidia(host("debian-12", packages={"cuda-toolkit-12-6": "1"}), "12.6")["unseen"] == []
 
 
-def test_versions_that_the_repository_has_not_are_named_with_those_it_has() -> None:
+def test_the_error_for_a_missing_version_lists_the_available_versions() -> None:
     offered = {
         "cuda-toolkit-12-6": ["12.6.3-1"],
         "cuda-toolkit-12-6-config-common": ["12.6.77-1"],
@@ -157,31 +157,31 @@ def test_versions_that_the_repository_has_not_are_named_with_those_it_has() -> N
     }
     done = nvidia(bare(), "12.6", "12.99", offered=offered)
     assert done["problems"] == [
-        "cuda_toolkit_versions: NVIDIA's repository for debian-12 has no 12.99. It has 9.2, 12.6, 13.0."
+        "cuda_toolkit_versions=12.99 is not in NVIDIA's repository for debian-12. Available versions: 9.2, 12.6, 13.0."
     ]
     assert nvidia(bare(), "12.6", offered=offered)["problems"] == []
-    assert "It has no toolkit at all." in nvidia(bare(), "12.6", offered={})["problems"][0]
+    assert "Available versions: none." in nvidia(bare(), "12.6", offered={})["problems"][0]
 
 
 @pytest.mark.parametrize(
     ("key", "more", "words"),
     [
-        ("debian-12", {"versions": []}, "say which versions are wanted, as cuda_toolkit_versions"),
+        ("debian-12", {"versions": []}, "Set the versions to install, for example cuda_toolkit_versions"),
         (
             "debian-12",
             {"default_version": "11.8"},
-            "cuda_toolkit_default_version=11.8 is none of cuda_toolkit_versions",
+            "cuda_toolkit_default_version=11.8 is not in cuda_toolkit_versions",
         ),
-        ("debian-11", {}, "no repository of NVIDIA's for debian-11 is known"),
+        ("debian-11", {}, "cuda_toolkit_source=nvidia does not support debian-11"),
     ],
 )
-def test_what_cannot_be_had_from_nvidia_is_refused(key: str, more: dict[str, t.Any], words: str) -> None:
+def test_invalid_settings_for_source_nvidia_are_rejected(key: str, more: dict[str, t.Any], words: str) -> None:
     done = resolve(bare(key), **{"source": "nvidia", "versions": ["12.6"], **more})
     assert words in " ".join(done["problems"])
 
 
-def test_an_architecture_without_a_repository_is_refused() -> None:
-    assert "for debian-12 (riscv64) is known" in nvidia(bare(arch="riscv64"), "12.6")["problems"][0]
+def test_an_architecture_without_a_repository_is_rejected() -> None:
+    assert "does not support debian-12 (riscv64)" in nvidia(bare(arch="riscv64"), "12.6")["problems"][0]
 
 
 def test_a_mirror_with_its_key_and_a_proxy() -> None:
@@ -195,14 +195,14 @@ def test_a_mirror_with_its_key_and_a_proxy() -> None:
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_a_proxy_that_is_not_wanted_any_more_goes(key: str) -> None:
+def test_a_removed_proxy_setting_removes_the_proxy(key: str) -> None:
     there = add(converged(key, "12.6", proxy=PROXY), install_record.TOOLKIT, {"key": KEY})
     done = nvidia(there, "12.6")
     assert done["acts"]
     assert not [file for file in done["files"] if PROXY.partition("//")[2] in file["content"]]
 
 
-def test_the_repository_is_looked_into_as_it_will_be() -> None:
+def test_the_query_uses_the_planned_repository() -> None:
     look = nvidia(bare(), "12.6")["look"]
     assert look["repository"] == {
         "url": f"{URL}/debian12/x86_64",
@@ -213,7 +213,7 @@ def test_the_repository_is_looked_into_as_it_will_be() -> None:
     assert nvidia(bare(), "12.6", proxy=PROXY)["look"]["repository"]["proxy"] == PROXY
 
 
-# --- a repository that is there already ---
+# --- an existing repository ---
 
 
 def repository(key: str = "debian-12") -> dict[str, t.Any]:
@@ -221,7 +221,7 @@ def repository(key: str = "debian-12") -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_an_entry_of_somebody_elses_is_used_as_it_is(key: str) -> None:
+def test_an_existing_entry_is_used(key: str) -> None:
     there = bare(key)
     name(there, repository(key), file="/etc/somewhere/else")
     done = nvidia(there, "12.6")
@@ -230,7 +230,7 @@ def test_an_entry_of_somebody_elses_is_used_as_it_is(key: str) -> None:
     assert done["packages"] == ["cuda-toolkit-12-6"]
 
 
-def test_an_entry_without_a_key_gives_way_and_so_does_what_brought_it() -> None:
+def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
     there = bare(packages={"cuda-keyring": "1.1-1"})
     name(there, repository(), file="/etc/apt/sources.list.d/cuda.list", signed=False)
     done = nvidia(there, "12.6")
@@ -241,7 +241,7 @@ def test_an_entry_without_a_key_gives_way_and_so_does_what_brought_it() -> None:
 
 @pytest.mark.parametrize("proxy", ["", PROXY])
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_what_the_driver_has_added_is_shared_and_stays_as_it_is(key: str, proxy: str) -> None:
+def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) -> None:
     there = converged(key, "12.6", proxy=PROXY)
     del there["packages"]["cuda-toolkit-12-6"]
     add(there, install_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
@@ -250,12 +250,12 @@ def test_what_the_driver_has_added_is_shared_and_stays_as_it_is(key: str, proxy:
     assert done["key"] == platform(key)["sources"]["nvidia"]["repository"]["fingerprint"]
 
 
-def test_another_address_than_the_drivers_is_refused() -> None:
+def test_a_url_other_than_the_drivers_is_rejected() -> None:
     there = converged("debian-12", "12.6")
     del there["packages"]["cuda-toolkit-12-6"]
     add(there, install_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
     (problem,) = nvidia(there, "12.6", mirror="https://mirror.example")["problems"]
-    assert "Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint as nvidia_driver_mirror" in problem
+    assert "Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to the values of nvidia_driver_mirror" in problem
 
 
 # --- the distribution's ---
@@ -265,10 +265,10 @@ def test_the_distributions_toolkit_beside_the_driver() -> None:
     done = resolve(bare(packages={"libcuda1": "535"}))
     assert (done["problems"], done["packages"], done["profile"]) == ([], ["nvidia-cuda-toolkit", "g++"], None)
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/bin/nvcc"]
-    assert done["reasons"] == ["CUDA 11.8 of debian-12"]
+    assert done["reasons"] == ["CUDA 11.8 from debian-12"]
 
 
-def test_nothing_is_left_to_do_with_the_distributions() -> None:
+def test_a_host_with_the_distributions_toolkit_has_no_changes() -> None:
     there = bare(packages=dict.fromkeys(("libcuda1", "nvidia-cuda-toolkit", "g++"), "1"))
     for versions in ([], ["11.8"], 11.8):
         done = resolve({**there, "uid": 1000}, versions=versions)
@@ -279,34 +279,32 @@ def test_nothing_is_left_to_do_with_the_distributions() -> None:
     ("seen", "more", "words"),
     [
         (bare(), {}, "this role never installs a driver. Apply role nvidia_driver first"),
-        (bare(driver={"library": "580.1"}), {}, "beside the driver 580.1 that did not come from packages"),
-        (bare(), {"versions": ["12.4"]}, "cuda_toolkit_versions=12.4: debian-12 has 11.8 and no other"),
-        (bare(), {"default_version": "12.4"}, "cuda_toolkit_default_version=12.4: debian-12 has 11.8 and no other"),
+        (bare(driver={"library": "580.1"}), {}, "but driver 580.1 was not installed from packages"),
+        (bare(), {"versions": ["12.4"]}, "cuda_toolkit_versions=12.4 is not available: debian-12 only has 11.8"),
+        (bare(), {"default_version": "12.4"}, "cuda_toolkit_default_version=12.4 is not available: debian-12 only has"),
         (
             bare("el-9"),
             {},
-            "the toolkit of el-9 is not known (known: debian-12, debian-13). Set cuda_toolkit_source=nvidia",
+            "does not support el-9 (supported: debian-12, debian-13). Set cuda_toolkit_source=nvidia",
         ),
         (
             bare("ubuntu-24.04"),
             {},
-            "is not known (known: debian-12, debian-13). Set cuda_toolkit_source=nvidia and the "
-            'versions that are wanted, as cuda_toolkit_versions: ["12.6"], or',
+            "(supported: debian-12, debian-13). Set cuda_toolkit_source=nvidia and the versions to install, for "
+            'example cuda_toolkit_versions: ["12.6"]',
         ),
         (bare(apt={"missing_components": ["non-free"]}), {}, "are not enabled: non-free"),
-        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "this needs root, and the host was seen as user 1000"),
+        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This role needs root but runs as uid 1000"),
     ],
 )
-def test_what_speaks_against_it_is_said_before_any_change(
-    seen: dict[str, t.Any], more: dict[str, t.Any], words: str
-) -> None:
+def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], more: dict[str, t.Any], words: str) -> None:
     assert words in " ".join(resolve(seen, **more)["problems"])
 
 
-# --- one that is there, and PATH ---
+# --- a preinstalled toolkit, and PATH ---
 
 
-def test_a_preinstalled_toolkit_gets_on_path_and_off_again() -> None:
+def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
     there = add(bare(), "/usr/local/cuda-12.4/bin/nvcc", "")
     done = resolve(there, source="preinstalled", path="/usr/local/cuda-12.4/")
     text = profile("/usr/local/cuda-12.4/bin")
@@ -318,20 +316,23 @@ def test_a_preinstalled_toolkit_gets_on_path_and_off_again() -> None:
     assert resolve(there, source="preinstalled", environment=False)["profile"]["state"] == "absent"
 
 
-def test_a_preinstalled_toolkit_has_to_be_there() -> None:
+def test_a_missing_preinstalled_toolkit_is_an_error() -> None:
     assert resolve(bare(), source="preinstalled")["unseen"] == ["/usr/local/cuda/bin/nvcc"]
     there = bare()
     there["files"]["/usr/local/cuda/bin/nvcc"] = {"exists": False, "content": None}
-    assert "there is no /usr/local/cuda/bin/nvcc on this host" in resolve(there, source="preinstalled")["problems"][0]
-    assert "Name its directory" in resolve(bare(), source="preinstalled", versions=["12.6"])["problems"][0]
+    assert (
+        "requires /usr/local/cuda/bin/nvcc, which does not exist"
+        in resolve(there, source="preinstalled")["problems"][0]
+    )
+    assert "Remove both variables" in resolve(bare(), source="preinstalled", versions=["12.6"])["problems"][0]
 
 
 @pytest.mark.parametrize(("environment", "state"), [("false", None), ("no", None), ("true", "present")])
-def test_a_truth_value_may_be_a_text(environment: str, state: str | None) -> None:
+def test_a_boolean_may_be_a_string(environment: str, state: str | None) -> None:
     assert (nvidia(bare(), "12.6", environment=environment)["profile"] or {}).get("state") == state
 
 
-def test_path_gets_the_directory_once_and_nothing_else_is_set() -> None:
+def test_the_profile_adds_the_directory_to_path_once() -> None:
     text = profile("/opt/x/bin")
     script = f'PATH=/usr/bin:/bin; {text}{text}echo "$PATH"'
     done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=True)
@@ -364,9 +365,7 @@ def test_path_gets_the_directory_once_and_nothing_else_is_set() -> None:
         (None, "12.6", "run", "refused"),
     ],
 )
-def test_a_toolkit_is_tried_as_far_as_the_driver_goes(
-    driver: str | None, version: str, verify: str, outcome: str
-) -> None:
+def test_the_driver_determines_the_verification(driver: str | None, version: str, verify: str, outcome: str) -> None:
     there = bare(driver={"loaded": driver, "library": driver})
     done = nvidia(there, version, verify=verify)
     (toolkit,) = done["toolkits"]
@@ -379,14 +378,14 @@ def test_a_toolkit_is_tried_as_far_as_the_driver_goes(
     assert said == outcome
 
 
-def test_a_driver_that_is_too_old_is_named_with_the_way_out() -> None:
+def test_the_error_for_an_old_driver_has_a_remedy() -> None:
     (problem,) = nvidia(bare(driver={"loaded": "570.172.08"}), "13.0")["problems"]
-    assert problem.startswith("driver 570.172.08 cannot run what CUDA 13.0 compiles: that needs 580 or newer.")
+    assert problem.startswith("Driver 570.172.08 does not support CUDA 13.0, which requires driver 580 or newer.")
     assert "nvidia_driver_branch" in problem
 
 
 K80, P100 = "0x102d", "0x15f8"
-NO_CODE = "CUDA 13.0 compiles nothing for"
+NO_CODE = "CUDA 13.0 does not support"
 
 
 @pytest.mark.parametrize(
@@ -409,13 +408,15 @@ NO_CODE = "CUDA 13.0 compiles nothing for"
         ((), None, "auto", "compiled"),
     ],
 )
-def test_gpus_that_a_toolkit_has_dropped(gpus: tuple[str, ...], driver: str | None, verify: str, outcome: str) -> None:
+def test_gpus_that_a_toolkit_does_not_support(
+    gpus: tuple[str, ...], driver: str | None, verify: str, outcome: str
+) -> None:
     done = nvidia(bare("ubuntu-24.04", gpus=gpus, driver={"loaded": driver, "library": driver}), "13.0", verify=verify)
     (toolkit,) = done["toolkits"]
     said = ("run" if toolkit["run"] else "compiled") if toolkit["verify"] else "left"
     if done["problems"]:
         (problem,) = done["problems"]
-        assert problem.startswith(f"{NO_CODE} the GPUs of this host, {gpus[0]} (")
+        assert problem.startswith(f"{NO_CODE} the GPUs of this host: {gpus[0]} (")
         assert "cuda_toolkit_verify=compile" in problem
         said = f"refused: {problem.partition('of version ')[2].partition(',')[0]}"
     elif done["warnings"]:
@@ -428,14 +429,14 @@ def test_gpus_that_a_toolkit_has_dropped(gpus: tuple[str, ...], driver: str | No
 
 
 @pytest.mark.parametrize("version", ["11.8", "12.6"])
-def test_older_toolkits_serve_older_gpus(version: str) -> None:
+def test_older_toolkits_support_older_gpus(version: str) -> None:
     done = nvidia(bare(gpus=(V100, P100), driver={"loaded": "580.95.05"}), version)
     assert (done["problems"], done["warnings"], done["toolkits"][0]["run"]) == ([], [], True)
 
 
-def test_of_several_toolkits_the_one_that_has_dropped_the_gpus_is_refused() -> None:
+def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
     (problem,) = nvidia(bare(gpus=(V100,), driver={"loaded": "580.95.05"}), "12.6", "13.0")["problems"]
-    assert problem.startswith(f"{NO_CODE} the GPUs of this host, {V100} (Volta). Ask for a toolkit of version 12.x")
+    assert problem.startswith(f"{NO_CODE} the GPUs of this host: {V100} (Volta). Use a toolkit of version 12.x")
 
 
 # --- forms ---
@@ -444,10 +445,10 @@ def test_of_several_toolkits_the_one_that_has_dropped_the_gpus_is_refused() -> N
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"versions": ["12.6.3"]}, "cuda_toolkit_versions has '12.6.3', which is not of the form '12.6'"),
-        ({"versions": [12]}, "cuda_toolkit_versions has '12', which is not of the form"),
-        ({"versions": ["latest"]}, "cuda_toolkit_versions has 'latest'"),
-        ({"default_version": "x"}, "cuda_toolkit_default_version is 'x', which is not of the form"),
+        ({"versions": ["12.6.3"]}, "cuda_toolkit_versions contains '12.6.3', which is not a version such as '12.6'"),
+        ({"versions": [12]}, "cuda_toolkit_versions contains '12', which is not a version"),
+        ({"versions": ["latest"]}, "cuda_toolkit_versions contains 'latest'"),
+        ({"default_version": "x"}, "cuda_toolkit_default_version is 'x', which is not a version"),
         ({"path": "cuda"}, "cuda_toolkit_path is 'cuda', which is not an absolute path"),
         ({"path": "/a:/b"}, "cuda_toolkit_path is '/a:/b'"),
         ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is 'mirror.example', which is not of the form https://"),
@@ -455,10 +456,10 @@ def test_of_several_toolkits_the_one_that_has_dropped_the_gpus_is_refused() -> N
         ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is '3BF863CC', which is not of the form"),
         ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is 'sha256:0', which is not of the form"),
         ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is '...@keys', which is not of the form https://"),
-        ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not of the form true or false"),
+        ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not a boolean. Set true or false."),
     ],
 )
-def test_what_has_not_its_form_is_named(more: dict[str, t.Any], words: str) -> None:
+def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:
     plan = resolve(bare(), **{"source": "nvidia", "versions": ["12.6"], **more})
     (problem,) = plan["problems"]
     assert words in problem

@@ -21,7 +21,7 @@ OURS = ["cuda-nvcc-12-6", "cuda-toolkit-12-6", "cuda-toolkit-13-0", "libgomp1"]
 
 
 def seen(recorded: dict[str, t.Any] | None, *more: str, key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
-    """Describe a host with the toolkits and what else is named; `recorded` is what the role wrote down."""
+    """Return a host with the toolkits and more packages. `recorded` is the role's record."""
     there = bare(key, **changes)
     there["package_names"] = sorted({"vim", *OURS, *more})
     for path in (cuda_toolkit_plan.PROFILE_FILE, *cuda_repository.FILES):
@@ -35,27 +35,31 @@ def removal(there: dict[str, t.Any]) -> dict[str, t.Any]:
     return cuda_toolkit_removal.plan(there, DISTRIBUTIONS)
 
 
-def test_what_came_goes_and_nothing_else() -> None:
+def test_only_recorded_packages_are_removed() -> None:
     done = removal(seen({"packages": OURS, "key": KEY}, "cuda-toolkit-11-8", "g++"))
     assert done["packages"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
     assert done["leftovers"] == ["cuda-nvcc-12-6", "libgomp1"]
     assert done["release"] == []
     assert done["files"] == [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT, *cuda_repository.FILES]
     assert done["acts"]
-    assert done["reasons"] == ["cuda-toolkit-11-8 was not installed by this role; left alone"]
+    assert done["reasons"] == ["kept because this role did not install it: cuda-toolkit-11-8"]
     assert done["summary"] == [
         "remove cuda-toolkit-12-6, cuda-toolkit-13-0",
-        "remove, of what came along, what nothing else needs: cuda-nvcc-12-6, libgomp1",
+        "remove dependencies that nothing else needs: cuda-nvcc-12-6, libgomp1",
         f"remove {', '.join(done['files'])}",
     ]
 
 
-def test_that_there_is_nothing_to_do_is_said() -> None:
+def test_a_removal_without_changes_has_a_reason() -> None:
     done = removal(bare("debian-12"))
-    assert (done["acts"], done["summary"], done["reasons"]) == (False, [], ["nothing that this role installed is here"])
+    assert (done["acts"], done["summary"], done["reasons"]) == (
+        False,
+        [],
+        ["this role has not installed anything on this host"],
+    )
 
 
-def test_the_distributions_toolkit_goes_with_the_compiler_that_was_asked_for() -> None:
+def test_a_requested_compiler_is_removed_with_the_distributions_toolkit() -> None:
     came = ["nvidia-cuda-toolkit", "g++", "libcudart11.0"]
     done = removal(seen({"packages": came}, *came))
     assert (done["packages"], done["release"]) == (["nvidia-cuda-toolkit"], ["g++"])
@@ -63,18 +67,18 @@ def test_the_distributions_toolkit_goes_with_the_compiler_that_was_asked_for() -
     assert done["files"] == [cuda_toolkit_plan.PROFILE_FILE, install_record.TOOLKIT]
 
 
-def test_without_a_record_no_package_goes() -> None:
+def test_without_a_record_no_package_is_removed() -> None:
     done = removal(seen(None))
     assert (done["packages"], done["leftovers"]) == ([], [])
     assert done["files"] == [cuda_toolkit_plan.PROFILE_FILE]
 
 
-def test_nothing_is_to_be_done_on_a_bare_host() -> None:
+def test_a_bare_host_needs_no_removal() -> None:
     assert not removal(bare())["acts"]
 
 
 @pytest.mark.parametrize("driver", [{}, {"key": KEY}])
-def test_the_repository_stays_where_the_driver_needs_it(driver: dict[str, t.Any]) -> None:
+def test_a_repository_that_the_driver_uses_is_kept(driver: dict[str, t.Any]) -> None:
     there = seen({"packages": [*OURS, RPM_KEY], "key": KEY}, RPM_KEY, key="el-9")
     add(there, install_record.DRIVER, {"packages": ["libnvidia-ml"], **driver})
     done = removal(there)
@@ -85,31 +89,31 @@ def test_the_repository_stays_where_the_driver_needs_it(driver: dict[str, t.Any]
     assert bool(done["reasons"]) is stays
 
 
-def test_a_run_that_was_cut_off_is_taken_back_too() -> None:
+def test_packages_of_an_interrupted_run_are_removed() -> None:
     begun = {"packages": [], "pending": ["vim"], "asked": ["cuda-toolkit-12-6"], "key": KEY}
     there = seen(begun, "libcuda1")
     add(there, install_record.DRIVER, {"packages": ["libcuda1"]})
     done = removal(there)
-    # The user has installed the other one since.
+    # The user installed cuda-toolkit-13-0.
     assert done["packages"] == ["cuda-toolkit-12-6"]
     assert done["leftovers"] == ["cuda-nvcc-12-6", "libgomp1"]
-    assert done["reasons"] == ["cuda-toolkit-13-0 was not installed by this role; left alone"]
+    assert done["reasons"] == ["kept because this role did not install it: cuda-toolkit-13-0"]
 
 
 @pytest.mark.parametrize("asked", [["nvidia-cuda-toolkit", "g++"], ["nvidia-cuda-toolkit"]])
-def test_a_compiler_that_was_not_asked_for_stays_the_users(asked: list[str]) -> None:
+def test_a_compiler_that_the_role_did_not_request_is_kept(asked: list[str]) -> None:
     came = ["nvidia-cuda-toolkit", "g++"]
     done = removal(seen({"pending": ["vim", *OURS], "asked": asked}, *came))
     assert (done["packages"], done["release"]) == (["nvidia-cuda-toolkit"], asked[1:])
 
 
-def test_it_takes_root() -> None:
+def test_removal_requires_root() -> None:
     there = seen({"packages": OURS}, uid=1000)
-    assert "this needs root, and the host was seen as user 1000" in removal(there)["problems"][0]
+    assert "This role needs root but runs as uid 1000. Set `become: true`." in removal(there)["problems"][0]
 
 
 @pytest.mark.parametrize("other", [install_record.DRIVER, install_record.TOOLKIT])
-def test_each_role_remembers_its_own_and_the_key_of_both(other: str) -> None:
+def test_each_role_records_its_own_packages_and_the_shared_key(other: str) -> None:
     mine = install_record.TOOLKIT if other == install_record.DRIVER else install_record.DRIVER
     there = bare("el-9")
     add(there, other, {"packages": ["others", RPM_KEY], "key": KEY})

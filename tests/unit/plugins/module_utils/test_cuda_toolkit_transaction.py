@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import (
-    intrusions,
-    is_of_the_driver,
-    strangers,
+    forbidden_changes,
+    is_driver_package,
     unneeded,
+    unrelated_removals,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, platform
 
@@ -29,24 +29,24 @@ nvidia-opencl-dev nvidia-profiler
 
 
 @pytest.mark.parametrize("name", OF_THE_DRIVER.split())
-def test_a_package_of_the_driver_is_known(name: str) -> None:
-    assert is_of_the_driver(name)
+def test_driver_packages_are_recognized(name: str) -> None:
+    assert is_driver_package(name)
 
 
 @pytest.mark.parametrize("name", OF_A_TOOLKIT.split())
-def test_a_package_of_a_toolkit_is_none_of_the_drivers(name: str) -> None:
-    assert not is_of_the_driver(name)
+def test_toolkit_packages_are_not_driver_packages(name: str) -> None:
+    assert not is_driver_package(name)
 
 
 @pytest.mark.parametrize("key", KERNELS)
-def test_every_package_that_role_nvidia_driver_installs_is_known(key: str) -> None:
+def test_all_packages_of_role_nvidia_driver_are_recognized(key: str) -> None:
     names = [
         rule["name"].format(branch="580", release="6.8.0-88-generic", kernel="generic", series="-hwe-24.04")
         for data in platform(key)["sources"].values()
         for rule in data["packages"]
     ]
     others = {"dkms", "nvlsm", "infiniband-diags"}
-    assert [name for name in names if name not in others and not is_of_the_driver(name)] == []
+    assert [name for name in names if name not in others and not is_driver_package(name)] == []
 
 
 APT = """NOTE: This is only a simulation!
@@ -86,8 +86,8 @@ ZYPPER = """<?xml version='1.0'?><stream><message type="info">Resolving</message
     ],
     ids=["apt", "dnf", "zypper", "apt, a toolkit", "dnf, a toolkit", "nothing"],
 )
-def test_what_is_more_than_a_toolkit_is_named(text: str, found: list[str]) -> None:
-    assert intrusions(text) == found
+def test_forbidden_changes_are_named(text: str, found: list[str]) -> None:
+    assert forbidden_changes(text) == found
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_what_is_more_than_a_toolkit_is_named(text: str, found: list[str]) -> No
     ],
     ids=["apt", "rpm"],
 )
-def test_who_else_would_lose_something_is_named(text: str) -> None:
-    assert strangers(text, ["cuda-toolkit-12-6"]) == ["gpu-job"]
-    assert strangers(text, ["cuda-toolkit-12-6", "gpu-job"]) == []
+def test_unrelated_removals_are_named(text: str) -> None:
+    assert unrelated_removals(text, ["cuda-toolkit-12-6"]) == ["gpu-job"]
+    assert unrelated_removals(text, ["cuda-toolkit-12-6", "gpu-job"]) == []
 
 
 @pytest.mark.parametrize(
@@ -113,5 +113,5 @@ def test_who_else_would_lose_something_is_named(text: str) -> None:
     ],
     ids=["apt", "dnf", "zypper"],
 )
-def test_only_what_nothing_needs_may_go(text: str) -> None:
+def test_only_unneeded_packages_are_returned(text: str) -> None:
     assert unneeded(text, ["cuda-nvcc-12-6", "libgomp1"]) == ["cuda-nvcc-12-6"]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What dnf is asked for and what is read out of its answers, which a real dnf 4 has given."""
+"""The commands for dnf, and its parsed output. The samples are from dnf 4."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.filter.__driver import unrelated_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import intrusions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_toolkit_transaction import forbidden_changes
 
-WISH = {
+OPTIONS = {
     "state": "present",
     "install_weak_deps": True,
     "allowerasing": False,
@@ -27,7 +27,7 @@ Dependencies resolved.
 """
 NOTHING = "Package dkms-3:3.0-1.el8.noarch is already installed.\nDependencies resolved.\nNothing to do.\nComplete!\n"
 ABORTED = "Operation aborted.\n"
-# The first two names are too long for their column: dnf has their rows on two lines, or on three.
+# The first two names are too long for their column, so dnf wraps their rows to two or three lines.
 INSTALL = (
     HEAD
     + """Installing:
@@ -136,17 +136,17 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("text", "results"), TABLES, ids=["install", "downgrade", "remove", "skip"])
-def test_what_dnf_would_do_is_read_out_of_its_table(text, results):
+def test_the_transaction_table_of_dnf_is_parsed(text, results):
     assert dnf_command.transaction(text).results() == results
 
 
-def test_the_roles_judge_it_as_what_ansibles_module_says():
+def test_the_filters_accept_the_results_like_those_of_ansible_builtin_dnf():
     said = "\n".join(dnf_command.transaction(INSTALL).results())
     assert unrelated_packages(said, ["nvidia-fabric-manager"]) == []
     assert unrelated_packages(said, []) == ["nvidia-fabric-manager"]
     said = "\n".join(dnf_command.transaction(DOWNGRADE).results())
     assert unrelated_packages(said, []) == ["gpu-job"]
-    assert intrusions(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
+    assert forbidden_changes(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_the_roles_judge_it_as_what_ansibles_module_says():
     [REMOVAL.replace("Removing dependent packages:", "Taking away:"), REMOVAL.replace("3 Packages", "4 Packages")],
     ids=["an unknown heading", "fewer rows than dnf counts"],
 )
-def test_a_table_that_is_not_understood_is_an_error(text):
-    with pytest.raises(dnf_command.DnfError, match="not understood, so nothing was done"):
+def test_an_unexpected_table_is_an_error(text):
+    with pytest.raises(dnf_command.DnfError, match="could not be parsed"):
         dnf_command.transaction(text)
 
 
@@ -168,71 +168,79 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("wish", "end"), COMMANDS)
-def test_what_dnf_is_called_with(wish, end):
+@pytest.mark.parametrize(("options", "end"), COMMANDS)
+def test_the_dnf_command(options, end):
     always = "--debuglevel=2 --noautoremove --setopt=exit_on_lock=True"
-    asking, acting = (" ".join(dnf_command.command(["a", "b-1"], {**WISH, **wish}, act)) for act in (False, True))
-    assert asking == f"dnf --assumeno {always} {end}"
-    assert acting == f"dnf --assumeyes {always} {end}"
+    simulation, command = (
+        " ".join(dnf_command.command(["a", "b-1"], {**OPTIONS, **options}, simulate)) for simulate in (True, False)
+    )
+    assert simulation == f"dnf --assumeno {always} {end}"
+    assert command == f"dnf --assumeyes {always} {end}"
 
 
-def test_rpm_is_asked_what_is_there():
+def test_missing_packages_come_from_rpm():
     answer = "dkms-3.0-1.el8.noarch\npackage nvidia-driver-cuda-580.95.05-1.el8 is not installed\n"
     names = ["dkms", "nvidia-driver-cuda-580.95.05-1.el8"]
     assert dnf_command.missing(names, lambda argv: (1, answer, "")) == {"nvidia-driver-cuda-580.95.05-1.el8"}
     assert dnf_command.missing(["dkms"], lambda argv: (0, "dkms-3.0-1.el8.noarch\n", "")) == set()
-    with pytest.raises(dnf_command.DnfError, match="rpm --query answered 1: error: cannot open Packages database"):
+    with pytest.raises(
+        dnf_command.DnfError, match="rpm --query failed with exit status 1: error: cannot open Packages database"
+    ):
         dnf_command.missing(["dkms"], lambda argv: (1, "", "error: cannot open Packages database"))
 
 
-def test_nothing_to_do_is_no_transaction():
-    assert dnf_command.ask(["dkms"], WISH, lambda argv: (0, NOTHING, "")) is None
+def test_there_is_no_transaction_if_nothing_changes():
+    assert dnf_command.simulate(["dkms"], OPTIONS, lambda argv: (0, NOTHING, "")) is None
 
 
-def test_an_older_version_comes_only_where_that_is_allowed():
+def test_a_downgrade_requires_allow_downgrade():
     def dnf(argv):
         assert "--assumeno" in argv
         return 1, DOWNGRADE, ABORTED
 
-    assert dnf_command.ask(["x-570"], {**WISH, "allow_downgrade": True}, dnf).back
+    assert dnf_command.simulate(["x-570"], {**OPTIONS, "allow_downgrade": True}, dnf).downgraded
     with pytest.raises(
-        dnf_command.DnfError, match=r"would downgrade to kmod-nvidia-open-dkms-3:570\.172\.08.*, and allow_"
+        dnf_command.DnfError, match=r"would downgrade packages to kmod-nvidia-open-dkms-3:570\.172\.08.*, but allow_"
     ):
-        dnf_command.ask(["x-570"], WISH, dnf)
+        dnf_command.simulate(["x-570"], OPTIONS, dnf)
 
 
 FAILURES = [
-    (1, "No match for argument: x\nError: Unable to find a match: x", "dnf install x answered 1: .*find a match: x"),
+    (
+        1,
+        "No match for argument: x\nError: Unable to find a match: x",
+        "dnf install x failed with exit status 1: .*find a match: x",
+    ),
     (1, "Error: Failed to download https://me:secret@m.example/x", r"https://\.\.\.@m.example/x"),
-    (127, "dnf is not installed", "dnf install x answered 127: dnf is not installed"),
+    (127, "dnf is not installed", "dnf install x failed with exit status 127: dnf is not installed"),
 ]
 
 
 @pytest.mark.parametrize(("rc", "err", "words"), FAILURES)
-def test_a_failure_is_told_with_dnfs_words_and_no_password(rc, err, words):
-    for call in (dnf_command.ask, dnf_command.act):
+def test_a_failure_has_dnfs_message_without_passwords(rc, err, words):
+    for call in (dnf_command.simulate, dnf_command.apply):
         with pytest.raises(dnf_command.DnfError, match=f"(?s){words}"):
-            call(["x"], WISH, lambda argv: (rc, "", err))
+            call(["x"], OPTIONS, lambda argv: (rc, "", err))
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Let time pass by sleep alone."""
+    """Advance the clock only in sleep()."""
     passed = [0.0]
     monkeypatch.setattr(dnf_command.time, "monotonic", lambda: passed[0])
     monkeypatch.setattr(dnf_command.time, "sleep", lambda seconds: passed.__setitem__(0, passed[0] + seconds))
     return passed
 
 
-def test_it_waits_for_the_lock_of_another_program(clock):
+def test_dnf_is_repeated_while_another_program_holds_the_lock(clock):
     answers = [(200, "", "metadata already locked by 7"), (200, "", "RPMDB already locked by 7"), (0, NOTHING, "")]
-    assert dnf_command.ask(["x"], WISH, lambda argv: answers.pop(0)) is None
+    assert dnf_command.simulate(["x"], OPTIONS, lambda argv: answers.pop(0)) is None
     assert clock[0] > 0
 
 
-def test_the_waiting_has_an_end(clock):
+def test_waiting_for_the_lock_times_out(clock):
     with pytest.raises(
-        dnf_command.DnfError, match="still in use by another program after 30 s: RPMDB already locked by 7"
+        dnf_command.DnfError, match="Another program still holds the lock of dnf after 30 s: RPMDB already locked by 7"
     ):
-        dnf_command.act(["x"], WISH, lambda argv: (200, "", "RPMDB already locked by 7"))
+        dnf_command.apply(["x"], OPTIONS, lambda argv: (200, "", "RPMDB already locked by 7"))
     assert 30 <= clock[0] < 40

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation, host_reboot
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host
 
 K12 = KERNELS["debian-12"]
@@ -29,7 +29,7 @@ def upgraded(**changes) -> dict:
         **changes,
     }
     there = host("debian-12", **description)
-    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    there["reboot_reasons"] = host_reboot.reasons(there)
     return there
 
 
@@ -164,7 +164,7 @@ def test_no_reasons_no_reboot():
 
 def test_other_reboot_reasons_are_ignored():
     there = host("debian-12", next_kernel="6.1.0-56-amd64", reboot_flag={"present": True, "packages": ["libc6"]})
-    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    there["reboot_reasons"] = host_reboot.reasons(there)
     assert {reason["id"] for reason in there["reboot_reasons"]} == {"distribution", "newer_kernel"}
     assert not driver_activation.reboot(there, "when_required", False)["go"]
 
@@ -270,7 +270,7 @@ REASONS = [
     ("flavor_differs", {"driver": {**LOADED, "on_disk": "535.309.01", "on_disk_flavor": "open"}},
      ["proprietary modules are loaded", "open ones"]),
     ("nouveau_bound", {"driver": {"on_disk_next": "535.309.01"}, "foreign_drivers": {
-        "nouveau": {"bound": ["0000:3b:00.0"]}}}, ["nouveau drives 0000:3b:00.0"]),
+        "nouveau": {"bound": ["0000:3b:00.0"]}}}, ["nouveau is bound to 0000:3b:00.0"]),
     ("module_for_next_kernel_only", {"driver": {"on_disk_next": "535.309.01"}, "next_kernel": "6.1.0-56-amd64"},
      ["6.1.0-56-amd64", K12]),
     ("distribution", {"reboot_flag": {"present": True, "packages": ["linux-base"]}}, ["linux-base"]),
@@ -280,11 +280,11 @@ REASONS = [
 
 @pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
 def test_reasons_for_a_reboot(name, changes, words):
-    texts = {reason["id"]: reason["text"] for reason in reboot_reasons.reasons(host("debian-12", **changes))}
+    texts = {reason["id"]: reason["text"] for reason in host_reboot.reasons(host("debian-12", **changes))}
     for word in words:
         assert word in texts[name]
 
 
 def test_healthy_host_requires_no_reboot():
     driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
-    assert reboot_reasons.reasons(host("debian-12", driver=driver)) == []
+    assert host_reboot.reasons(host("debian-12", driver=driver)) == []

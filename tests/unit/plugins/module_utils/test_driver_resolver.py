@@ -565,7 +565,7 @@ def test_input_is_not_modified():
         (0x2BB5, "Blackwell"),
         (0x3182, "Blackwell Ultra"),
         (0x31C2, "Blackwell Ultra"),
-        (0x4000, "newer than any that is known here"),
+        (0x4000, "newer than all known generations"),
     ],
 )
 def test_generation_of_a_device(device, name):

@@ -22,7 +22,7 @@ def no_modinfo(argv):
     raise AssertionError(f"nothing needs to be run, but this was: {argv}")
 
 
-def test_a_host_without_a_driver_tells_its_kernel_alone(tree):
+def test_a_host_without_a_driver_has_only_kernel_releases(tree):
     assert driver_versions.read(tree.root, no_modinfo) == {
         "loaded": None,
         "kernel_module_flavor": None,
@@ -35,7 +35,7 @@ def test_a_host_without_a_driver_tells_its_kernel_alone(tree):
     }
 
 
-def test_after_an_upgrade_the_four_versions_are_told_apart(tree):
+def test_after_an_upgrade_the_versions_differ(tree):
     tree.loaded("570.133.20")
     tree.library("580.95.05")
     tree.module("580.95.05")
@@ -63,17 +63,17 @@ def test_after_an_upgrade_the_four_versions_are_told_apart(tree):
         ("nothing that we know {}", "580.95.05", None),
     ],
 )
-def test_the_loaded_module_says_its_version_and_flavor(tree, line, version, flavor):
+def test_the_version_and_flavor_of_the_loaded_module(tree, line, version, flavor):
     tree.loaded(version, line)
     assert driver_versions.loaded_module(tree.root) == (version, flavor)
 
 
-def test_proc_alone_tells_the_loaded_version(tree):
+def test_the_loaded_version_can_come_from_procfs(tree):
     tree.file("proc/driver/nvidia/version", OPEN.format("580.159.04"))
     assert driver_versions.loaded_module(tree.root) == ("580.159.04", "open")
 
 
-def test_debian_s_alternatives_are_followed_inside_the_root(tree):
+def test_symlinks_are_followed_inside_the_root(tree):
     real = "usr/lib/x86_64-linux-gnu/nvidia/current"
     tree.file(f"{real}/libnvidia-ml.so.535.247.01")
     tree.link(f"{real}/libnvidia-ml.so.1", "libnvidia-ml.so.535.247.01")
@@ -90,7 +90,7 @@ def test_a_driver_below_a_prefix_is_found(tree):
     assert (told["library"], told["library_path"]) == ("580.159.04", "/usr/local/nvidia/lib64/libnvidia-ml.so.1")
 
 
-def test_a_named_prefix_alone_is_looked_below(tree):
+def test_with_a_prefix_only_the_prefix_is_searched(tree):
     tree.library("580.159.04")
     tree.library("570.133.20", "opt/driver/usr/lib64")
     found = driver_versions.find_library(tree.root, "/opt/driver")
@@ -99,12 +99,12 @@ def test_a_named_prefix_alone_is_looked_below(tree):
     assert driver_versions.find_library(tree.root, "/opt/other") is None
 
 
-def test_a_dangling_link_is_no_library(tree):
+def test_a_dangling_symlink_is_ignored(tree):
     tree.link("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "libnvidia-ml.so.580.95.05")
     assert driver_versions.read(tree.root)["library"] is None
 
 
-def test_links_in_a_ring_end(tree):
+def test_a_symlink_loop_terminates(tree):
     tree.link("usr/lib/a", "b")
     tree.link("usr/lib/b", "a")
     assert driver_versions.resolve(tree.root, "/usr/lib/a").startswith(tree.root)
@@ -125,13 +125,13 @@ def test_links_in_a_ring_end(tree):
         ("nvidia-fs", "", False),
     ],
 )
-def test_the_module_file_under_every_name_it_goes_by(tree, name, configuration, is_the_driver):
+def test_the_module_file_is_found_by_all_its_names(tree, name, configuration, is_the_driver):
     tree.module("535.247.01", name=name)
     tree.file("etc/modprobe.d/nvidia.conf", configuration)
     assert driver_versions.module_on_disk(tree.root, KERNEL) == ("535.247.01" if is_the_driver else None)
 
 
-def test_of_two_modules_modprobe_s_configuration_decides(tree):
+def test_modprobes_configuration_selects_between_two_modules(tree):
     tree.module("580.95.05", name="nvidia")
     tree.module("535.247.01", name="nvidia-current")
     assert driver_versions.module_on_disk(tree.root, KERNEL) == "580.95.05"
@@ -140,12 +140,12 @@ def test_of_two_modules_modprobe_s_configuration_decides(tree):
     assert driver_versions.module_on_disk(tree.root, KERNEL) == "535.247.01"
 
 
-def test_a_module_that_depmod_lists_but_nobody_built_is_none(tree):
+def test_a_listed_module_without_a_file_is_ignored(tree):
     tree.file(f"lib/modules/{KERNEL}/modules.dep", "updates/dkms/nvidia.ko:\n")
     assert driver_versions.module_on_disk(tree.root, KERNEL) is None
 
 
-def test_a_compressed_module_is_asked_of_modinfo(tree, monkeypatch):
+def test_the_version_of_a_compressed_module_comes_from_modinfo(tree, monkeypatch):
     monkeypatch.setattr(driver_versions.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
     tree.module("580.95.05", suffix=".zst")
     asked = []
@@ -161,7 +161,7 @@ def test_a_compressed_module_is_asked_of_modinfo(tree, monkeypatch):
     assert driver_versions.module_on_disk(tree.root, KERNEL) is None
 
 
-def test_nothing_is_run_where_there_is_no_modinfo(tree, monkeypatch):
+def test_without_modinfo_no_command_runs(tree, monkeypatch):
     monkeypatch.setattr(driver_versions.shutil, "which", lambda name, path: None)
     tree.module("580.95.05", suffix=".xz")
     assert driver_versions.module_on_disk(tree.root, KERNEL, no_modinfo) is None
@@ -173,5 +173,5 @@ def test_a_damaged_module_file_has_no_version(tree, content):
     assert driver_versions.module_file_version(str(path)) is None
 
 
-def test_this_host_s_kernel_is_the_system_call_s():
+def test_the_running_kernel_of_this_host_comes_from_uname():
     assert driver_versions.running_kernel("/") == os.uname().release

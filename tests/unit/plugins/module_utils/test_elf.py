@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 @pytest.mark.parametrize(
     ("machine", "bits"), [("x86_64", 64), ("aarch64", 64), ("ppc64le", 64), ("i386", 32), ("arm", 32)]
 )
-def test_reads_what_a_library_says(tmp_path, machine, bits):
+def test_the_headers_of_a_library(tmp_path, machine, bits):
     path = driver_tree.write_elf(
         tmp_path / "lib.so", machine, "libcuda.so.1", ["libc.so.6", "libnvidia-glcore.so.580.95.05"], abi=(2, 3, 99)
     )
@@ -26,24 +26,24 @@ def test_reads_what_a_library_says(tmp_path, machine, bits):
     )
 
 
-def test_a_program_has_neither_name_nor_abi(tmp_path):
+def test_a_program_has_no_soname_and_no_abi(tmp_path):
     header = elf.read(str(driver_tree.program(tmp_path / "nvidia-smi")))
     assert (header.shared, header.soname, header.kernel_abi) == (False, None, None)
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
-        (b"", "cut short"),
+        (b"", "truncated"),
         (b"#!/bin/sh\nexit 0\n", "not an ELF file"),
-        (b"\x7fELF" + bytes(60), "not an ELF file of a known class"),
-        (driver_tree.elf_bytes(soname="liba.so.1")[:70], "cut short"),
+        (b"\x7fELF" + bytes(60), "unknown ELF class"),
+        (driver_tree.elf_bytes(soname="liba.so.1")[:70], "truncated"),
     ],
 )
-def test_a_file_that_is_no_library_is_said_with_its_path(tmp_path, data, words):
+def test_the_error_for_an_invalid_file_has_its_path(tmp_path, data, message):
     path = tmp_path / "libcuda.so.1"
     path.write_bytes(data)
-    with pytest.raises(elf.ElfError, match=f"{path}: .*{words}"):
+    with pytest.raises(elf.ElfError, match=f"{path}: .*{message}"):
         elf.read(str(path))
 
 
@@ -51,7 +51,7 @@ WHOLE = driver_tree.elf_bytes(soname="libcuda.so.1", needed=["libc.so.6"], abi=(
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=16), st.booleans())
-def test_no_damage_does_more_than_raise_our_error(position, junk, cut):
+def test_damaged_files_raise_only_elf_errors(position, junk, cut):
     data = WHOLE[:position] + junk + (b"" if cut else WHOLE[position + len(junk) :])
     try:
         elf.parse(io.BytesIO(data))

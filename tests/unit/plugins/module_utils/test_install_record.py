@@ -39,40 +39,40 @@ def finished(there: dict, before: list[str], after: list[str] | None = None, **m
         ("libcuda1", "libcuda11", False),
     ],
 )
-def test_what_was_asked_for_by_name_is_known_for_certain(asked, name, ours):
-    cut_off = having(install_record.begin(having(None), DRIVER, ["vim"], asked=[asked]))
+def test_requested_packages_are_installed_for_certain(asked, name, ours):
+    interrupted = having(install_record.begin(having(None), DRIVER, ["vim"], asked=[asked]))
     there = ["vim", name, "tmux"]
-    assert install_record.certain(cut_off, DRIVER, there) == ({name} if ours else set())
-    assert install_record.came(cut_off, DRIVER, there) == {name, "tmux"}
+    assert install_record.installed_for_certain(interrupted, DRIVER, there) == ({name} if ours else set())
+    assert install_record.possibly_installed(interrupted, DRIVER, there) == {name, "tmux"}
     packages, uncertain = ([name], ["tmux"]) if ours else ([], sorted([name, "tmux"]))
-    done = finished(cut_off, there)
+    done = finished(interrupted, there)
     assert (done["packages"], done["uncertain"]) == (packages, uncertain)
 
 
-def test_what_was_there_before_is_not_the_roles_though_it_asks_for_it():
+def test_packages_that_were_installed_before_are_not_recorded():
     begun = install_record.begin(having(None), DRIVER, ["libcuda1"], asked=["libcuda1=535-1", "dkms"])
     assert json.loads(begun)["asked"] == ["dkms"]
-    assert install_record.certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
-    # The next run asks for what the user has installed in the meantime.
+    assert install_record.installed_for_certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
+    # The next run requests a package that the user has installed in the meantime.
     again = install_record.begin(having(begun), DRIVER, ["libcuda1", "ffmpeg"], asked=["ffmpeg"])
     assert finished(having(again), ["libcuda1", "ffmpeg", "dkms"])["packages"] == ["dkms"]
 
 
-def test_a_record_is_finished_once():
-    cut_off = having(install_record.begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
-    assert install_record.is_open(cut_off, DRIVER)
-    done = install_record.finish(cut_off, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
+def test_a_finished_record_ignores_later_packages():
+    interrupted = having(install_record.begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
+    assert install_record.is_unfinished(interrupted, DRIVER)
+    done = install_record.finish(interrupted, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
     assert json.loads(done) == {"packages": ["dkms"], "files": {}, "key": "EB"}
-    assert not install_record.is_open(having(done), DRIVER)
-    # What the user installs later is hers.
-    assert install_record.came(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
+    assert not install_record.is_unfinished(having(done), DRIVER)
+    # The user installs nvidia-settings later.
+    assert install_record.possibly_installed(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
 
 
-def test_what_the_other_role_has_asked_for_is_not_this_ones():
-    cut_off = having(install_record.begin(having(None), DRIVER, ["vim"]))
+def test_packages_that_the_other_role_requested_are_not_recorded():
+    interrupted = having(install_record.begin(having(None), DRIVER, ["vim"]))
     other = install_record.begin(having(None, TOOLKIT), TOOLKIT, ["vim"], asked=["cuda-toolkit-12-6"])
-    cut_off["files"][TOOLKIT] = {"exists": True, "content": other}
-    assert install_record.came(cut_off, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
+    interrupted["files"][TOOLKIT] = {"exists": True, "content": other}
+    assert install_record.possibly_installed(interrupted, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
 
 
 def stream(name: str, before: str | None) -> dict:
@@ -84,67 +84,67 @@ def stream(name: str, before: str | None) -> dict:
     [
         ({}, stream("580-open", None), stream("580-open", None)),
         ({}, stream("580-open", "570"), stream("580-open", "570")),
-        # The role itself moves on: what was there first counts.
+        # The role switches to another stream: the first stream remains the previous one.
         ({"stream": stream("580-open", "570")}, stream("595-open", "580-open"), stream("595-open", "570")),
-        # The user has chosen another since.
+        # The user has enabled another stream in the meantime.
         ({"stream": stream("580-open", "570")}, stream("595-open", "590"), stream("595-open", "590")),
-        # A run was cut off between the former one and the next.
+        # A run was interrupted between two streams.
         ({"pending_stream": stream("580-open", "570")}, stream("580-open", None), stream("580-open", "570")),
         ({"pending_stream": stream("580-open", "570")}, None, stream("580-open", "570")),
         ({}, None, None),
     ],
 )
-def test_the_stream_that_was_there_first_is_remembered(record, todo, expected):
+def test_the_first_stream_is_recorded_as_the_previous_stream(record, todo, expected):
     begun = json.loads(install_record.begin(having(record), DRIVER, ["vim"], stream=todo))
     assert begun.get("pending_stream") == expected
 
 
 @pytest.mark.parametrize(
-    ("now", "done", "owed"),
+    ("now", "done", "pending"),
     [
         ("580-open", stream("580-open", "570"), None),
-        # It was put back after a refusal.
+        # The previous stream was restored after a failure.
         ("570", None, None),
-        # It could not be put back.
+        # The previous stream could not be restored.
         (None, None, stream("580-open", "570")),
     ],
 )
-def test_a_stream_counts_once_it_is_enabled(now, done, owed):
+def test_only_an_enabled_stream_is_recorded(now, done, pending):
     begun = {"pending": ["vim"], "pending_stream": stream("580-open", "570")}
     left = finished(having(begun, module_streams={"nvidia-driver": now} if now else {}), ["vim"])
-    assert (left.get("stream"), left.get("pending_stream")) == (done, owed)
+    assert (left.get("stream"), left.get("pending_stream")) == (done, pending)
 
 
-def test_a_refused_move_keeps_the_stream_that_the_role_has_enabled():
+def test_a_failed_switch_keeps_the_recorded_stream():
     begun = {"stream": stream("570-open", None), "pending_stream": stream("580-open", None), "pending": ["vim"]}
     left = finished(having(begun, module_streams={"nvidia-driver": "570-open"}), ["vim"])
     assert (left["stream"], "pending_stream" in left) == (stream("570-open", None), False)
 
 
 @pytest.mark.parametrize(
-    ("driver", "expected", "is_open"),
+    ("driver", "expected", "is_unfinished"),
     [
         ({"library": V, "on_disk": V, "runfile": True}, {"runfile": V}, True),
         ({"library": V, "on_disk_next": V, "runfile": True}, {"runfile": V}, True),
-        # Killed half-way.
+        # The installer was killed.
         ({"library": V, "runfile": True}, {"pending_runfile": V}, False),
         ({"library": V}, {"pending_runfile": V}, False),
         ({"runfile": True}, {"pending_runfile": V}, False),
-        # It failed and left nothing, or the former driver.
+        # The installer failed and left nothing, or the previous driver.
         ({}, {}, True),
         ({"library": "570.86.15", "on_disk": "570.86.15", "runfile": True}, {}, True),
     ],
 )
-def test_what_has_become_of_an_installers_run_is_seen_by_what_is_there(driver, expected, is_open):
+def test_the_driver_state_tells_how_an_installer_run_ended(driver, expected, is_unfinished):
     begun = install_record.begin_runfile(having(None), DRIVER, V)
     assert json.loads(begun)["pending_runfile"] == V
     there = having(begun, driver=driver)
-    assert install_record.is_open(there, DRIVER) is is_open
+    assert install_record.is_unfinished(there, DRIVER) is is_unfinished
     left = finished(there, ["vim"])
     assert {name: value for name, value in left.items() if "runfile" in name} == expected
 
 
-def test_an_installer_that_has_worked_has_worked():
+def test_a_successful_installer_run_is_recorded():
     there = having({"runfile": "570.86.15", "pending_runfile": V}, driver={"library": V, "runfile": True})
     left = finished(there, ["vim"], runfile=V)
     assert (left["runfile"], "pending_runfile" in left) == (V, False)

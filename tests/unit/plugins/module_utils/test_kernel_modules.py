@@ -12,7 +12,7 @@ OLD, MIDDLE, NEW = "6.1.0-9-amd64", "6.1.0-47-amd64", "6.12.9+deb12-amd64"
 
 
 def grub_cfg(*releases: str) -> str:
-    """Write a menu as grub-mkconfig does: the first kernel, then all of them in a submenu, then the firmware."""
+    """Return a menu like grub-mkconfig: the first kernel, a submenu with all kernels, and the firmware entry."""
     entries = [
         f"\tmenuentry 'Debian, with Linux {release}' --class os $menuentry_id_option 'gnulinux-{number}-advanced' {{\n"
         f"\t\techo 'Loading'\n\t\tlinux\t/boot/vmlinuz-{release} root=UUID=1 ro\n\t}}\n"
@@ -105,7 +105,7 @@ def test_next_boot(tmp_path, files, expected):
     assert driver_versions.read(tree.root, kernel=MIDDLE)["next_kernel"] == expected
 
 
-def test_an_image_without_modules_and_a_rescue_image_are_not_the_next_kernel(tmp_path):
+def test_images_without_modules_and_rescue_images_do_not_boot_next(tmp_path):
     tree = Tree(tmp_path, MIDDLE)
     for release in (OLD, "0-rescue-f00d"):
         tree.file(f"lib/modules/{release}/modules.builtin")
@@ -114,7 +114,7 @@ def test_an_image_without_modules_and_a_rescue_image_are_not_the_next_kernel(tmp
     assert boot_kernel.next_boot(tree.root, boot_kernel.bootable(tree.root)) == OLD
 
 
-def test_without_kernel_images_the_running_kernel_is_the_next(tmp_path):
+def test_without_kernel_images_the_running_kernel_boots_next(tmp_path):
     tree = Tree(tmp_path, MIDDLE)
     tree.file(f"lib/modules/{NEW}/build/Makefile")
     seen = kernel_modules.read(tree.root, MIDDLE, lambda argv: (1, "", ""))
@@ -147,7 +147,7 @@ def test_a_module_that_modinfo_cannot_read_has_no_version(tmp_path):
     assert (module["version"], module["flavor"]) == (None, None)
 
 
-def test_dkms_states_and_what_a_failed_build_said(tmp_path):
+def test_dkms_states_and_errors_of_a_failed_build(tmp_path):
     tree = Tree(tmp_path)
     base = "var/lib/dkms/nvidia-current/550.163.01"
     tree.file(f"{base}/source/dkms.conf")

@@ -20,7 +20,7 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize("old_table", [False, True])
-def test_reads_names_paths_and_machines(old_table):
+def test_names_paths_and_machines_are_parsed(old_table):
     assert ldcache.parse(driver_tree.cache_bytes(ENTRIES, old_table)) == [
         ldcache.Entry("libcuda.so.1", "/lib/x86_64-linux-gnu/libcuda.so.1", "x86_64", 64),
         ldcache.Entry("libcuda.so.1", "/lib/i386-linux-gnu/libcuda.so.1", "i386", 32),
@@ -33,23 +33,23 @@ def test_an_odd_number_of_old_entries_does_not_shift_the_new_table():
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
-        (b"", "no cache in glibc's format"),
-        (b"something else entirely", "no cache in glibc's format"),
-        (b"ld.so-1.7.0", "cut short"),
-        (driver_tree.cache_bytes(ENTRIES)[:40], "cut short"),
-        (driver_tree.cache_bytes(ENTRIES)[:100], "cut short"),
+        (b"", "does not have the format of glibc's cache"),
+        (b"something else entirely", "does not have the format of glibc's cache"),
+        (b"ld.so-1.7.0", "truncated"),
+        (driver_tree.cache_bytes(ENTRIES)[:40], "truncated"),
+        (driver_tree.cache_bytes(ENTRIES)[:100], "truncated"),
         (driver_tree.cache_bytes(ENTRIES)[:160], "outside the cache"),
     ],
 )
-def test_what_is_no_cache_is_our_error(data, words):
-    with pytest.raises(ldcache.LdCacheError, match=words):
+def test_an_invalid_cache_is_an_error(data, message):
+    with pytest.raises(ldcache.LdCacheError, match=message):
         ldcache.parse(data)
 
 
 @given(st.integers(0, 200), st.binary(min_size=1, max_size=12), st.booleans())
-def test_no_damage_does_more_than_raise_our_error(position, junk, old_table):
+def test_damaged_caches_raise_only_cache_errors(position, junk, old_table):
     data = driver_tree.cache_bytes(ENTRIES, old_table)
     try:
         ldcache.parse(data[:position] + junk + data[position + len(junk) :])

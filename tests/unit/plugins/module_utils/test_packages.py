@@ -269,7 +269,7 @@ def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
     assert (state["installed"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
 
 
-# --- what repositories offer ---
+# --- package offers ---
 
 MADISON = """\
 nvidia-smi | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
@@ -279,7 +279,7 @@ nvidia-graphics-drivers | 535.309.01-0+deb12u1 | http://m.example.org/debian boo
 """
 
 
-def test_offers_of_apt_newest_first_and_unknown_names_empty():
+def test_apt_offers_are_sorted_and_empty_for_unknown_names():
     offers = package_offers.read("apt", ["nvidia-smi", "libcuda1", "nonesuch"], lambda argv: (100, MADISON, ""))
     assert offers == {
         "nvidia-smi": ["535.309.01-0+deb12u1", "535.261.03-1"],
@@ -288,7 +288,7 @@ def test_offers_of_apt_newest_first_and_unknown_names_empty():
     }
 
 
-def test_offers_of_dnf_also_for_a_name_with_its_version():
+def test_dnf_offers_match_names_with_a_version():
     out = "nvidia-driver-cuda\t580.95.05-1.el9\nnvidia-driver-cuda\t580.82.07-1.el9\nkernel-devel\t5.14.0-570.el9\n"
     names = ["nvidia-driver-cuda", "kernel-devel-5.14.0-570.el9.x86_64"]
     offers = package_offers.read("dnf", names, lambda argv: (0, out, ""))
@@ -298,7 +298,7 @@ def test_offers_of_dnf_also_for_a_name_with_its_version():
     }
 
 
-def test_offers_of_zypper():
+def test_zypper_offers():
     out = (
         "S | Name | Type | Version | Arch | Repository\n--+------+------+---------+------+---\n"
         "  | nvidia-compute-G06 | package | 580.95.05-0 | x86_64 | cuda\n"
@@ -309,7 +309,7 @@ def test_offers_of_zypper():
     }
 
 
-def test_a_name_with_wildcards_stands_for_what_it_matches():
+def test_a_name_with_wildcards_selects_all_matches():
     def apt(argv):
         if argv[1:] == ["-c", "/v/apt.conf", "pkgnames"]:
             return 0, "libcuda1\nnvidia-smi\nnvidia-smi-dbg\n", ""
@@ -324,7 +324,7 @@ def test_a_name_with_wildcards_stands_for_what_it_matches():
     }
 
 
-def test_zypper_takes_wildcards_for_what_they_are_if_names_need_not_match_exactly():
+def test_zypper_supports_wildcards_only_without_match_exact():
     asked = []
 
     def zypper(argv):
@@ -341,7 +341,7 @@ def test_zypper_takes_wildcards_for_what_they_are_if_names_need_not_match_exactl
 
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
-def test_what_several_views_have_is_one_answer(manager):
+def test_the_offers_of_several_views_are_merged(manager):
     def ask(argv):
         version = "580.95.05-1" if "--own" in argv else "570.172.08-1"
         return 0, f"x\t{version}\n | x | package | {version} | x86_64 | r\n", ""
@@ -359,7 +359,7 @@ Hint: [d]efault, [e]nabled, [x]disabled, [i]nstalled
 """
 
 
-def test_streams_of_modules_in_all_views():
+def test_module_streams_of_all_views():
     def dnf(argv):
         if "--own" in argv:
             return 0, STREAMS, ""
@@ -384,7 +384,7 @@ def test_streams_of_modules_in_all_views():
         ("apt", "kernel-devel:nonesuch", False),
     ],
 )
-def test_what_is_named_with_an_architecture_is_on_offer(manager, asked, there):
+def test_offers_match_names_with_an_architecture(manager, asked, there):
     text = {
         "dnf": "kernel-devel\t5.14.0-570.el9\n",
         "apt": "kernel-devel | 5.14.0-570.el9 | http://x x/main Packages\n",
@@ -393,12 +393,12 @@ def test_what_is_named_with_an_architecture_is_on_offer(manager, asked, there):
     assert offers == {asked: ["5.14.0-570.el9"] if there else []}
 
 
-def test_nothing_asked_is_nothing_run():
+def test_no_names_run_no_command():
     assert package_offers.read("apt", [], nothing) == {}
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
-def test_a_package_manager_that_fails_is_named(manager):
+def test_the_error_of_the_package_manager_is_reported(manager):
     with pytest.raises(package_offers.OffersError, match="the lists are broken"):
         package_offers.read(manager, ["x"], lambda argv: (1, "", "the lists are broken"))
 
@@ -407,7 +407,7 @@ def test_a_package_manager_that_fails_is_named(manager):
 
 
 class Dpkg:
-    """A dpkg with selections."""
+    """A fake dpkg with selections."""
 
     def __init__(self, held: set[str]) -> None:
         self.held = held
@@ -420,7 +420,7 @@ class Dpkg:
         return 0, "", ""
 
 
-def test_dpkgs_holds_are_made_and_released_in_one_call():
+def test_dpkg_holds_are_changed_with_one_command():
     dpkg = Dpkg({"libcuda1"})
     assert package_locks.read("apt", ["libcuda1", "nvidia-smi"], dpkg) == {"libcuda1"}
     package_locks.change("apt", ["nvidia-smi"], True, dpkg)
@@ -430,7 +430,7 @@ def test_dpkgs_holds_are_made_and_released_in_one_call():
 
 
 @pytest.mark.parametrize("left, there", [("", False), ("type: package\n", True)])
-def test_zypper_s_file_of_locks_goes_with_the_last_one(tmp_path, left, there):
+def test_the_empty_lock_file_of_zypper_is_removed(tmp_path, left, there):
     locks = tmp_path / "etc/zypp/locks"
     locks.parent.mkdir(parents=True)
 
@@ -445,7 +445,7 @@ def test_zypper_s_file_of_locks_goes_with_the_last_one(tmp_path, left, there):
     package_locks.change("zypper", ["x"], False, lambda argv: (0, "", ""), str(tmp_path / "elsewhere"))
 
 
-def test_locks_of_dnf_are_told_by_name_and_by_name_with_version():
+def test_dnf_locks_match_names_with_and_without_a_version():
     out = "nvidia-driver-cuda-3:580.95.05-1.el9.*\nkmod-nvidia-open-dkms-3:580.95.05-1.el9.*\n"
     names = [
         "nvidia-driver-cuda",
@@ -461,24 +461,24 @@ def test_locks_of_dnf_are_told_by_name_and_by_name_with_version():
     }
 
 
-def test_a_missing_version_lock_says_what_to_install():
+def test_a_missing_versionlock_plugin_is_named():
     with pytest.raises(package_locks.LocksError, match="python3-dnf-plugin-versionlock"):
         package_locks.read("dnf", ["x"], lambda argv: (1, "", "No such command: versionlock"))
 
 
-def test_locks_of_zypper():
+def test_zypper_locks():
     out = "# | Name | Type | Repository\n--+------+-----+----\n1 | nvidia-compute-G06 | package | (any)\n"
     assert package_locks.read("zypper", ["nvidia-compute-G06", "x"], lambda argv: (0, out, "")) == {
         "nvidia-compute-G06"
     }
 
 
-def test_a_refused_change_says_what_was_run():
-    with pytest.raises(package_locks.LocksError, match="apt-mark hold x answered 100: no"):
+def test_the_error_of_a_hold_names_the_command():
+    with pytest.raises(package_locks.LocksError, match="apt-mark hold x failed with exit status 100: no"):
         package_locks.change("apt", ["x"], True, lambda argv: (100, "", "no"))
 
 
-# --- small things ---
+# --- versions and platforms ---
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def tree(tmp_path):
     return Tree(tmp_path)
 
 
-def test_a_gpu_is_told_in_full(tree):
+def test_the_description_of_a_gpu_is_complete(tree):
     tree.function("0000:3b:00.0", "0x2330", driver="nvidia", numa_node=1, subsystem="0x16c1")
     assert pci.scan(tree.root) == [
         {
@@ -42,12 +42,12 @@ def test_a_gpu_is_told_in_full(tree):
         ("0x0c8000", "other"),
     ],
 )
-def test_kind_follows_from_the_class(tree, class_id, kind):
+def test_the_class_determines_the_kind(tree, class_id, kind):
     tree.function("0000:3b:00.0", class_id=class_id)
     assert pci.scan(tree.root)[0]["kind"] == kind
 
 
-def test_a_virtual_function_kept_for_guests_is_no_gpu_of_the_host(tree):
+def test_virtual_functions_are_not_gpus_of_the_host(tree):
     tree.function("0000:3b:00.0")
     tree.function("0000:3b:00.4")
     tree.link("sys/bus/pci/devices/0000:3b:00.4/physfn", "../0000:3b:00.0")
@@ -55,7 +55,7 @@ def test_a_virtual_function_kept_for_guests_is_no_gpu_of_the_host(tree):
 
 
 @pytest.mark.parametrize(
-    ("driver", "told"),
+    ("driver", "name"),
     [
         (None, None),
         ("nvidia", "nvidia"),
@@ -66,12 +66,12 @@ def test_a_virtual_function_kept_for_guests_is_no_gpu_of_the_host(tree):
         ("NovaCore", "nova_core"),
     ],
 )
-def test_the_bound_driver_is_told(tree, driver, told):
+def test_the_name_of_the_bound_driver(tree, driver, name):
     tree.function("0000:3b:00.0", driver=driver)
-    assert pci.scan(tree.root)[0]["kernel_driver"] == told
+    assert pci.scan(tree.root)[0]["kernel_driver"] == name
 
 
-def test_order_is_that_of_the_bus_beyond_domain_ffff_too(tree):
+def test_functions_are_in_bus_order_above_domain_ffff(tree):
     for address in ("10000:01:00.0", "ffff:01:00.0", "0000:c1:00.0", "0000:3b:00.0"):
         tree.function(address)
     assert [function["address"] for function in pci.scan(tree.root)] == [
@@ -82,7 +82,7 @@ def test_order_is_that_of_the_bus_beyond_domain_ffff_too(tree):
     ]
 
 
-def test_other_vendors_are_told_only_when_asked_for(tree):
+def test_only_scan_all_returns_other_vendors(tree):
     tree.function("0000:00:1e.0", "0x7364", vendor="0x1d0f", class_id="0x088000")
     tree.function("0000:3b:00.0")
     assert [function["vendor_id"] for function in pci.scan(tree.root)] == ["0x10de"]
@@ -92,7 +92,7 @@ def test_other_vendors_are_told_only_when_asked_for(tree):
     ]
 
 
-def test_what_sysfs_lacks_is_null(tree):
+def test_values_missing_in_sysfs_are_none(tree):
     tree.file("sys/bus/pci/devices/0000:00:06.0/vendor", "0x10de\n")
     assert pci.scan(tree.root) == [
         {
@@ -109,25 +109,25 @@ def test_what_sysfs_lacks_is_null(tree):
     ]
 
 
-def test_no_numa_is_null(tree):
+def test_a_host_without_numa_nodes_has_none(tree):
     tree.function("0000:3b:00.0", numa_node=-1)
     assert pci.scan(tree.root)[0]["numa_node"] is None
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "0x", "\xff"])
-def test_nonsense_in_a_file_harms_nothing_else(tree, content):
+def test_an_invalid_file_affects_only_its_value(tree, content):
     tree.function("0000:3b:00.0")
     tree.file("sys/bus/pci/devices/0000:3b:00.0/device", content)
     tree.file("sys/bus/pci/devices/0000:3b:00.0/numa_node", content)
-    told = pci.scan(tree.root)[0]
-    assert (told["device_id"], told["numa_node"], told["kind"]) == (None, None, "gpu")
+    gpu = pci.scan(tree.root)[0]
+    assert (gpu["device_id"], gpu["numa_node"], gpu["kind"]) == (None, None, "gpu")
 
 
 def test_a_host_without_a_pci_bus_has_no_functions(tree):
     assert pci.scan(tree.root) == []
 
 
-def test_names_that_are_no_addresses_are_passed_over(tree):
+def test_names_that_are_not_addresses_are_ignored(tree):
     tree.file("sys/bus/pci/devices/nonsense/vendor", "0x10de")
     assert pci.scan(tree.root) == []
 
@@ -145,5 +145,5 @@ def test_names_that_are_no_addresses_are_passed_over(tree):
         ("3b:00.0", None),
     ],
 )
-def test_addresses_are_written_as_the_kernel_does(written, kernel):
+def test_addresses_have_the_kernels_format(written, kernel):
     assert pci.kernel_address(written) == kernel

@@ -8,14 +8,14 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, repository_view
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository_view import Repository, Wish
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository_view import Changes, Repository
 
 URL, KEY = "https://mirror.example/cuda/x", b"\x99key"
 PROXY = "http://user:word@proxy.example:3128"
 
 
 class Programs:
-    """Stand in for the programs that are run: note what they were, and answer."""
+    """Record the commands and return prepared results."""
 
     def __init__(self, **answers):
         self.answers = answers
@@ -28,7 +28,7 @@ class Programs:
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """Give the host source entries and lists in a directory of the test's own."""
+    """Create the host's sources and package lists in a temporary directory."""
     sources = {
         "/etc/apt/sources.list": "deb http://m.example.org/debian bookworm main\n",
         "/etc/apt/sources.list.d/cuda.list": "deb https://old.example /\n",
@@ -47,15 +47,15 @@ def host(tmp_path, monkeypatch):
     return entries
 
 
-def view(manager, directory, run, **wish):
+def view(manager, directory, run, **changes):
     place = directory / "view"
     place.mkdir(mode=0o700)
-    return place, repository_view.questions(manager, str(place), Wish(**wish), run)
+    return place, repository_view.prepare(manager, str(place), Changes(**changes), run)
 
 
-def test_apt_sees_the_hosts_entries_and_the_new_one_in_lists_of_its_own(host, tmp_path):
+def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(host, tmp_path):
     run = Programs()
-    place, questions = view(
+    place, options = view(
         "apt",
         tmp_path,
         run,
@@ -63,7 +63,7 @@ def test_apt_sees_the_hosts_entries_and_the_new_one_in_lists_of_its_own(host, tm
         without=("/etc/apt/sources.list.d/cuda.list",),
         enable=lambda files: {path: text.replace("main", "main contrib") for path, text in files.items()},
     )
-    assert questions == [["-c", f"{place}/apt.conf"]]
+    assert options == [["-c", f"{place}/apt.conf"]]
     assert run.ran == [["apt-get", "-c", f"{place}/apt.conf", "update"]]
     sources = place / "sources"
     assert (sources / "sources.list").read_text() == "deb http://m.example.org/debian bookworm main contrib\n"
@@ -73,7 +73,7 @@ def test_apt_sees_the_hosts_entries_and_the_new_one_in_lists_of_its_own(host, tm
     )
     assert (place / "key.gpg").read_bytes() == KEY
     assert os.listdir(place / "lists") == ["m.example.org_InRelease"]
-    # What apt's own user has to read, and what nobody else may.
+    # Files that apt's own user must be able to read, and files that only root may read.
     assert [oct(path.stat().st_mode & 0o777) for path in (place, place / "lists", place / "key.gpg")] == [
         "0o755", "0o755", "0o644"
     ]  # fmt: skip
@@ -92,25 +92,25 @@ def test_apt_sees_the_hosts_entries_and_the_new_one_in_lists_of_its_own(host, tm
     assert all(line.count(str(place)) == 1 for line in settings if line.startswith("Dir::"))
 
 
-def test_a_mirror_on_the_host_itself_is_reached_through_nothing(host, tmp_path):
-    place, _questions = view("apt", tmp_path, Programs(), repository=Repository("file:///srv/cuda", KEY, PROXY))
+def test_a_mirror_on_the_host_uses_no_proxy(host, tmp_path):
+    place, _options = view("apt", tmp_path, Programs(), repository=Repository("file:///srv/cuda", KEY, PROXY))
     assert "Proxy" not in (place / "apt.conf").read_text()
 
 
-def test_apt_without_lists_fetches_all(host, tmp_path, monkeypatch):
+def test_apt_starts_with_empty_lists_if_the_host_has_none(host, tmp_path, monkeypatch):
     monkeypatch.setattr(repository_view, "_APT_LISTS", str(tmp_path / "nonesuch"))
-    place, _questions = view("apt", tmp_path, Programs())
+    place, _options = view("apt", tmp_path, Programs())
     assert os.listdir(place / "lists") == []
     assert not (place / "key.gpg").exists()
 
 
-def test_dnf_is_asked_for_the_hosts_repositories_and_for_the_new_one_with_a_cache_of_its_own(host, tmp_path):
+def test_dnf_queries_the_new_repository_with_a_separate_cache(host, tmp_path):
     run = Programs()
-    place, questions = view(
+    place, options = view(
         "dnf", tmp_path, run, repository=Repository(URL, KEY, PROXY), without=(str(host / "cuda.repo"),)
     )
     others = f"--setopt=reposdir={place}/others"
-    assert questions == [[others], [f"--setopt=reposdir={place}/own", f"--setopt=cachedir={place}/cache"]]
+    assert options == [[others], [f"--setopt=reposdir={place}/own", f"--setopt=cachedir={place}/cache"]]
     assert run.ran == [["dnf", others, "--quiet", "makecache", "--refresh"]]
     assert sorted(os.listdir(place / "others")) == ["base.repo", "gpufleet-nvidia-cuda.repo"]
     text = (place / "own/gpufleet-view.repo").read_text()
@@ -119,11 +119,11 @@ def test_dnf_is_asked_for_the_hosts_repositories_and_for_the_new_one_with_a_cach
     assert (place / "key.asc").read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 
 
-def test_zypper_trusts_the_key_in_a_root_of_its_own_alone(host, tmp_path):
+def test_zypper_trusts_the_key_only_in_a_separate_root(host, tmp_path):
     run = Programs()
-    place, questions = view("zypper", tmp_path, run, repository=Repository(URL, KEY, PROXY))
+    place, options = view("zypper", tmp_path, run, repository=Repository(URL, KEY, PROXY))
     root = f"{place}/root"
-    assert questions == [[], [f"--root={root}"]]
+    assert options == [[], [f"--root={root}"]]
     assert run.ran == [
         ["zypper", "--non-interactive", "--quiet", "refresh"],
         ["rpm", "--root", root, "--import", f"{place}/key.asc"],
@@ -135,28 +135,42 @@ def test_zypper_trusts_the_key_in_a_root_of_its_own_alone(host, tmp_path):
 
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
-def test_with_nothing_to_add_or_to_leave_out_the_host_is_asked_as_it_is(host, tmp_path, manager):
-    _place, questions = view(manager, tmp_path, Programs(), without=("/etc/yum.repos.d/nonesuch.repo",))
-    assert questions == [[]]
+def test_without_changes_the_hosts_repositories_are_queried(host, tmp_path, manager):
+    _place, options = view(manager, tmp_path, Programs(), without=("/etc/yum.repos.d/nonesuch.repo",))
+    assert options == [[]]
 
 
-def test_a_host_whose_zypper_knows_no_repository_is_no_error(host, tmp_path):
-    _place, questions = view("zypper", tmp_path, Programs(zypper=(6, "", "Warning: No repositories defined.")))
-    assert questions == [[]]
+def test_zypper_without_repositories_is_no_error(host, tmp_path):
+    _place, options = view("zypper", tmp_path, Programs(zypper=(6, "", "Warning: No repositories defined.")))
+    assert options == [[]]
 
 
 FAILURES = [
-    ("apt", {"apt_get": (100, "Err:1", "E: The repository 'file:/x  Release' is not signed.\nN: See apt-secure(8)")},
-     ["apt-get answered 100", "E: The repository 'file:/x Release' is not signed. N: See apt-secure(8)"]),
-    ("dnf", {"dnf": (1, "", "Error: Failed to download metadata for repo 'base'")}, ["dnf answered 1", "repo 'base'"]),
-    ("zypper", {"zypper": (4, "Repository 'x' is invalid.", "")}, ["zypper answered 4", "Repository 'x' is invalid."]),
-    ("zypper", {"rpm": (1, "", "error: import failed")}, ["rpm answered 1", "import failed"]),
-]  # fmt: skip
+    (
+        "apt",
+        {"apt_get": (100, "Err:1", "E: The repository 'file:/x  Release' is not signed.\nN: See apt-secure(8)")},
+        [
+            "apt-get failed with exit status 100",
+            "E: The repository 'file:/x Release' is not signed. N: See apt-secure(8)",
+        ],
+    ),
+    (
+        "dnf",
+        {"dnf": (1, "", "Error: Failed to download metadata for repo 'base'")},
+        ["dnf failed with exit status 1", "repo 'base'"],
+    ),
+    (
+        "zypper",
+        {"zypper": (4, "Repository 'x' is invalid.", "")},
+        ["zypper failed with exit status 4", "Repository 'x' is invalid."],
+    ),
+    ("zypper", {"rpm": (1, "", "error: import failed")}, ["rpm failed with exit status 1", "import failed"]),
+]
 
 
 @pytest.mark.parametrize(("manager", "answers", "words"), FAILURES)
-def test_what_cannot_be_looked_into_is_said_with_a_way_out(host, tmp_path, manager, answers, words):
+def test_the_error_has_the_output_and_a_remedy(host, tmp_path, manager, answers, words):
     with pytest.raises(repository_view.ViewError) as raised:
         view(manager, tmp_path, Programs(**answers), repository=Repository(URL, KEY))
-    for word in (*words, "Check the addresses, the proxy and the network, or name a mirror"):
+    for word in (*words, "Check the URLs, the proxy and the network, or set a mirror."):
         assert word in str(raised.value)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules that the driver's roles act with: apt_components, dnf_packages, package_hold and the others."""
+"""The modules for packages and repositories: apt_components, dnf_packages, package_hold and others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CORE = tuple(int(part) for part in __version__.split(".")[:2])
 
 
 class Done(Exception):
-    """The module has ended."""
+    """The module exited."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ AFTER = "deb http://m.example.org/debian bookworm main contrib non-free\n"
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """Let the module find its sources in a directory of the test's own."""
+    """Create apt's sources in a temporary directory."""
     path = tmp_path / "sources.list"
     path.write_text(BEFORE)
     monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(path): path.read_text()})
@@ -67,7 +67,7 @@ def sources(tmp_path, monkeypatch):
     return path
 
 
-def test_components_are_added_once_and_shown(run, sources):
+def test_components_are_added_once_and_returned(run, sources):
     sources.chmod(0o640)
     result = run(apt_components, components=["contrib", "non-free"])
     assert result["changed"]
@@ -101,13 +101,13 @@ def changes_of(result):
 
 @pytest.fixture
 def exactly(sources, monkeypatch):
-    """Read the sources with their line ends, as the module does."""
+    """Read the sources without changing their line ends, like the module."""
     monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(sources): read_exactly(sources)})
     return sources
 
 
 @pytest.mark.parametrize("text", [BEFORE, LOGIN, LOGIN + BEFORE, "# https://a:b@c/?proxyuser=a%20b\n" + LOGIN])
-def test_what_was_added_is_taken_back_and_no_login_is_shown(run, exactly, text):
+def test_restore_reverts_a_change_and_shows_no_login(run, exactly, text):
     exactly.write_bytes(text.encode())
     exactly.chmod(0o640)
     result = run(apt_components, components=["contrib"])
@@ -125,7 +125,7 @@ def test_what_was_added_is_taken_back_and_no_login_is_shown(run, exactly, text):
 
 
 @pytest.mark.parametrize("now", [WITH_LOGIN + "# mine\n", WITH_LOGIN.replace("s3cret", "another")])
-def test_what_somebody_has_changed_since_is_left(run, exactly, now):
+def test_restore_keeps_files_that_were_modified_later(run, exactly, now):
     exactly.write_bytes(LOGIN.encode())
     changes = changes_of(run(apt_components, components=["contrib"]))
     exactly.write_bytes(now.encode())
@@ -133,13 +133,13 @@ def test_what_somebody_has_changed_since_is_left(run, exactly, now):
     assert read_exactly(exactly) == now
 
 
-def test_a_record_with_the_login_in_it_counts_too(run, exactly):
+def test_restore_accepts_texts_with_the_login(run, exactly):
     exactly.write_bytes(WITH_LOGIN.encode())
     assert run(apt_components, restore=[{"path": str(exactly), "before": LOGIN, "after": WITH_LOGIN}])["changed"]
     assert read_exactly(exactly) == LOGIN
 
 
-def test_files_that_are_none_of_apts_and_ones_that_are_gone_are_left(run, sources, tmp_path):
+def test_restore_ignores_missing_files_and_files_that_apt_does_not_read(run, sources, tmp_path):
     other = tmp_path / "other"
     other.write_text(AFTER)
     gone = {"path": str(tmp_path / "gone.list"), "before": BEFORE, "after": AFTER}
@@ -148,7 +148,7 @@ def test_files_that_are_none_of_apts_and_ones_that_are_gone_are_left(run, source
     assert (other.read_text(), sources.read_text()) == (AFTER, BEFORE)
 
 
-def test_a_link_stays_a_link(run, sources, tmp_path):
+def test_a_symlink_is_kept(run, sources, tmp_path):
     real = tmp_path / "real.list"
     sources.rename(real)
     sources.symlink_to(real)
@@ -157,20 +157,20 @@ def test_a_link_stays_a_link(run, sources, tmp_path):
     assert real.read_text() == AFTER
 
 
-def test_a_host_with_no_entry_of_debians_is_told_what_to_add(run, sources):
+def test_the_error_for_a_missing_archive_entry_has_an_example(run, sources):
     sources.write_text("# nothing\n")
     result = run(apt_components, components=["contrib"])
     assert result["failed"]
     assert "deb http://m.example.org/debian bookworm main" in result["msg"]
 
 
-def test_a_host_with_no_codename_is_asked_for_one(run, sources, monkeypatch):
+def test_the_error_for_a_missing_codename_names_the_option(run, sources, monkeypatch):
     monkeypatch.setattr(os_release, "read", lambda root, machine: {"name": "X", "codename": None, "arch": "x86_64"})
     assert "Set codename" in run(apt_components, components=["contrib"])["msg"]
     assert run(apt_components, components=["contrib"], codename="bookworm")["changed"]
 
 
-# --- a key that is fetched ---
+# --- signing key ---
 
 BODY = b"\x04" + b"k" * 60
 PACKETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
@@ -190,7 +190,7 @@ def key(tmp_path):
 
 @pytest.fixture
 def dpkg(monkeypatch):
-    """Put a package manager with one hold under the modules."""
+    """Replace dpkg and apt with a fake package manager that has one hold."""
     state = {"held": {"libcuda1"}, "asked": []}
 
     def command(_module, argv, **_more):
@@ -208,7 +208,7 @@ def dpkg(monkeypatch):
     return state
 
 
-def test_packages_are_held_in_one_call_and_once(run, dpkg):
+def test_packages_are_held_once_with_one_command(run, dpkg):
     arguments = {"names": ["libcuda1", "nvidia-smi", "libnvidia-ml1"], "package_manager": "apt"}
     result = run(package_hold, check=True, **arguments)
     assert (result["changed"], result["names"]) == (True, ["nvidia-smi", "libnvidia-ml1"])
@@ -222,14 +222,14 @@ def test_packages_are_held_in_one_call_and_once(run, dpkg):
     assert not run(package_hold, **arguments)["changed"]
 
 
-def test_holds_are_released_and_others_stay(run, dpkg):
+def test_only_the_named_holds_are_released(run, dpkg):
     dpkg["held"].add("vim")
     result = run(package_hold, names=["libcuda1", "nvidia-smi"], state="released", package_manager="apt")
     assert result["names"] == ["libcuda1"]
     assert dpkg["held"] == {"vim"}
 
 
-def test_no_names_is_nothing_to_do(run, dpkg):
+def test_no_names_change_nothing(run, dpkg):
     assert not run(package_hold, names=[], package_manager="apt")["changed"]
     assert dpkg["asked"] == []
 
@@ -242,7 +242,7 @@ def test_versions_are_listed(run, dpkg):
 
 @pytest.fixture
 def looks(tmp_path, monkeypatch):
-    """Note what is run, and the files of the temporary directory that it finds."""
+    """Record the commands, and the files in the temporary directory."""
     seen = {"place": tmp_path / "tmp", "argv": [], "files": [], "answer": (0, "", "")}
     seen["place"].mkdir()
     real = tempfile.TemporaryDirectory
@@ -264,7 +264,7 @@ def looks(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_a_repository_that_the_host_has_not_got_is_looked_into_and_nothing_stays(run, key, looks, check):
+def test_an_additional_repository_is_read_and_leaves_no_files(run, key, looks, check):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     result = run(package_versions, check=check, **arguments)
@@ -273,7 +273,7 @@ def test_a_repository_that_the_host_has_not_got_is_looked_into_and_nothing_stays
     assert list(looks["place"].iterdir()) == []
 
 
-def test_a_repository_is_looked_into_whose_key_is_trusted_by_a_digest(run, key, looks):
+def test_a_key_digest_is_accepted_for_a_repository(run, key, looks):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": digest(key.read_bytes())}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     assert run(package_versions, **arguments)["versions"] == {"libcuda1": ["580.95.05-1"]}
@@ -281,7 +281,7 @@ def test_a_repository_is_looked_into_whose_key_is_trusted_by_a_digest(run, key, 
     assert f"and not sha256:{'0' * 64}" in refused["msg"]
 
 
-def test_nothing_stays_of_a_look_that_failed(run, key, looks):
+def test_a_failed_query_leaves_no_files(run, key, looks):
     looks["answer"] = (100, "", "E: the repository is not signed")
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
@@ -290,7 +290,7 @@ def test_nothing_stays_of_a_look_that_failed(run, key, looks):
     assert list(looks["place"].iterdir()) == []
 
 
-def test_a_repository_with_another_key_is_not_looked_into(run, key, looks):
+def test_a_repository_with_the_wrong_key_is_not_read(run, key, looks):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": "0" * 40}
     result = run(package_versions, names=["x"], package_manager="dnf", fresh=True, repository=repository)
     assert f"has the fingerprint {FINGERPRINT} and not {'0' * 40}" in result["msg"]
@@ -299,14 +299,14 @@ def test_a_repository_with_another_key_is_not_looked_into(run, key, looks):
 
 
 MISFITS = [
-    ({"without": ["/etc/apt/sources.list"]}, "without is set, but fresh is false. Set fresh to true"),
-    ({"components": ["contrib"]}, "components is set, but fresh is false"),
-    ({"modules": ["nvidia-driver"]}, "modules is set, but apt knows no modules. Leave modules out."),
+    ({"without": ["/etc/apt/sources.list"]}, "without requires fresh=true. Set fresh to true"),
+    ({"components": ["contrib"]}, "components requires fresh=true"),
+    ({"modules": ["nvidia-driver"]}, "modules is set, but apt does not support modules. Omit modules."),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "words"), MISFITS)
-def test_options_that_would_do_nothing_are_refused(run, looks, arguments, words):
+def test_options_without_effect_are_rejected(run, looks, arguments, words):
     assert words in run(package_versions, names=["x"], package_manager="apt", **arguments)["msg"]
     assert looks["argv"] == []
 
@@ -515,7 +515,7 @@ Install  1 Package
 
 @pytest.fixture
 def dnf(monkeypatch):
-    """Let the module find an rpm that has bash alone, and a dnf; record how they are called."""
+    """Replace rpm, which lists only bash, and dnf, and record the commands."""
     calls = []
 
     def answer(_module, argv, **_options):
@@ -531,31 +531,31 @@ def dnf(monkeypatch):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_dnf_is_asked_and_only_then_installs_what_is_missing(run, dnf, check):
+def test_dnf_simulates_before_it_installs_missing_packages(run, dnf, check):
     result = run(dnf_packages, check, name=["bash", "dkms"], install_weak_deps=False)
     assert result["changed"] is True
     assert result["results"] == ["Installed: dkms-3.1-1.el8.noarch"]
     assert result["diff"] == {"prepared": "Installed: dkms-3.1-1.el8.noarch"}
-    asked = [["rpm", "--query"], ["dnf", "--assumeno", "install", "dkms"]]
-    assert dnf == asked if check else [*asked, ["dnf", "--assumeyes", "install", "dkms"]]
+    simulated = [["rpm", "--query"], ["dnf", "--assumeno", "install", "dkms"]]
+    assert dnf == (simulated if check else [*simulated, ["dnf", "--assumeyes", "install", "dkms"]])
 
 
 @pytest.mark.parametrize(("state", "name"), [("present", ["bash"]), ("absent", ["dkms"]), ("present", [])])
-def test_dnf_is_not_called_for_what_is_so_already(run, dnf, state, name):
+def test_dnf_does_not_run_if_nothing_changes(run, dnf, state, name):
     assert run(dnf_packages, name=name, state=state) == {"changed": False, "results": [], "diff": {"prepared": ""}}
     assert dnf == ([["rpm", "--query"]] if name else [])
 
 
-def test_what_is_only_downloaded_is_not_called_installed(run, dnf):
+def test_downloaded_packages_are_not_reported_as_installed(run, dnf):
     assert run(dnf_packages, name=["dkms"], download_only=True)["results"] == ["Downloaded: dkms-3.1-1.el8.noarch"]
 
 
-def test_what_dnf_refuses_is_a_failure(run, dnf, monkeypatch):
+def test_an_error_of_dnf_fails_the_task(run, dnf, monkeypatch):
     monkeypatch.setattr(
         basic.AnsibleModule, "run_command", lambda _module, argv, **_options: (1, "package x is not installed\n", "no")
     )
     result = run(dnf_packages, name=["x"])
-    assert (result["failed"], result["msg"]) == (True, "dnf install x answered 1: no")
+    assert (result["failed"], result["msg"]) == (True, "dnf install x failed with exit status 1: no")
 
 
 # --- logins ---

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import mount_users
+from ansible_collections.gpufleet.hosts.plugins.module_utils import host_processes
 
 HOST = """22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 23 22 254:2 / /var rw,relatime shared:2 - ext4 /dev/vda2 rw
@@ -40,7 +40,7 @@ def line(root, device="254:2"):
 
 
 def users(root, directory=DIRECTORY):
-    return [str(user) for user in mount_users.users(directory, str(root))]
+    return [str(user) for user in host_processes.mount_users(directory, str(root))]
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,25 @@ def users(root, directory=DIRECTORY):
         ("", []),
     ],
 )
-def test_a_mount_of_the_directory_or_of_a_part_of_it_counts(tmp_path, process, mounts, expected):
+def test_mounts_of_the_directory_or_of_a_part_of_it_are_found(tmp_path, process, mounts, expected):
     process(40, 2, HOST + mounts, "trainer")
     assert users(tmp_path) == expected
 
 
-def test_one_process_of_a_container_is_enough(tmp_path, process):
+def test_only_one_process_of_each_container_is_listed(tmp_path, process):
     for pid, namespace in ((40, 2), (41, 2), (50, 3)):
         process(pid, namespace, line(INSIDE))
     assert users(tmp_path) == ["process 40 (python3)", "process 50 (python3)"]
 
 
-def test_a_process_that_ends_meanwhile_is_no_obstacle(tmp_path, process):
+def test_a_process_that_ends_during_the_search_is_skipped(tmp_path, process):
     process(40, 2, line(INSIDE))
     (tmp_path / "proc/39").mkdir()
     (tmp_path / "proc/irq").mkdir()
     assert users(tmp_path) == ["process 40 (python3)"]
 
 
-def test_a_path_with_a_blank_is_read(tmp_path, process):
+def test_paths_with_spaces_are_decoded(tmp_path, process):
     process(40, 2, line("/v/580.95.05", "0:30"))
     assert users(tmp_path, "/var/spare room/v/580.95.05") == ["process 40 (python3)"]
 
@@ -88,17 +88,17 @@ OUTER, IDENTIFIER = "0" * 64, "0123456789abcdef" * 4
         (f"12:memory:/docker/{IDENTIFIER}\n1:name=systemd:/docker/{IDENTIFIER}", IDENTIFIER),
         (f"0::/machine.slice/libpod-{IDENTIFIER}.scope/container", IDENTIFIER),
         (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{IDENTIFIER}.scope", IDENTIFIER),
-        # This machine is a container itself.
+        # The host is a container.
         (f"0::/docker/{OUTER}/system.slice/docker-{IDENTIFIER}.scope", IDENTIFIER),
         (f"0::/docker/{OUTER}/system.slice/ssh.service", None),
         ("0::/system.slice/ssh.service", None),
         (f"0::/machine.slice/libpod-conmon-{IDENTIFIER}x", None),
     ],
 )
-def test_the_container_of_a_process_is_told_by_its_cgroup(tmp_path, process, cgroup, container):
+def test_the_cgroup_names_the_container_of_a_process(tmp_path, process, cgroup, container):
     process(40, 2, line(INSIDE))
     (tmp_path / "proc/1/cgroup").write_text(f"0::/docker/{OUTER}/init.scope\n")
     (tmp_path / "proc/40/cgroup").write_text(cgroup + "\n")
-    (user,) = mount_users.users(DIRECTORY, str(tmp_path))
+    (user,) = host_processes.mount_users(DIRECTORY, str(tmp_path))
     assert user.container == container
     assert str(user) == "process 40 (python3)" + (" of container 0123456789ab" if container else "")
