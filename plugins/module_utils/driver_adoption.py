@@ -143,7 +143,7 @@ def hold(host: dict, request: dict, result: dict, todo: dict, platform: dict | N
                 f"for an adopted driver. Install {need}, or set nvidia_driver_hold to false"
             )
         return
-    own = recorded | install_record.certain(host, install_record.DRIVER, members).intersection(members)
+    own = recorded | install_record.installed_for_certain(host, install_record.DRIVER, members).intersection(members)
     released = [] if wanted else sorted(name for name in own if name in packages and packages[name]["held"])
     todo["hold"] = new
     todo["unhold"] = [*released, *orphaned_locks(host)]

@@ -87,7 +87,7 @@ def test_the_toolkit_shares_the_drivers_mirror_that_wants_a_login(tmp_path, key)
     plan = nvidia(there, "12.6", mirror=MIRROR)
     assert (plan["problems"], plan["repository"], plan["files"]) == ([], None, [])
     plan = nvidia(there, "12.6", mirror="http://robot:s3cret@elsewhere.example/cuda")
-    assert "from another address than http://...@elsewhere.example/cuda" in plan["problems"][0]
+    assert "a URL other than http://...@elsewhere.example/cuda" in plan["problems"][0]
 
 
 @pytest.mark.parametrize("key", KEYS)
