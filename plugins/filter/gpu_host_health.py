@@ -53,11 +53,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import health
 
 
 class FilterModule:
     """Jinja filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        return {"gpu_host_health": host_health.judge}
+        return {"gpu_host_health": health.judge}

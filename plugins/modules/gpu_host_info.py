@@ -278,8 +278,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 
 _SECONDS_FOR_AN_ENGINE = 5
 
@@ -316,7 +316,7 @@ def main() -> None:
         return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
 
     system = os.uname()
-    host = host_observation.observe(
+    host = observation.observe(
         root="/",
         machine=system.machine,
         kernel=system.release,

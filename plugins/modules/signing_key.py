@@ -76,14 +76,16 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, openpgp, signing_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import openpgp
 
 
 def present(path: str) -> list[str]:
     """Return the fingerprints of the keys in a file; none where there is no such file or no key in it."""
     try:
         with open(path, "rb") as handle:
-            return openpgp.fingerprints(handle.read(signing_keys.LARGEST))
+            return openpgp.fingerprints(handle.read(packages_keys.LARGEST))
     except (OSError, openpgp.KeyFileError):
         return []
 
@@ -130,8 +132,8 @@ def main() -> None:
     module.no_log_values.update(addresses.logins(module.params["url"], module.params["proxy"]))
     path = module.params["path"]
     try:
-        wanted = signing_keys.normalised(module.params["fingerprint"])
-    except signing_keys.SigningKeyError as error:
+        wanted = packages_keys.normalised(module.params["fingerprint"])
+    except packages_keys.SigningKeyError as error:
         module.fail_json(msg=str(error))
     wrong = problem(path)
     if wrong:
@@ -140,8 +142,8 @@ def main() -> None:
     changed = before != [wanted]
     if changed and not module.check_mode:
         try:
-            data = signing_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
-        except signing_keys.SigningKeyError as error:
+            data = packages_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
+        except packages_keys.SigningKeyError as error:
             module.fail_json(msg=str(error))
         write(module, path, openpgp.armored(data) if module.params["armored"] else openpgp.binary(data))
     module.exit_json(
