@@ -37,11 +37,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_fabric
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 
 
 class FilterModule:
     """Jinja filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        return {"nvidia_driver_fabric_waiting": driver_fabric.waiting}
+        return {"nvidia_driver_fabric_waiting": fabric.waiting}

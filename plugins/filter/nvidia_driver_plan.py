@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan, driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 
 
 def nvidia_driver_plan(

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_activation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
 
 
 def nvidia_driver_reboot(
@@ -21,9 +21,9 @@ def nvidia_driver_reboot(
             "nvidia_driver_reboot wants what gpufleet.hosts.gpu_host_info returned as host, or the variable "
             "gpufleet_host that role gpufleet.hosts.observe sets."
         )
-    is_controller = driver_activation.is_controller(host, connection, controller_machine_id)
-    decision = driver_activation.reboot(host, policy, is_controller)
-    return {**decision, "attempt": driver_activation.attempt(host, decision["ids"])}
+    is_controller = activation.is_controller(host, connection, controller_machine_id)
+    decision = activation.reboot(host, policy, is_controller)
+    return {**decision, "attempt": activation.attempt(host, decision["ids"])}
 
 
 class FilterModule:
@@ -32,6 +32,6 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         """Return the filters by their names."""
         return {
-            "nvidia_driver_in_the_way": driver_activation.in_the_way,
+            "nvidia_driver_in_the_way": activation.in_the_way,
             "nvidia_driver_reboot": nvidia_driver_reboot,
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 
 # name-[epoch:]version-release.arch; the name is what is found.
 _NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"

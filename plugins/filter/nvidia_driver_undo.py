@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_undo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import undo
 
 
 def nvidia_driver_undo(host: dict, before: dict, plan: dict) -> dict[str, Any]:
     """Say what a host that the driver did not come to had before and has not got now."""
     return {
-        "files": driver_undo.files(before, host, plan["version"]),
-        "lacking": driver_undo.lacking(before, host, plan),
+        "files": undo.files(before, host, plan["version"]),
+        "lacking": undo.lacking(before, host, plan),
     }
 
 

@@ -37,11 +37,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import persistenced_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
 
 
 class FilterModule:
     """Jinja filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        return {"persistence_off": persistenced_plan.gpus_without}
+        return {"persistence_off": persistenced.gpus_without}

@@ -83,11 +83,11 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import persistenced_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
 
 
 class FilterModule:
     """Jinja filters."""
 
     def filters(self) -> dict[str, t.Any]:
-        return {"persistenced_plan": persistenced_plan.plan}
+        return {"persistenced_plan": persistenced.plan}

@@ -90,7 +90,8 @@ results:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command, module_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import dnf
 
 
 def main() -> None:
@@ -107,14 +108,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wish, run = module.params, module_run.runner(module)
+    wish, run = module.params, base_run.runner(module)
     try:
-        absent = dnf_command.missing(wish["name"], run) if wish["name"] else set()
+        absent = dnf.missing(wish["name"], run) if wish["name"] else set()
         todo = [name for name in wish["name"] if (name in absent) == (wish["state"] == "present")]
-        found = dnf_command.ask(todo, wish, run) if todo else None
+        found = dnf.ask(todo, wish, run) if todo else None
         if found and not module.check_mode:
-            dnf_command.act(todo, wish, run)
-    except dnf_command.DnfError as error:
+            dnf.act(todo, wish, run)
+    except dnf.DnfError as error:
         module.fail_json(msg=str(error), results=[])
     results = found.results(wish["download_only"]) if found else []
     module.exit_json(changed=found is not None, results=results, diff={"prepared": "\n".join(results)})

@@ -214,7 +214,8 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver, option_checks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import libcuda
 
 MEMORY_MIB_MAX = 16384
 GPU = re.compile(r"(\d+|GPU-[0-9a-f]+[0-9a-f-]*|MIG-[0-9A-Za-z/-]+)", re.IGNORECASE)
@@ -232,7 +233,7 @@ def objection(params: dict) -> str | None:
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is not between 1 and {MEMORY_MIB_MAX}"
-    return option_checks.timeout_fault(params["timeout"]) or option_checks.driver_root_fault(params["driver_root"])
+    return base_options.timeout_fault(params["timeout"]) or base_options.driver_root_fault(params["driver_root"])
 
 
 def complaint(result: dict) -> str:
@@ -261,7 +262,7 @@ def main() -> None:
     problem = objection(params)
     if problem:
         module.fail_json(msg=problem)
-    result = cuda_driver.probe(
+    result = libcuda.probe(
         params["gpus"],
         library=params["library"],
         driver_root=params["driver_root"],

@@ -282,7 +282,7 @@ class Machine:
         probes = self.shared / "probes"
         probes.mkdir(parents=True)
         shutil.copy(HERE / "inside.py", probes)
-        shutil.copy(self.repository / "plugins/module_utils/cuda_driver.py", probes)
+        shutil.copy(self.repository / "plugins/module_utils/cuda/libcuda.py", probes)
         if self.bundle is None:
             raise CannotRun("the containers' image is in the bundle; make it on a connected machine (make gpu-bundle)")
         image = self.shared / "image.tar"

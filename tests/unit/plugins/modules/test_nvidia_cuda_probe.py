@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import libcuda
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cuda_probe
 
 GOOD = {"gpus": None, "memory_mib": 8, "timeout": 60.0, "driver_root": "/", "library": None}
@@ -45,9 +45,9 @@ def test_what_cannot_be_asked_for_is_told_with_its_value(options, words):
 
 def test_gpus_that_do_not_pass_are_named():
     gpus = [
-        {**cuda_driver.blank(0), "passed": True, "result": "PASS"},
-        {**cuda_driver.blank(1), "result": "cuMemAlloc: out of memory"},
-        {**cuda_driver.blank(), "uuid": "GPU-dead", "result": "CUDA shows no GPU 'GPU-dead'"},
+        {**libcuda.blank(0), "passed": True, "result": "PASS"},
+        {**libcuda.blank(1), "result": "cuMemAlloc: out of memory"},
+        {**libcuda.blank(), "uuid": "GPU-dead", "result": "CUDA shows no GPU 'GPU-dead'"},
     ]
     assert nvidia_cuda_probe.complaint({"error": None, "gpus": gpus}) == (
         "2 of 3 GPUs did not pass. GPU 1: cuMemAlloc: out of memory | GPU GPU-dead: CUDA shows no GPU 'GPU-dead'"

@@ -1,0 +1,355 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.persistenced import (
+    DROP_IN_FILE,
+    UNIT,
+    UNIT_FILE,
+    plan,
+)
+
+PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
+PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}
+DEBIANS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvpd
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+UBUNTUS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "fragment_path": PACKAGED}
+STOPPED = {**RUNNING, "active_state": "failed"}
+NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
+
+
+def host(
+    service: dict[str, t.Any], unit: str | None = None, loaded: str | None = "535.261.03", **more: t.Any
+) -> dict[str, t.Any]:
+    seen: dict[str, t.Any] = {
+        "os": {"key": "debian-12", "family": "debian", "package_manager": "apt"},
+        "uid": 0,
+        "nvidia": {"gpus": ["0000:3b:00.0"]},
+        "packages": {"nvidia-persistenced": {"version": "1"}, "libnvidia-cfg1": {"version": "1"}} if unit else {},
+        "services": {UNIT: service},
+        "driver": {"loaded": loaded, "library": loaded, "runfile": False, "prefix": None},
+        "files": {PACKAGED: {"content": unit}, UNIT_FILE: {"content": None}, DROP_IN_FILE: {"content": None}},
+    }
+    seen.update(more)
+    return seen
+
+
+def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
+    return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
+
+
+def test_a_host_without_a_gpu_is_left_alone() -> None:
+    done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
+    assert not done["wanted"]
+    assert steps(done) == ([], {}, False, False, False)
+    assert done["problems"] == []
+    assert done["reason"] == "there is no NVIDIA GPU"
+    lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
+    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are handed to virtual machines")
+
+
+def test_debians_unit_is_right_as_it_is() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_a_bare_host() -> None:
+    done = plan(host(NO_UNIT, loaded=None), PACKAGES)
+    assert steps(done) == (["nvidia-persistenced", "libnvidia-cfg1"], {}, True, False, False)
+    assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
+
+
+def test_a_daemon_that_died_is_started() -> None:
+    done = plan(host(STOPPED, DEBIANS), PACKAGES)
+    assert steps(done) == ([], {}, False, True, True)
+    assert done["reason"] == "the daemon is failed"
+
+
+def test_without_a_loaded_driver_nothing_is_started_and_nothing_is_asked() -> None:
+    assert steps(plan(host(STOPPED, DEBIANS, loaded=None), PACKAGES)) == ([], {}, False, False, False)
+
+
+def test_ubuntus_unit_is_made_effective_and_stays_so() -> None:
+    seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os={"key": "ubuntu-24.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    text = done["files"][DROP_IN_FILE]
+    assert (
+        "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose --persistence-mode\n"
+        in text
+    )
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
+    assert done["enable"]
+
+    seen["files"][DROP_IN_FILE] = {"content": text}
+    seen["services"] = {UNIT: RUNNING}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
+UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
+VERSIONS = [
+    # Debian's driver beside NVIDIA's repository.
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
+                 "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
+     ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]},
+     "no nvidia-persistenced that goes with driver 535.309.01. They have 595.58.03-1."),
+    (DEBIAN_12, {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.261.03-1"]},
+     "no libnvidia-cfg1 that goes with driver 535.309.01. They have 535.261.03-1."),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1", "580.95.05-0ubuntu0.24.04.1"]},
+     ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
+     ["nvidia-compute-utils-580-server=580.105.08-0ubuntu1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("driver", "offered", "expected"), VERSIONS)
+def test_what_comes_goes_with_the_driver(
+    driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
+) -> None:
+    more = {"os": {"key": "ubuntu-24.04", "family": "ubuntu"}} if driver is UBUNTU else {}
+    seen = host(NO_UNIT, packages=driver, **more)
+    assert plan(seen, PACKAGES)["query"] == list(offered)
+    done = plan(seen, PACKAGES, offered=offered)
+    if isinstance(expected, list):
+        assert (done["packages"], done["problems"]) == (expected, [])
+    else:
+        assert expected in " ".join(done["problems"])
+
+
+def test_the_drivers_pin_chooses_by_itself() -> None:
+    seen = host(NO_UNIT, packages=DEBIAN_12)
+    seen["files"]["/etc/apt/preferences.d/gpufleet-nvidia-driver"] = {"exists": True, "content": "x"}
+    done = plan(seen, PACKAGES, offered={"nvidia-persistenced": ["595.58.03-1"]})
+    assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
+
+
+def test_ubuntus_package_goes_by_the_drivers_branch() -> None:
+    seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
+    assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
+
+
+def test_a_drop_in_goes_when_the_packaged_unit_needs_none() -> None:
+    seen = host(RUNNING, DEBIANS)
+    seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
+    assert plan(seen, PACKAGES)["files"] == {DROP_IN_FILE: None}
+
+
+def test_the_installers_driver_gets_a_unit_with_a_user_of_its_own() -> None:
+    seen = host(NO_UNIT, driver={"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None})
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    assert done["user"] == "nvidia-persistenced"
+    assert "--user nvidia-persistenced --persistence-mode" in done["files"][UNIT_FILE]
+    assert (done["enable"], done["start"]) == (True, True)
+
+    seen["files"][UNIT_FILE] = {"content": done["files"][UNIT_FILE]}
+    seen["services"] = {UNIT: {**RUNNING, "fragment_path": UNIT_FILE}}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_somebodys_own_unit_is_left_as_it_is() -> None:
+    seen = host({**RUNNING, "fragment_path": UNIT_FILE}, UBUNTUS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n"}
+    assert plan(seen, PACKAGES)["files"] == {}
+
+
+def test_a_driver_of_the_machines_own_with_no_daemon_is_only_asked() -> None:
+    driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
+    done = plan(host(NO_UNIT, driver=driver), PACKAGES)
+    assert steps(done) == ([], {}, False, False, True)
+    assert "no package, unit or installer" in done["reason"]
+
+
+def test_where_systemd_does_not_run_nothing_is_started() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS, services={}), PACKAGES)) == ([], {}, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
+        (host(STOPPED, DEBIANS, uid=1000), "this needs root, and the host was seen as user 1000. Set become: true."),
+    ],
+)
+def test_what_speaks_against_it_is_said(seen: dict[str, t.Any], words: str) -> None:
+    assert words in " ".join(plan(seen, PACKAGES)["problems"])
+
+
+def test_nothing_to_do_needs_no_root() -> None:
+    assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
+
+
+def test_gpus_whose_mode_is_off() -> None:
+    facts = {
+        "nvidia_gpus": [
+            {"index": 0, "pci_bus_id": "0000:3b:00.0", "name": "A100", "persistence_mode": True},
+            {"index": 1, "pci_bus_id": "0000:af:00.0", "name": "A100", "persistence_mode": False},
+            {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
+        ]
+    }
+    assert persistenced.gpus_without(facts) == ["0000:af:00.0 (A100)"]
+    assert persistenced.gpus_without({}) == []
+
+
+@pytest.mark.parametrize("timeout", [0, -5])
+def test_no_time_at_all_is_refused(timeout: int) -> None:
+    problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
+    assert f"nvidia_persistenced_timeout: {timeout} is not a number of seconds" in problems[0]
+
+
+@pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
+def test_seconds_may_be_a_text(timeout: int | str, retries: int) -> None:
+    done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
+    assert (done["problems"], done["retries"]) == ([], retries)
+
+
+OWN = "[Install]\nWantedBy=multi-user.target\n"
+COMMANDS = [
+    ("ExecStart=/usr/bin/d --no-persistence-mode --verbose\n", "/usr/bin/d --verbose --persistence-mode"),
+    ("ExecStart = /usr/bin/d --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n  --user x \\\n  --no-persistence-mode\n", "/usr/bin/d --user x --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n# why\n--no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d --no-persistence-mode \\\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=-/usr/bin/d \"--no-persistence-mode\" $X '%n a'\n", "-/usr/bin/d $X '%n a' --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open --no-persistence-mode\n", "/usr/bin/d 'open --persistence-mode"),
+    ("ExecStart=/usr/bin/d --persistence-mode --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open\n", None),
+    ("ExecStart=/usr/bin/d \\\n --verbose \\", None),
+    ("ExecStart=/usr/bin/d --no-persistence-mode-at-all\n", None),
+    ("#ExecStart=/usr/bin/d --no-persistence-mode\n", None),
+]
+
+
+@pytest.mark.parametrize(("line", "command"), COMMANDS)
+def test_a_units_command_is_read_as_systemd_reads_it(line: str, command: str | None) -> None:
+    text = persistenced.drop_in(f"{OWN}[Service]\n{line}")
+    if command is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert text.endswith(f"[Service]\nExecStart=\nExecStart={command}\n")
+
+
+@pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
+def test_a_unit_that_stops_when_unneeded_is_kept(value: str) -> None:
+    text = persistenced.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
+    assert text is not None
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+
+
+def test_a_section_in_a_comment_is_none() -> None:
+    text = persistenced.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
+    assert text is not None
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
+
+
+NVIDIAS = f"[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --verbose\n\n{OWN}"
+
+
+def test_the_daemon_runs_as_its_own_user_where_the_package_made_one() -> None:
+    system = {"key": "el-9", "family": "el", "package_manager": "dnf"}
+    seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
+    done = plan(seen, PACKAGES)
+    assert "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --verbose --user nvidia-persistenced\n" in (
+        done["files"][DROP_IN_FILE] or ""
+    )
+    assert done["user"] is None
+    seen["files"][DROP_IN_FILE] = {"content": done["files"][DROP_IN_FILE]}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+    assert plan(host(RUNNING, NVIDIAS, os=system, daemon_users=["nvpd"]), PACKAGES)["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ("ExecStart=/usr/bin/d", "/usr/bin/d --user me"),
+        ("ExecStart=/usr/bin/d --no-persistence-mode", "/usr/bin/d --persistence-mode --user me"),
+        ("ExecStart=/usr/bin/d --no-user-data", "/usr/bin/d --no-user-data --user me"),
+        ("ExecStart=/usr/bin/d --user root", None),
+        ("ExecStart=/usr/bin/d --user=root", None),
+        ("ExecStart=/usr/bin/d -u root", None),
+        ("ExecStart=/usr/bin/d -uroot", None),
+        ("ExecStart=/usr/bin/d '--user' root", None),
+        ("User=nvpd\nExecStart=/usr/bin/d", None),
+        ("Type=forking", None),
+    ],
+)
+def test_a_user_that_the_unit_names_is_kept(lines: str, command: str | None) -> None:
+    text = persistenced.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
+    assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
+    assert "User" not in (text or "")
+
+
+UNREAD = {**RUNNING, "need_daemon_reload": True}
+
+
+def cut_off() -> dict[str, t.Any]:
+    """Describe a host whose drop-in was written, and whose systemd runs the daemon without it."""
+    seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
+    first = plan(seen, PACKAGES)
+    assert first["reload"]
+    seen["files"][DROP_IN_FILE] = {"content": first["files"][DROP_IN_FILE]}
+    seen["services"] = {UNIT: UNREAD}
+    return seen
+
+
+def test_a_drop_in_that_was_written_and_not_read_is_made_up_for_once() -> None:
+    seen = cut_off()
+    done = plan(seen, PACKAGES)
+    assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
+    assert done["reason"] == "systemd has not read the unit as it is now"
+    assert "this needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
+    assert not plan(seen, PACKAGES)["reload"]
+
+
+def test_so_is_one_that_was_taken_away() -> None:
+    seen = host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, DEBIANS)
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+def test_so_is_a_unit_of_ours() -> None:
+    seen = host(
+        {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
+    )
+    seen["files"][UNIT_FILE] = {"content": persistenced._OWN_UNIT}
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+@pytest.mark.parametrize("fragment", [PACKAGED, UNIT_FILE])
+def test_what_somebody_else_changed_is_hers_to_have_read(fragment: str) -> None:
+    seen = host({**UNREAD, "fragment_path": fragment, "drop_in_paths": ["/etc/other.conf"]}, DEBIANS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\n" if fragment == UNIT_FILE else None}
+    assert not plan(seen, PACKAGES)["reload"]
+    assert not plan(host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, nvidia={"gpus": []}), PACKAGES)["reload"]

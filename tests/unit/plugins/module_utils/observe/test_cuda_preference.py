@@ -1,0 +1,161 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A toolkit's repository has newer packages of a driver that came from elsewhere: apt is told to leave them there."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import undo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
+    DISTRIBUTIONS,
+    KEY,
+    add,
+    bare,
+    name,
+    nvidia,
+    trust,
+)
+
+FILE = nvidia_repository.APT_PREFERENCE_FILE
+ENTRY = "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"
+# As users install it on a desktop: not the packages that role nvidia_driver takes.
+UBUNTUS = dict.fromkeys(("nvidia-driver-580", "libnvidia-compute-580", "nvidia-dkms-580"), "580.95.05-0ubuntu0.24.04.1")
+UBUNTUS_SERVER = {"libnvidia-compute-580-server": "580.95.05-0ubuntu0.24.04.1"}
+DEBIANS = dict.fromkeys(("libcuda1", "nvidia-smi", "nvidia-kernel-dkms"), "535.261.03-1~deb12u1")
+NVIDIAS = dict.fromkeys(("libnvidia-compute-580", "nvidia-dkms-580-open"), "580.95.05-0ubuntu1")
+NVIDIAS_ON_DEBIAN = dict.fromkeys(("libnvidia-ml1", "libcuda1", "nvidia-driver-cuda", "nvidia-open"), "580.95.05-1")
+
+
+def files(done: dict[str, t.Any]) -> dict[str, str]:
+    return {file["path"]: file["state"] for file in done["files"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "written"),
+    [
+        ("ubuntu-24.04", UBUNTUS, True),
+        ("ubuntu-24.04", UBUNTUS_SERVER, True),
+        ("debian-12", DEBIANS, True),
+        ("ubuntu-24.04", NVIDIAS, False),
+        ("debian-12", NVIDIAS_ON_DEBIAN, False),
+        ("ubuntu-24.04", {}, False),
+        ("ubuntu-24.04", {"nvidia-container-toolkit": "1.18.0-1"}, False),
+        ("el-9", {"nvidia-driver-cuda": "580.95.05-1.el9"}, False),
+        ("sles-15", {"nvidia-compute-G06": "580.95.05-1"}, False),
+    ],
+)
+def test_the_repository_comes_last_for_a_driver_from_elsewhere(
+    key: str, packages: dict[str, str], written: bool
+) -> None:
+    done = nvidia(bare(key, packages=packages), "12.6")
+    assert done["problems"] == []
+    assert (FILE in files(done)) is written
+    if written:
+        # Not after the entry: apt would have that alone in between.
+        assert list(files(done).items()) == [(FILE, "present"), (ENTRY, "present")]
+        assert f"write {FILE}, {ENTRY}, /etc/profile.d/gpufleet-cuda.sh" in done["summary"]
+        lines = done["files"][0]["content"].splitlines()
+        assert lines[-3:] == [
+            "Package: dkms *nvidia* libcuda* libnvcuvid* libnvoptix*",
+            "Pin: release o=NVIDIA",
+            "Pin-Priority: 100",
+        ]
+
+
+def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
+    """Describe a host of Ubuntu's on which a toolkit has come beside these packages."""
+    wanted = nvidia(bare("ubuntu-24.04", packages=packages), "12.6")
+    there = bare("ubuntu-24.04", packages={**packages, "cuda-toolkit-12-6": "12.6.3-1"}, **more)
+    for file in [*wanted["files"], wanted["profile"]]:
+        add(there, file["path"], file["content"])
+    name(there, wanted["repository"])
+    trust(there, wanted["repository"])
+    record = {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": ["/usr/local/cuda-12.6"]}
+    return add(there, packages_record.TOOLKIT, record)
+
+
+@pytest.mark.parametrize("packages", [{}, UBUNTUS, UBUNTUS_SERVER])
+def test_nothing_is_to_be_done_then(packages: dict[str, str]) -> None:
+    done = nvidia(having(packages), "12.6")
+    assert (done["problems"], done["summary"], done["acts"]) == ([], [], False)
+
+
+def test_it_is_written_for_a_driver_that_came_later() -> None:
+    there = having(UBUNTUS)
+    del there["files"][FILE]
+    done = nvidia(there, "12.6")
+    assert (done["summary"], done["repository"], done["packages"]) == ([f"write {FILE}"], None, [])
+
+
+@pytest.mark.parametrize("gone", ["driver", "entry", "for the driver's own"])
+def test_it_goes_with_its_reason(gone: str) -> None:
+    there = having(UBUNTUS)
+    if gone == "driver":
+        for package in UBUNTUS:
+            del there["packages"][package]
+    elif gone == "entry":
+        del there["files"][ENTRY]
+    else:
+        add(there, driver_plan.PIN_FILE, "x")
+    assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
+
+
+def test_role_nvidia_drivers_own_is_enough() -> None:
+    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), driver_plan.PIN_FILE, "x")
+    assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
+    # The first that fits counts, in the order of their names.
+    assert driver_plan.PIN_FILE < FILE
+
+
+def test_an_entry_of_somebody_elses_is_used_as_it_is() -> None:
+    there = bare("ubuntu-24.04", packages=UBUNTUS)
+    name(there, nvidia(there, "12.6")["repository"], "/etc/apt/sources.list.d/mine.list")
+    assert files(nvidia(there, "12.6")) == {}
+
+
+def test_it_goes_with_the_toolkits() -> None:
+    there = having(UBUNTUS)
+    assert FILE in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
+    del there["files"][FILE]
+    assert FILE not in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
+
+
+def test_it_is_looked_at() -> None:
+    assert FILE in observation.FILES
+
+
+def test_it_is_not_in_the_way_of_nvidias_driver() -> None:
+    there = add(host("ubuntu-24.04"), FILE, "x")
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04"))["todo"]
+    assert [file["path"] for file in todo["files"] if file["state"] == "absent"] == [FILE]
+    # Role nvidia_driver sees to apt's files before its packages come, by this beginning.
+    assert FILE.startswith("/etc/apt/")
+
+
+def test_role_nvidia_driver_takes_it_over_with_its_pin() -> None:
+    there, data = add(host("debian-12", packages=dict(DEBIANS)), FILE, "x"), platform("debian-12")
+
+    def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        return files(driver_plan.plan(there, {"source": "distribution"}, data, available)["todo"])
+
+    # Before a version is chosen there is no pin, and the toolkit's has to stay.
+    first = changed(None)
+    assert not {driver_plan.PIN_FILE, FILE} & set(first)
+    query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
+    done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
+    assert (done[driver_plan.PIN_FILE], done[FILE]) == ("present", "absent")
+
+
+def test_it_comes_back_where_nvidias_driver_does_not_come() -> None:
+    before, now = add(host("ubuntu-24.04"), FILE, "x"), host("ubuntu-24.04")
+    assert undo.files(before, now, "580.95.05") == [{"path": FILE, "state": "present", "content": "x"}]
