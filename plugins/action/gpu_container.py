@@ -15,7 +15,8 @@ from typing import Any
 
 from ansible.module_utils.common.validation import check_type_dict
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options, engine_failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
@@ -96,7 +97,7 @@ class ActionModule(NvmlAction):
         try:
             return self._call(pull["module"], pull["args"])
         except Failure as failure:
-            why = engine_failures.reasoned(failure.result)
+            why = failures.reasoned(failure.result)
             name = pull["args"]["name"]
             why = why if name in why else f"image {name}: {why}"
             raise Failure({**failure.result, "msg": why}) from failure
@@ -164,17 +165,17 @@ class ActionModule(NvmlAction):
     def _explained(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
         """Say why the engine's module failed, take back the container that it could not start, and say that, too."""
         engine, name = plan["engine"], plan["module_args"]["name"]
-        parts = [engine_failures.message(engine, name, result)]
+        parts = [failures.message(engine, name, result)]
         if not self._task.check_mode:
-            keep = engine_failures.is_taken_name(result)
+            keep = failures.is_taken_name(result)
             arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
             answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
             if answer.get("failed"):
                 parts.append(f"What became of the container could not be found out: {answer.get('msg')}")
             else:
-                self._changed |= engine_failures.has_changed(answer["cleared"])
-                parts.append(engine_failures.fate(answer["cleared"]))
-        return Failure({**result, "msg": engine_failures.sentences(parts)})
+                self._changed |= failures.has_changed(answer["cleared"])
+                parts.append(failures.fate(answer["cleared"]))
+        return Failure({**result, "msg": failures.sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Give the reservation up. It would expire by itself, so a failure here is not the task's."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.program import MARK
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
@@ -74,7 +74,7 @@ class ActionModule(NvmlAction):
             return None  # An old one, of several files.
         name = archive_name(binding) if binding else None
         program = host_program.make(
-            "gpu_facts_program",
+            "facts.program",
             {**options, "_nvml_binding_path": name},
             {name: {"pynvml": binding}} if binding else {},
         )

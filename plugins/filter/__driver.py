@@ -13,14 +13,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    driver_activation,
-    driver_fabric,
-    driver_plan,
-    driver_removal,
-    driver_request,
-    persistenced_plan,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, fabric, persistenced
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 
 # name-[epoch:]version-release.arch; the group is the name.
 _NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
@@ -51,9 +47,9 @@ def plan(
 
 def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:
     """Return why a reboot is required, whether to reboot, and the record of the attempt."""
-    is_controller = driver_activation.is_controller(_checked(host), connection, controller_machine_id)
-    decision = driver_activation.reboot(host, policy, is_controller)
-    return {**decision, "attempt": driver_activation.attempt(host, decision["ids"])}
+    is_controller = activation.is_controller(_checked(host), connection, controller_machine_id)
+    decision = activation.reboot(host, policy, is_controller)
+    return {**decision, "attempt": activation.attempt(host, decision["ids"])}
 
 
 def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
@@ -135,15 +131,15 @@ class FilterModule:
         """Return the filters by their names."""
         return {
             "_apt_removable": apt_removable,
-            "_nvidia_driver_gpus_outside_fabric": driver_fabric.gpus_outside_fabric,
+            "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
             "_nvidia_driver_plan": plan,
             "_nvidia_driver_reboot": reboot,
             "_nvidia_driver_record": record,
             "_nvidia_driver_removal": removal,
             "_nvidia_driver_undo": undo,
-            "_nvidia_driver_unload_obstacles": driver_activation.unload_obstacles,
+            "_nvidia_driver_unload_obstacles": activation.unload_obstacles,
             "_nvidia_driver_unrelated_packages": unrelated_packages,
-            "_persistence_off": persistenced_plan.gpus_with_mode_off,
-            "_persistenced_plan": persistenced_plan.plan,
+            "_persistence_off": persistenced.gpus_with_mode_off,
+            "_persistenced_plan": persistenced.plan,
             "_rpm_removable": rpm_removable,
         }

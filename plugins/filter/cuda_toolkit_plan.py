@@ -109,7 +109,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 
 
 def plan(
@@ -121,7 +121,7 @@ def plan(
     platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
-    return cuda_toolkit_plan.plan(host, request, distributions, branches, platform=platform or None, offered=offered)
+    return cuda_plan.plan(host, request, distributions, branches, platform=platform or None, offered=offered)
 
 
 class FilterModule:

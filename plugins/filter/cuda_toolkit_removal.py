@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    cuda_toolkit_removal,
-    cuda_toolkit_transaction,
-    install_record,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 
 def record(
@@ -23,13 +21,13 @@ def record(
 ) -> str:
     """Return the text of the record before (without `after`) or after an installation."""
     if after is None:
-        return install_record.begin(host, install_record.TOOLKIT, before, key=key, asked=asked)
-    return install_record.finish(host, install_record.TOOLKIT, before, after, key=key)
+        return packages_record.begin(host, packages_record.TOOLKIT, before, key=key, asked=asked)
+    return packages_record.finish(host, packages_record.TOOLKIT, before, after, key=key)
 
 
 def verified(host: dict[str, t.Any], directories: list[str]) -> str:
     """Return the text of the record with verified toolkits."""
-    return install_record.verify(host, install_record.TOOLKIT, directories)
+    return packages_record.verify(host, packages_record.TOOLKIT, directories)
 
 
 class FilterModule:
@@ -38,10 +36,10 @@ class FilterModule:
     def filters(self) -> dict[str, t.Any]:
         """Return the filters by name."""
         return {
-            "cuda_toolkit_forbidden_changes": cuda_toolkit_transaction.forbidden_changes,
+            "cuda_toolkit_forbidden_changes": transaction.forbidden_changes,
             "cuda_toolkit_record": record,
-            "cuda_toolkit_removal": cuda_toolkit_removal.plan,
-            "cuda_toolkit_unrelated_removals": cuda_toolkit_transaction.unrelated_removals,
-            "cuda_toolkit_unneeded": cuda_toolkit_transaction.unneeded,
+            "cuda_toolkit_removal": cuda_removal.plan,
+            "cuda_toolkit_unrelated_removals": transaction.unrelated_removals,
+            "cuda_toolkit_unneeded": transaction.unneeded,
             "cuda_toolkit_verified": verified,
         }

@@ -62,7 +62,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 
 
 def apply_plan(

@@ -85,7 +85,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 
 
 def plan(

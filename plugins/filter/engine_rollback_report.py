@@ -66,7 +66,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_rollback
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import rollback
 
 
 def report(
@@ -79,9 +79,7 @@ def report(
     is_up: bool,
     told: dict[str, t.Any] | None = None,
 ) -> str:
-    return engine_rollback.report(
-        journal, failure, config, undone, told or {}, was_restarted=was_restarted, is_up=is_up
-    )
+    return rollback.report(journal, failure, config, undone, told or {}, was_restarted=was_restarted, is_up=is_up)
 
 
 class FilterModule:

@@ -61,7 +61,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import health
 
 _WIDTHS = (1, 2, 4, 8, 16)
 
@@ -71,13 +71,13 @@ def gpu_host_health(
 ) -> dict[str, list[str]]:
     """Judge a host; the command line gives `pcie_width` as text."""
     if pcie_width in (None, ""):
-        return host_health.judge(host, facts, volume)
+        return health.judge(host, facts, volume)
     if str(pcie_width) not in map(str, _WIDTHS):
         raise AnsibleFilterError(
             f"verify_expected_pcie_width is {pcie_width!r}, which is not a number of PCIe lanes. Use one of "
             f"{', '.join(map(str, _WIDTHS))}, or remove the setting."
         )
-    return host_health.judge(host, facts, volume, int(pcie_width))
+    return health.judge(host, facts, volume, int(pcie_width))
 
 
 class FilterModule:

@@ -103,7 +103,9 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, apt_sources, os_release
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources
 
 
 def replace(module: AnsibleModule, path: str, text: str) -> None:
@@ -117,7 +119,7 @@ def replace(module: AnsibleModule, path: str, text: str) -> None:
 
 def added(module: AnsibleModule, files: dict[str, str]) -> dict[str, str]:
     """Return the new text of the files that lack components."""
-    system = os_release.read("/", os.uname().machine)
+    system = host_platform.read("/", os.uname().machine)
     codename = module.params["codename"] or system["codename"]
     if not codename:
         module.fail_json(msg=f"os-release of {system['name']} has no VERSION_CODENAME. Set codename.")

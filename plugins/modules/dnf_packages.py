@@ -93,7 +93,8 @@ results:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import dnf_command, module_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import dnf
 
 
 def main() -> None:
@@ -110,14 +111,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options, run = module.params, module_run.runner(module)
+    options, run = module.params, base_run.runner(module)
     try:
-        missing = dnf_command.missing(options["name"], run) if options["name"] else set()
+        missing = dnf.missing(options["name"], run) if options["name"] else set()
         names = [name for name in options["name"] if (name in missing) == (options["state"] == "present")]
-        transaction = dnf_command.simulate(names, options, run) if names else None
+        transaction = dnf.simulate(names, options, run) if names else None
         if transaction and not module.check_mode:
-            dnf_command.apply(names, options, run)
-    except dnf_command.DnfError as error:
+            dnf.apply(names, options, run)
+    except dnf.DnfError as error:
         module.fail_json(msg=str(error), results=[])
     results = transaction.results(options["download_only"]) if transaction else []
     module.exit_json(changed=transaction is not None, results=results, diff={"prepared": "\n".join(results)})

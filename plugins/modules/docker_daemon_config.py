@@ -251,7 +251,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
 
 # Any user without rights will do, and one whom nobody is does not meet others' processes.
 UNPRIVILEGED = 65533

@@ -466,28 +466,25 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    container_options,
-    engine_at_rest,
-    engine_failures,
-    gpu_facts,
-    host_processes,
-    nvml_binding_cache,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container_options import OptionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import DOCKER_HOST, EngineError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Podman, Sleeping
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_accelerators import ACCELERATORS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_assignment import PlanError, Planner
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_isolation import CAPABILITIES, IsolationError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_reservations import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.image_requirements import RequirementError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import ACCELERATORS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Podman, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import binding as nvml_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 
 _FAILURES = (
     EngineError,
@@ -595,15 +592,15 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
     if os.geteuid() != 0:
         return sent
     if sent is not None and not check_mode:
-        nvml_binding_cache.remember(sent)
-    return sent or nvml_binding_cache.remembered()
+        nvml_binding.remember(sent)
+    return sent or nvml_binding.remembered()
 
 
 def _clear(module: AnsibleModule) -> dict:
     """Take back what the engine's module left half-made."""
     params = module.params
     engine = _engines(module)[params["engine"]]
-    return engine_failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
+    return failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
 
 
 def _engines(module: AnsibleModule) -> dict:
@@ -621,7 +618,7 @@ def _plan(module: AnsibleModule) -> dict:
     binding = _binding(params["_nvml_binding_path"], module.check_mode)
 
     def gather(subsets: frozenset) -> dict:
-        return gpu_facts.gather(subsets, run=module.run_command, binding_path=binding)["facts"]
+        return facts_gather.gather(subsets, run=module.run_command, binding_path=binding)["facts"]
 
     planner = Planner(
         params,
@@ -647,8 +644,8 @@ def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
     started = host_processes.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
-        if check_mode and docker.socket and engine_at_rest.waits_to_be_started(docker.socket):
-            return Sleeping(engine_at_rest.docker)
+        if check_mode and docker.socket and stopped.waits_to_be_started(docker.socket):
+            return Sleeping(stopped.docker)
         return docker
     except EngineError as error:
         return Absent("docker", str(error))

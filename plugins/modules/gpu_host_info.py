@@ -304,8 +304,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import host_observation, packages_state
-from ansible_collections.gpufleet.hosts.plugins.module_utils.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed
 
 _SECONDS_FOR_AN_ENGINE = 5
 
@@ -343,9 +344,9 @@ def main() -> None:
         return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
 
     if not module.check_mode:
-        packages_state.wait_until_free("/", module.params["package_lock_timeout"])
+        installed.wait_until_free("/", module.params["package_lock_timeout"])
     system = os.uname()
-    host = host_observation.observe(
+    host = observation.observe(
         root="/",
         machine=system.machine,
         kernel=system.release,

@@ -210,15 +210,12 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    cdi,
-    cdi_file,
-    driver_files,
-    driver_volume,
-    gpu_facts,
-    option_checks,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
 
 
 def main() -> None:
@@ -251,7 +248,7 @@ def main() -> None:
     )
 
     def ask() -> dict:
-        return gpu_facts.gather(
+        return gather.gather(
             run=module.run_command,
             timeout=module.params["timeout"],
             binding_path=module.params["_nvml_binding_path"],
@@ -262,7 +259,7 @@ def main() -> None:
         result = result_of(module.params, ask, module.check_mode)
     except BindingMissing as error:
         module.fail_json(**error.result())
-    except (cdi.CdiError, cdi_file.FileError, driver_files.DriverFilesError) as error:
+    except (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror or error}")
@@ -281,7 +278,7 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
         raise cdi_file.FileError(f"{stranger} Leave it to its maker, or set take_over=true to remove it.")
     result = {
         "path": path,
-        "kind": cdi.KIND,
+        "kind": specification.KIND,
         "cdi_version": None,
         "devices": [],
         "skipped": [],
@@ -293,7 +290,7 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
         made = _make(params, ask(), check, root)
         result["skipped"] = made.skipped
         devices = [device["name"] for device in made.spec["devices"]]
-        others, broken = cdi_file.others(params["spec_dirs"], cdi.KIND, path)
+        others, broken = cdi_file.others(params["spec_dirs"], specification.KIND, path)
         result["warnings"] = made.warnings + broken + [_report(other) for other in others]
         result["maintained_by"] = [
             {
@@ -332,10 +329,10 @@ def _stranger(path: str, text: str) -> str | None:
 
 def _validate(params: dict) -> None:
     path = params["path"]
-    fault = option_checks.timeout_fault(params["timeout"])
+    fault = base_options.timeout_fault(params["timeout"])
     if params["state"] == "present":
         # What removes a file needs no driver.
-        fault = fault or option_checks.driver_root_fault(params["driver_root"])
+        fault = fault or base_options.driver_root_fault(params["driver_root"])
     if fault:
         raise cdi_file.FileError(fault)
     if not os.path.isabs(params["driver_volume_path"]):
@@ -351,14 +348,14 @@ def _validate(params: dict) -> None:
         )
 
 
-def _make(params: dict, facts: dict, check: bool, root: str) -> cdi.Made:
+def _make(params: dict, facts: dict, check: bool, root: str) -> specification.Made:
     if facts["nvidia_gpu_state"] != "ready":
-        raise cdi.CdiError(
+        raise specification.CdiError(
             f"the GPUs can't be described, their state is {facts['nvidia_gpu_state']}: "
             f"{facts['nvidia_gpu_state_reason']}"
         )
     driver_root = params["driver_root"] or "/"
-    host = cdi.Host(
+    host = specification.Host(
         version=facts["nvidia_driver"]["version"],
         machine=driver_files.normal_machine(platform.machine()),
         root=root,
@@ -368,37 +365,40 @@ def _make(params: dict, facts: dict, check: bool, root: str) -> cdi.Made:
         groups=params["additional_gids"],
     )
     if params["libraries"] == "files":
-        edits = cdi.file_edits(_files(host), host.machine)
+        edits = specification.file_edits(_files(host), host.machine)
     else:
         edits = _volume_edits(params["driver_volume_path"], host, check)
-    return cdi.make(facts["nvidia_gpus"], host, edits)
+    return specification.make(facts["nvidia_gpus"], host, edits)
 
 
-def _files(host: cdi.Host) -> list[driver_files.DriverFile]:
+def _files(host: specification.Host) -> list[driver_files.DriverFile]:
     search_path = os.environ.get("PATH", "").split(":") if host.driver_root == "/" else []
     return driver_files.find(host.version, host.machine, host.driver_root, sets=host.sets, search_path=search_path)
 
 
-def _volume_edits(driver_volume_path: str, host: cdi.Host, check: bool) -> dict:
+def _volume_edits(driver_volume_path: str, host: specification.Host, check: bool) -> dict:
     place = driver_volume.directory(driver_volume_path, host.version)
     if all(os.path.isdir(os.path.join(place, name)) for name in driver_volume.PLACES):
-        return cdi.volume_edits(place, os.listdir(os.path.join(place, "bin")))
+        return specification.volume_edits(place, os.listdir(os.path.join(place, "bin")))
     if not check:
-        raise cdi.CdiError(
+        raise specification.CdiError(
             f"there is no whole driver volume for driver {host.version} at {place}. Make it with nvidia_driver_volume "
             "first, or set libraries=files."
         )
     # A run that is not a check would have made it before.
-    return cdi.volume_edits(place, [file.name for file in _files(host) if file.place == "bin"])
+    return specification.volume_edits(place, [file.name for file in _files(host) if file.place == "bin"])
 
 
 def _report(other: cdi_file.Other) -> str:
     if other.ours:
         return (
-            f"{other.path} describes {cdi.KIND} already; this module made it under that name. Remove it with "
+            f"{other.path} describes {specification.KIND} already; this module made it under that name. Remove it with "
             f"state=absent and path={other.path}, then run this again. Until then nothing is written."
         )
-    text = f"{other.path} describes {cdi.KIND} already; it is left to whoever maintains it, and ours is not written."
+    text = (
+        f"{other.path} describes {specification.KIND} already; it is left to whoever maintains it, and ours is not "
+        "written."
+    )
     if other.stale:
         text += (
             f" It names what is not there: {', '.join(other.stale[:3])}. Have it made anew "

@@ -215,7 +215,8 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_probe, option_checks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import probe as cuda_probe
 
 MEMORY_MIB_MAX = 16384
 GPU = re.compile(r"(\d+|GPU-[0-9a-f]+[0-9a-f-]*|MIG-[0-9A-Za-z/-]+)", re.IGNORECASE)
@@ -233,7 +234,7 @@ def option_error(params: dict) -> str | None:
             )
     if not 1 <= params["memory_mib"] <= MEMORY_MIB_MAX:
         return f"memory_mib={params['memory_mib']} is invalid. Use a value from 1 to {MEMORY_MIB_MAX}."
-    return option_checks.timeout_fault(params["timeout"]) or option_checks.driver_root_fault(params["driver_root"])
+    return base_options.timeout_fault(params["timeout"]) or base_options.driver_root_fault(params["driver_root"])
 
 
 def failure_message(result: dict) -> str:

@@ -250,16 +250,12 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    cdi_file,
-    driver_files,
-    driver_versions,
-    driver_volume,
-    engine_at_rest,
-    engine_volume,
-    host_processes,
-    option_checks,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped, volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
 
 CDI_DIRECTORIES = ("etc/cdi", "run/cdi")
 REMEMBERED = (
@@ -281,7 +277,7 @@ def main() -> None:
                 "default": ["auto"],
             },
             "expected_engines": {"type": "list", "elements": "str", "choices": ["docker", "podman"], "default": []},
-            "docker_host": {"type": "str", "default": engine_volume.DOCKER_HOST},
+            "docker_host": {"type": "str", "default": volumes.DOCKER_HOST},
             "sets": {
                 "type": "list",
                 "elements": "str",
@@ -295,11 +291,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    podman = engine_volume.Podman(module.run_command, module.get_bin_path("podman"))
+    podman = volumes.Podman(module.run_command, module.get_bin_path("podman"))
     try:
-        docker = engine_volume.Docker(module.params["docker_host"])
+        docker = volumes.Docker(module.params["docker_host"])
         result = Run(module.params, docker, podman, module.check_mode).result()
-    except (driver_files.DriverFilesError, driver_volume.VolumeError, engine_volume.EngineError) as error:
+    except (driver_files.DriverFilesError, driver_volume.VolumeError, volumes.EngineError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{error.filename or module.params['path']}: {error.strerror or error}")
@@ -312,20 +308,18 @@ class Run:
     def __init__(
         self,
         params: dict,
-        docker: engine_volume.Docker,
-        podman: engine_volume.Podman,
+        docker: volumes.Docker,
+        podman: volumes.Podman,
         check: bool,
         root: str = "/",
     ) -> None:
         self.params, self.check, self.root = params, check, root
         self.path = os.path.normpath(params["path"])
-        self.loaded = driver_versions.loaded_module(root)[0]
+        self.loaded = host_driver.loaded_module(root)[0]
         self._validate()
         # A check starts no engine, nor does a run that is not told to use it: see _informants.
         self.docker, self.podman = (self._foreseen(engine) if check else engine for engine in (docker, podman))
-        self.engines = engine_volume.chosen(
-            params["engine"], self.docker, self.podman, needed=params["state"] == "present"
-        )
+        self.engines = volumes.chosen(params["engine"], self.docker, self.podman, needed=params["state"] == "present")
         self._told: list | None = None
         self.actions: list[str] = []
         self.before: dict = {}
@@ -336,14 +330,14 @@ class Run:
         engine = self._not_started(engine)
         if engine.name not in self.params["expected_engines"] or not engine.absence():
             return engine
-        return engine_at_rest.docker(self.root) if engine.name == "docker" else engine_at_rest.EngineAtRest(engine.name)
+        return stopped.docker(self.root) if engine.name == "docker" else stopped.EngineAtRest(engine.name)
 
     def _not_started(self, engine):
         """Return what an engine has on disk, where a question would start it."""
         if engine.name == "podman":
-            return engine if engine.absence() else engine_at_rest.podman(self.root) or engine
-        asleep = engine.socket and engine_at_rest.waits_to_be_started(engine.socket, self.root)
-        return engine_at_rest.docker(self.root) if asleep else engine
+            return engine if engine.absence() else stopped.podman(self.root) or engine
+        asleep = engine.socket and stopped.waits_to_be_started(engine.socket, self.root)
+        return stopped.docker(self.root) if asleep else engine
 
     def _informants(self) -> list:
         """Return those who know of volumes and containers: the engines that answer, and what a silent Docker has."""
@@ -356,11 +350,11 @@ class Run:
 
     def _bystander(self, engine) -> list:
         """Return who tells what an engine has that this run does not use."""
-        if not isinstance(engine, engine_at_rest.EngineAtRest):
+        if not isinstance(engine, stopped.EngineAtRest):
             engine = self._not_started(engine)
         if not engine.absence():
             return [engine]
-        return [engine_at_rest.docker(self.root)] if engine.name == "docker" else []
+        return [stopped.docker(self.root)] if engine.name == "docker" else []
 
     def _validate(self) -> None:
         version = self.params["driver_version"]
@@ -368,7 +362,7 @@ class Run:
             raise driver_volume.VolumeError(f"driver_version={version} is not a driver version such as 580.95.05")
         if not os.path.isabs(self.params["path"]):
             raise driver_volume.VolumeError(f"path={self.params['path']} is not an absolute path")
-        fault = option_checks.driver_root_fault(self.params["driver_root"])
+        fault = base_options.driver_root_fault(self.params["driver_root"])
         # What removes a volume needs no driver.
         if fault and self.params["state"] == "present":
             raise driver_volume.VolumeError(fault)
@@ -425,7 +419,7 @@ class Run:
             if found is None:
                 unregistered.append(engine)
             elif not found.is_bound_to(place):
-                raise engine_volume.EngineError(
+                raise volumes.EngineError(
                     f"{engine.name} has a volume {name} that is not ours ({found.text()} instead of driver local, "
                     f"device {place}). Remove it ({engine.name} volume rm {name}) once no container uses it, or set "
                     "`path` to where its directory is."
@@ -557,7 +551,7 @@ class Run:
 
     def _is_out_of_reach(self, engine) -> bool:
         """Tell whether an engine can't be told to forget a volume, by a run that is no check either."""
-        return isinstance(engine, engine_at_rest.EngineAtRest) and engine not in self.engines
+        return isinstance(engine, stopped.EngineAtRest) and engine not in self.engines
 
     def _specifications(self, place: str) -> list[str]:
         """List the CDI specifications that name the volume's directory, by whichever path."""

@@ -1214,12 +1214,12 @@ nvml_binding_version:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=gpu_facts_call.OPTIONS, supports_check_mode=True)
-    result = gpu_facts_call.result(module.params, module.run_command)
+    module = AnsibleModule(argument_spec=facts_call.OPTIONS, supports_check_mode=True)
+    result = facts_call.result(module.params, module.run_command)
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)

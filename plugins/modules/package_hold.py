@@ -64,7 +64,8 @@ names:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import module_run, package_locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks
 
 
 def main() -> None:
@@ -79,14 +80,14 @@ def main() -> None:
     )
     names, manager = module.params["names"], module.params["package_manager"]
     hold = module.params["state"] == "held"
-    run = module_run.runner(module)
+    run = base_run.runner(module)
 
     try:
-        held = package_locks.read(manager, names, run) if names else set()
+        held = locks.read(manager, names, run) if names else set()
         todo = [name for name in names if (name in held) != hold]
         if todo and not module.check_mode:
-            package_locks.change(manager, todo, hold, run)
-    except package_locks.LocksError as error:
+            locks.change(manager, todo, hold, run)
+    except locks.LocksError as error:
         module.fail_json(msg=str(error))
     after = held | set(todo) if hold else held - set(todo)
     diff = {"before": {"held": sorted(held)}, "after": {"held": sorted(after)}}

@@ -130,32 +130,28 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    addresses,
-    apt_sources,
-    key_trust,
-    module_run,
-    os_release,
-    package_offers,
-    repository_view,
-    signing_keys,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, key_trust, preview
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
 
 
-def view_changes(parameters: dict) -> repository_view.Changes:
+def view_changes(parameters: dict) -> preview.Changes:
     """Return the changes of the view, and download the key of the additional repository."""
     repository = parameters["repository"]
     if repository:
-        key = signing_keys.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
-        repository = repository_view.Repository(repository["url"], key, repository["proxy"])
-    system = os_release.read("/", os.uname().machine)
+        key = packages_keys.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
+        repository = preview.Repository(repository["url"], key, repository["proxy"])
+    system = host_platform.read("/", os.uname().machine)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
 
     def enable(files: dict) -> dict:
         origin = apt_sources.recorded_origin()
         return apt_sources.add_components(files, parameters["components"], system["codename"] or "", arch, origin)
 
-    return repository_view.Changes(
+    return preview.Changes(
         repository=repository,
         without=tuple(parameters["without"]),
         enable=enable if parameters["components"] else None,
@@ -184,7 +180,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options, run = module.params, module_run.runner(module)
+    options, run = module.params, base_run.runner(module)
     repository = options["repository"] or {}
     module.no_log_values.update(addresses.logins(*(repository.get(name) for name in ("url", "key", "proxy"))))
     for name in ("repository", "components", "without"):
@@ -199,13 +195,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="gpufleet-", dir=parent) as directory:
             views: list = [[]]
             if options["fresh"]:
-                views = repository_view.prepare(manager, directory, view_changes(options), run)
-            versions = package_offers.read(manager, options["names"], run, views)
-            streams = package_offers.streams(options["modules"], run, views)
+                views = preview.prepare(manager, directory, view_changes(options), run)
+            versions = packages_offers.read(manager, options["names"], run, views)
+            streams = packages_offers.streams(options["modules"], run, views)
     except (
         apt_sources.AptSourcesError,
-        package_offers.OffersError,
-        repository_view.ViewError,
+        packages_offers.OffersError,
+        preview.ViewError,
         key_trust.KeyTrustError,
     ) as error:
         module.fail_json(msg=str(error))

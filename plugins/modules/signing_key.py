@@ -89,7 +89,9 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import addresses, key_trust, openpgp, signing_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
 
 
 def problem(path: str) -> str | None:
@@ -155,8 +157,8 @@ def main() -> None:
         after = {"fingerprints": [], kind: [wanted]}
     if changed and not module.check_mode:
         try:
-            data = signing_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
-        except signing_keys.SigningKeyError as error:
+            data = packages_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
+        except packages_keys.SigningKeyError as error:
             module.fail_json(msg=str(error))
         data = openpgp.armored(data) if module.params["armored"] else openpgp.binary(data)
         note = key_trust.note(data, wanted)

@@ -27,9 +27,8 @@ READER = "import sys; sys.path[:] = [path for path in sys.path if path]; exec(sy
 _OWN = "gpufleet.zip"  # No such file: the name under which Python knows the modules in the program.
 _HERE = os.path.dirname(__file__)
 _MODULES = os.path.join(os.path.dirname(_HERE), "module_utils")
-_IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}(?:\.(\w+))? import (\([^)]*\)|.*)", re.MULTILINE)
+_IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}([.\w]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _COMMENT = re.compile(r"#.*")
-_WORD = re.compile(r"\w+")
 
 
 def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None) -> bytes:
@@ -54,7 +53,7 @@ def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = 
 
 @lru_cache
 def needed(entry: str) -> tuple[str, ...]:
-    """Name the modules of module_utils that a module loads, at once or later, itself among them."""
+    """Name the modules of module_utils that a module imports, directly or not, itself included: `facts.program`."""
     found, waiting = set(), [entry]
     while waiting:
         name = waiting.pop()
@@ -62,12 +61,20 @@ def needed(entry: str) -> tuple[str, ...]:
             continue
         found.add(name)
         for module, names in _IMPORT.findall(_source(_path(name))):
-            waiting += [module] if module else _WORD.findall(_COMMENT.sub("", names))
+            waiting += _imported(module.lstrip("."), names)
     return tuple(sorted(found))
 
 
+def _imported(module: str, names: str) -> list[str]:
+    """Name the modules that one import statement loads: the named module, or modules of the named package."""
+    if module and os.path.isfile(_path(module)):
+        return [module]
+    listed = [name.split()[0] for name in _COMMENT.sub("", names).strip("() \n").split(",") if name.strip()]
+    return [f"{module}.{name}" if module else name for name in listed]
+
+
 def _path(name: str) -> str:
-    return os.path.join(_MODULES, f"{name}.py")
+    return os.path.join(_MODULES, *name.split(".")) + ".py"
 
 
 @lru_cache

@@ -18,7 +18,7 @@ import stat
 import subprocess
 import sys
 
-CUDA_PROBE = "ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_probe"
+CUDA_PROBE = "ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe"
 CONTROL_MAJOR = 195
 UUID_SIZE = 96
 

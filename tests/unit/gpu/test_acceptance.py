@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts, nvml_fields
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpu"))
 
@@ -149,7 +150,7 @@ def test_the_facts_of_a_real_host_agree_with_its_nvidia_smi():
 
 
 def test_every_default_fact_is_compared_or_known_not_to_be_printed():
-    facts = set(smi.flattened(nvml_fields.blank(gpu_facts.choose_subsets(gpu_facts.DEFAULT_SUBSETS))))
+    facts = set(smi.flattened(fields.blank(gather.choose_subsets(gather.DEFAULT_SUBSETS))))
     mapped = {field.key for field in smi.FIELDS}
     assert facts - mapped - set(smi.UNPRINTED) == set(), "neither compared nor listed as not printed"
     assert mapped - facts == set(), "compared, but no fact"

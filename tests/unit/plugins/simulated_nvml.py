@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import nvml
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import session as nvml_session
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "bindings"
@@ -86,7 +86,7 @@ class Simulated:
         self.lab.state.write_text(self._described + lines, encoding="utf-8")
         os.environ["GPUSIM_STATE"] = str(self.lab.state)
         try:
-            with nvml.Nvml(self.binding, on_call) as opened:
+            with nvml_session.Nvml(self.binding, on_call) as opened:
                 yield opened
         finally:
             del os.environ["GPUSIM_STATE"]

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    cuda_repository,
-    cuda_toolkit_plan,
-    key_trust,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
@@ -31,7 +28,7 @@ def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None,
     """Return the plan for a host, with the roles' data."""
     key = seen["os"]["key"]
     known = platform(key) if key in KNOWN else None
-    return cuda_toolkit_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
+    return cuda_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:
@@ -57,7 +54,7 @@ def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
 def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
     """Return a host after all changes of the plan."""
     wanted = nvidia(bare(key), *versions, **request)
-    there = bare(key, packages={cuda_toolkit_plan.package_of(version): f"{version}.1-1" for version in versions})
+    there = bare(key, packages={cuda_plan.package_of(version): f"{version}.1-1" for version in versions})
     for file in [*wanted["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
         add(there, file["path"], file["content"])
     name(there, wanted["repository"])
@@ -69,7 +66,7 @@ def trust(seen: dict[str, t.Any], repository: dict[str, t.Any]) -> None:
     """Put the trusted key of a repository on a host."""
     trusted = repository["fingerprint"]
     key = {"fingerprints": [trusted if not key_trust.is_digest(trusted) else KEY], "digests": [trusted]}
-    seen["keyrings"][cuda_repository.keyring(repository)] = key
+    seen["keyrings"][nvidia_repository.keyring(repository)] = key
 
 
 def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:

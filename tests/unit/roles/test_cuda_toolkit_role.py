@@ -16,7 +16,7 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cuda_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare, nvidia
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
@@ -167,7 +167,7 @@ def test_zypper_refreshes_the_repository_by_itself(role: str) -> None:
     # The query refreshes existing repositories, and zypper refreshes the new entry by itself.
     text = (ROLE.parent / role / "tasks/packages-zypper.yml").read_text(encoding="utf-8")
     assert "refresh" not in text
-    assert "autorefresh=1" in cuda_repository.entry(nvidia(bare("sles-15"), "12.6")["repository"])["content"]
+    assert "autorefresh=1" in nvidia_repository.entry(nvidia(bare("sles-15"), "12.6")["repository"])["content"]
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])

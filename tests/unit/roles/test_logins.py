@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    cuda_repository,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
@@ -64,7 +62,7 @@ def test_what_is_wrong_with_an_address_is_said_nevertheless(tmp_path: Path, role
 
 def test_a_file_with_a_login_is_written_and_not_shown(tmp_path: Path) -> None:
     tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/files.yml").read_text(encoding="utf-8"))
-    text = cuda_repository.apt_proxy({"url": "https://m.example/x", "proxy": PROXY})
+    text = nvidia_repository.apt_proxy({"url": "https://m.example/x", "proxy": PROXY})
     files = [{"path": f"{tmp_path}/out", "state": "present", "content": text}]
     said = play(tmp_path, {"block": tasks}, __nvidia_driver_files=files, ansible_diff_mode=True)
     assert "failed=0" in said, said

@@ -9,7 +9,7 @@ import jinja2
 import jinja2.nativetypes
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"

@@ -15,17 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import (
-    driver_config_files,
-    driver_removal,
-    host_observation,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
 MEMORY = "/var/lib/gpufleet"
-RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", driver_config_files.UNVERIFIED_FILE
-INITRAMFS = driver_config_files.INITRAMFS_FILE
+RECORD, UNVERIFIED = f"{MEMORY}/nvidia_driver.json", config_files.UNVERIFIED_FILE
+INITRAMFS = config_files.INITRAMFS_FILE
 
 
 def load(path: Path) -> Any:
@@ -188,7 +186,7 @@ def test_where_nothing_else_is_remembered_no_directory_is_left(role: Role) -> No
 
 @pytest.mark.parametrize("path", [UNVERIFIED, INITRAMFS])
 def test_nothing_of_it_stays_where_the_driver_is_taken_back(path: str) -> None:
-    assert path in host_observation.FILES
+    assert path in observation.FILES
     there = host("debian-12", files={path: {"exists": True, "content": ""}})
     removal = driver_removal.plan(there, platform("debian-12"))
     assert (removal["acts"], removal["files"]) == (True, [path])

@@ -16,11 +16,11 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import install_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-RECORDS = {"nvidia_driver": install_record.DRIVER, "cuda_toolkit": install_record.TOOLKIT}
+RECORDS = {"nvidia_driver": packages_record.DRIVER, "cuda_toolkit": packages_record.TOOLKIT}
 LOOK = "gpufleet.hosts.gpu_host_info"
 
 
@@ -59,7 +59,7 @@ def play(tmp_path: Path, role: str, tasks: list[dict], seen: dict, values: dict)
 
 def cut_off(path: str) -> dict:
     there = host("debian-12")
-    begun = install_record.begin(there, path, ["vim"], asked=["asked=1.0"], key="EB")
+    begun = packages_record.begin(there, path, ["vim"], asked=["asked=1.0"], key="EB")
     there["files"][path] = {"exists": True, "content": begun}
     return {**there, "package_names": ["vim", "asked", "dependency"]}
 
@@ -108,9 +108,9 @@ def test_the_version_of_an_installer_is_written_down_before_and_by_what_came_of_
     before, after = tasks
     before["block"][0] = {"ansible.builtin.set_fact": {"__nvidia_driver_after": {"host": "{{ host_now }}"}}}
     begun = host("debian-12", driver={"library": "580.95.05", "runfile": True})
-    begun["files"][install_record.DRIVER] = {
+    begun["files"][packages_record.DRIVER] = {
         "exists": True,
-        "content": install_record.begin_runfile(host(), install_record.DRIVER, "580.95.05"),
+        "content": packages_record.begin_runfile(host(), packages_record.DRIVER, "580.95.05"),
     }
     plan = {"version": "580.95.05", "repository": None, "todo": {}}
     values = {"__nvidia_driver_plan": plan, "__nvidia_driver_installer": {"rc": rc}}
@@ -125,8 +125,8 @@ def test_the_version_of_an_installer_is_written_down_before_and_by_what_came_of_
 @pytest.mark.parametrize("hold", [True, False])
 def test_holds_beside_an_adopted_driver_are_written_down_before_they_are_made(tmp_path: Path, hold: bool) -> None:
     there = host("debian-12")
-    begun = install_record.begin(there, install_record.DRIVER, ["vim"], asked=["dkms"])
-    there["files"][install_record.DRIVER] = {"exists": True, "content": begun}
+    begun = packages_record.begin(there, packages_record.DRIVER, ["vim"], asked=["dkms"])
+    there["files"][packages_record.DRIVER] = {"exists": True, "content": begun}
     made, left = (["libcuda1"], []) if hold else ([], ["libcuda1"])
     holds = {"before": ["libcuda1"], "after": ["nvidia-smi"] if hold else []}
     plan = {"repository": None, "todo": {"hold": made, "unhold": left, "holds": holds}}

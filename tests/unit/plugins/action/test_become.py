@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
-COLLECTIONS = gpu_facts.__file__.split("/ansible_collections/", maxsplit=1)[0]
+COLLECTIONS = gather.__file__.split("/ansible_collections/", maxsplit=1)[0]
 FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 CDI = "gpufleet.hosts.nvidia_cdi_spec"
 CONTAINER = "gpufleet.hosts.gpu_container"

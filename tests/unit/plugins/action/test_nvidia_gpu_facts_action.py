@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.action.nvidia_gpu_facts import told
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.program import MARK
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
-COLLECTIONS = gpu_facts.__file__.split("/ansible_collections/", maxsplit=1)[0]
+COLLECTIONS = gather.__file__.split("/ansible_collections/", maxsplit=1)[0]
 
 
 @pytest.fixture(scope="session")

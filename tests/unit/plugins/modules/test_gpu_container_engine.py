@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import engine_at_rest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engines import Absent, Docker, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
 
@@ -24,11 +24,11 @@ from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 )
 def test_a_check_looks_whether_docker_sleeps(monkeypatch, host, check, kind, looked_at):
     asked = []
-    monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: asked.append(path) or True)
+    monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: asked.append(path) or True)
     assert isinstance(gpu_container._docker(host, check), kind)
     assert asked == looked_at
 
 
 def test_a_check_asks_a_docker_that_is_awake(monkeypatch):
-    monkeypatch.setattr(engine_at_rest, "waits_to_be_started", lambda path: False)
+    monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: False)
     assert isinstance(gpu_container._docker(None, True), Docker)

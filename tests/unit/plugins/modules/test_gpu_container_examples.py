@@ -12,8 +12,8 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_selection import parse
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import parse
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
 MODULE = "gpufleet.hosts.gpu_container"

@@ -12,7 +12,9 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import cdi, cdi_file, driver_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 
@@ -418,15 +420,20 @@ def test_one_of_ours_under_another_name_is_said_to_be_ours(host):
 
 # (what is done to the host, options, error, words)
 REFUSALS = [
-    (take_away_the_volume, {}, cdi.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
-    (take_away_its_programs, {}, cdi.CdiError, ["no whole driver volume", VERSION, "nvidia_driver_volume first"]),
+    (take_away_the_volume, {}, specification.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
+    (
+        take_away_its_programs,
+        {},
+        specification.CdiError,
+        ["no whole driver volume", VERSION, "nvidia_driver_volume first"],
+    ),
     (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
     (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
     (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is not a number of seconds above 0 and up to"]),
     (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "up to 3600"]),
     (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "up to 3600"]),
-    (break_the_driver, {}, cdi.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
-    (lose_all, {}, cdi.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
+    (break_the_driver, {}, specification.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
+    (lose_all, {}, specification.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
     (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not an absolute path"]),
     (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),

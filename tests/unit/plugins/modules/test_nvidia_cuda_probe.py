@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda_gpu_check import empty_result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.gpu_check import empty_result
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cuda_probe
 
 GOOD = {"gpus": None, "memory_mib": 8, "timeout": 60.0, "driver_root": "/", "library": None}

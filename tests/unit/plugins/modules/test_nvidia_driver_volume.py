@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import driver_files, engine_at_rest
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_files import DriverFilesError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver_volume import VolumeError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine_volume import Docker, EngineError, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import Docker, EngineError, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFilesError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_volume import VolumeError
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_driver_volume
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker, FakePodman
@@ -51,7 +52,7 @@ class Host:
 
     def run_podman(self, argv):
         """Call podman, which lays out its storage if it is the first time."""
-        Path(engine_at_rest.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
+        Path(stopped.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
         return self.podman.run(argv)
 
     def put_docker_to_rest(self):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_gpu_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.simulated_nvml import NvmlLab, Simulated
@@ -28,8 +28,8 @@ RICH = {
 GATHER_BELOW = """
 import json, sys
 sys.path.insert(0, %r)
-from ansible_collections.gpufleet.hosts.plugins.module_utils import gpu_facts
-print(json.dumps(gpu_facts.gather(driver_root=%r)["facts"]))
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+print(json.dumps(gather.gather(driver_root=%r)["facts"]))
 """
 
 
@@ -45,7 +45,7 @@ def gathered(tmp_path, monkeypatch):
             tree.file(f"sys/bus/pci/devices/{function['address']}/{name}", value)
 
     def gather(*asked):
-        found = gpu_facts.gather(gpu_facts.choose_subsets(asked), root=str(tmp_path))
+        found = facts_gather.gather(facts_gather.choose_subsets(asked), root=str(tmp_path))
         return {
             "ansible_facts": found["facts"],
             "nvml_binding": found["binding"]["origin"],
@@ -92,13 +92,15 @@ def documented_fields(tree: dict, where: str = ""):
         yield from documented_fields(field.get("contains", {}), f"{where}{name}.")
 
 
-@pytest.mark.parametrize("asked", [["all"], list(gpu_facts.DEFAULT_SUBSETS), *([name] for name in gpu_facts.SUBSETS)])
+@pytest.mark.parametrize(
+    "asked", [["all"], list(facts_gather.DEFAULT_SUBSETS), *([name] for name in facts_gather.SUBSETS)]
+)
 def test_what_is_returned_is_what_is_documented(gathered, asked):
-    assert deviations(RETURNED, gathered(*asked), gpu_facts.choose_subsets(asked)) == []
+    assert deviations(RETURNED, gathered(*asked), facts_gather.choose_subsets(asked)) == []
 
 
 def test_a_host_without_anything_returns_the_same_keys(tmp_path):
-    found = gpu_facts.gather(root=str(tmp_path), driver_root=str(tmp_path))
+    found = facts_gather.gather(root=str(tmp_path), driver_root=str(tmp_path))
     returned = {"ansible_facts": found["facts"], "nvml_binding": None, "nvml_binding_version": None}
     assert deviations(RETURNED, returned, frozenset({"min"})) == []
 
@@ -125,8 +127,8 @@ def test_every_field_has_type_sample_and_unit(path, field):
 
 
 def test_options_are_documented_as_they_are():
-    assert OPTIONS["gather_subset"]["default"] == list(gpu_facts.DEFAULT_SUBSETS)
-    for subset in gpu_facts.SUBSETS:
+    assert OPTIONS["gather_subset"]["default"] == list(facts_gather.DEFAULT_SUBSETS)
+    for subset in facts_gather.SUBSETS:
         assert f"V({subset})" in " ".join(OPTIONS["gather_subset"]["description"])
 
 
@@ -161,7 +163,7 @@ def test_a_driver_in_a_place_of_its_own_is_asked_there(tmp_path, below):
     (place / "libnvidia-ml.so.580.95.05").write_bytes(lab.library.read_bytes())
     (place / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.95.05")
     del lab.env["LD_LIBRARY_PATH"]
-    collections = gpu_facts.__file__.split("/ansible_collections/", maxsplit=1)[0]
+    collections = facts_gather.__file__.split("/ansible_collections/", maxsplit=1)[0]
     facts = json.loads(lab.python(GATHER_BELOW % (collections, str(tmp_path / "driver"))))
     assert facts["nvidia_gpu_state"] == "ready"
     assert facts["nvidia_driver"]["library_path"] == str(place / "libnvidia-ml.so.580.95.05")

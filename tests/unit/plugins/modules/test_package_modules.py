@@ -15,7 +15,8 @@ from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from ansible.release import __version__
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import apt_sources, openpgp, os_release
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, openpgp
 from ansible_collections.gpufleet.hosts.plugins.modules import (
     apt_components,
     dnf_packages,
@@ -63,7 +64,7 @@ def sources(tmp_path, monkeypatch):
     monkeypatch.setattr(apt_sources, "read_files", lambda root="/": {str(path): path.read_text()})
     monkeypatch.setattr(apt_sources, "recorded_origin", lambda root="/": None)
     system = {"name": "Debian 12", "codename": "bookworm", "arch": "x86_64"}
-    monkeypatch.setattr(os_release, "read", lambda root, machine: system)
+    monkeypatch.setattr(host_platform, "read", lambda root, machine: system)
     return path
 
 
@@ -165,7 +166,7 @@ def test_the_error_for_a_missing_archive_entry_has_an_example(run, sources):
 
 
 def test_the_error_for_a_missing_codename_names_the_option(run, sources, monkeypatch):
-    monkeypatch.setattr(os_release, "read", lambda root, machine: {"name": "X", "codename": None, "arch": "x86_64"})
+    monkeypatch.setattr(host_platform, "read", lambda root, machine: {"name": "X", "codename": None, "arch": "x86_64"})
     assert "Set codename" in run(apt_components, components=["contrib"])["msg"]
     assert run(apt_components, components=["contrib"], codename="bookworm")["changed"]
 

@@ -15,12 +15,13 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_call import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.gpu_facts_program import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.program import MARK
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
-ENTRY = "gpu_facts_program"
+ENTRY = "facts.program"
+MODULE_UTILS = Path(host_program.__file__).parents[1] / "module_utils"
 ARGUMENTS = {name: option.get("default") for name, option in OPTIONS.items()}
 
 
@@ -42,22 +43,25 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(host_program.PACKAGE):
             own = node.module[len(host_program.PACKAGE) + 1 :]
-            names |= {own} if own else {alias.name for alias in node.names}
+            is_module = source(own).is_file()
+            names |= {own} if is_module else {f"{own}.{alias.name}".lstrip(".") for alias in node.names}
     return names
 
 
+def source(name: str) -> Path:
+    return (MODULE_UTILS / name.replace(".", "/")).with_suffix(".py")
+
+
 def test_all_that_a_module_imports_goes_along():
-    module_utils = Path(host_program.__file__).parents[1] / "module_utils"
     needed = host_program.needed(ENTRY)
-    assert {"gpu_facts_program", "nvml_child", "nvml_fields", "gpu_topology", "driver_versions"} <= set(needed)
+    assert {"facts.program", "nvml.child", "nvml.fields", "nvml.topology", "host.driver"} <= set(needed)
     for name in needed:
-        assert imported(module_utils / f"{name}.py") <= set(needed), name
+        assert imported(source(name)) <= set(needed), name
 
 
 def test_nothing_of_ansible_goes_along():
-    module_utils = Path(host_program.__file__).parents[1] / "module_utils"
     for name in host_program.needed(ENTRY):
-        for node in ast.walk(ast.parse((module_utils / f"{name}.py").read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse((source(name)).read_text(encoding="utf-8"))):
             named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [other for other in named if other.partition(".")[0] == "ansible"], name
@@ -118,4 +122,4 @@ def test_paths_are_the_host_s(tmp_path):
 def test_a_fault_in_it_is_shown_with_its_place(tmp_path):
     done = read_by_python(host_program.make(ENTRY, {"driver_root": 1}), tmp_path)
     assert done.returncode == 1
-    assert "gpu_facts_program.py" in done.stderr.decode()
+    assert "facts/program.py" in done.stderr.decode()

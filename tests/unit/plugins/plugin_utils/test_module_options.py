@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils import container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 
 DOCKER, PODMAN = container_options.MODULES["docker"], container_options.MODULES["podman"]
@@ -58,7 +58,7 @@ print("ANSWER", json.dumps({"there": there, "unknown": unknown, "suggested": sug
 
 @pytest.fixture(scope="module")
 def answer():
-    roots = [str(Path(container_options.__file__).parents[5]), os.environ.get("ANSIBLE_COLLECTIONS_PATH") or ""]
+    roots = [str(Path(container_options.__file__).parents[6]), os.environ.get("ANSIBLE_COLLECTIONS_PATH") or ""]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps({"modules": [DOCKER, PODMAN], "unknown": UNKNOWN, "suggested": SUGGESTED}),

@@ -11,7 +11,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import BindingMissing, binding_version, load_binding
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import (
+    BindingMissing,
+    binding_version,
+    load_binding,
+)
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import nvml_binding
 
 MISSING = {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}

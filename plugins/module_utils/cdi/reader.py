@@ -1,0 +1,256 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read CDI specifications as the engines do: which devices there are, and whether what they name still exists.
+
+Hosts often lack a YAML library, and specifications are plain block YAML: a small reader of that serves where it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
+
+KIND = "nvidia.com/gpu"
+_KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
+# What names a file of the host, in the order in which it counts; the last one must be there.
+_PATHS = {"deviceNodes": ("hostPath", "path"), "mounts": ("hostPath",), "hooks": ("path",)}
+_LONGEST_QUOTE = 60
+
+
+class SpecError(Exception):
+    """A file that is no CDI specification."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of one specification."""
+
+    kind: str
+    name: str
+    path: str
+    version: str
+    nodes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    mounted_at: tuple[str, ...] = ()
+    # Of the whole file.
+    driver_versions: tuple[str, ...] = ()
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.kind}={self.name}"
+
+
+@dataclass(frozen=True)
+class Specs:
+    """All devices that an engine finds, by qualified name, and the files that could not be read."""
+
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()
+
+
+def read(directories: Sequence[str], root: str = "/") -> Specs:
+    """Read all specifications; of two that define a device, the one in the later directory counts."""
+    devices: dict[str, Device] = {}
+    broken = []
+    seen = set()
+    for directory in directories:
+        base = os.path.join(root, directory.lstrip("/"))
+        if os.path.realpath(base) in seen:
+            continue
+        seen.add(os.path.realpath(base))
+        for name in _listing(base):
+            path = os.path.join(directory, name)
+            try:
+                with open(os.path.join(base, name), encoding="utf-8") as file:
+                    text = file.read()
+                found = _devices(load(text), path, root, cdi_driver.versions(text))
+                devices.update({device.qualified: device for device in found})
+            except (OSError, SpecError, UnicodeDecodeError) as error:
+                broken.append(f"{path}: {error}")
+    return Specs(devices=devices, broken=tuple(broken))
+
+
+def load(text: str) -> dict:
+    """Parse a specification, JSON or YAML. What comes back has the form that CDI prescribes, as far as it is read."""
+    try:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = _load_yaml(text)
+    except RecursionError as error:
+        raise SpecError("this is no CDI specification: it is nested too deeply") from error
+    if not isinstance(found, dict) or "kind" not in found:
+        raise SpecError("this is no CDI specification")
+    _check(found)
+    return found
+
+
+def _check(spec: dict) -> None:
+    if not isinstance(spec["kind"], str):
+        raise SpecError(f"this is no CDI specification: kind is {_short(spec['kind'])}, and no text")
+    _check_edits(spec, "")
+    for number, device in enumerate(_maps(spec, "devices", "")):
+        where = f"devices[{number}]."
+        if isinstance(device.get("name"), bool) or not isinstance(device.get("name"), (str, int, float)):
+            raise SpecError(f"this is no CDI specification: {where}name is {_short(device.get('name'))}, and no text")
+        _check_edits(device, where)
+
+
+def _check_edits(owner: Mapping[str, Any], where: str) -> None:
+    edits = owner.get("containerEdits") or {}
+    if not isinstance(edits, dict):
+        raise SpecError(f"this is no CDI specification: {where}containerEdits is {_short(edits)}, and no mapping")
+    for key, names in _PATHS.items():
+        for number, item in enumerate(_maps(edits, key, f"{where}containerEdits.")):
+            path = next((item[name] for name in names if item.get(name)), None)
+            if not _is_path(path):
+                raise SpecError(
+                    f"this is no CDI specification: {names[-1]} of {where}containerEdits.{key}[{number}] is "
+                    f"{_short(path)}, and no path"
+                )
+
+
+def _maps(owner: Mapping[str, Any], key: str, where: str) -> list[dict]:
+    found = owner.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise SpecError(f"this is no CDI specification: {where}{key} is {_short(found)}, and no list of mappings")
+    return found
+
+
+def _is_path(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+
+
+def _load_yaml(text: str) -> Any:
+    try:
+        import yaml  # noqa: PLC0415 (a host may lack it)
+    except ImportError:
+        return load_plain_yaml(text)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        # A date of no calendar is a ValueError of Python's.
+        raise SpecError(f"this is no YAML: {str(error).splitlines()[0]}") from error
+
+
+def load_plain_yaml(text: str) -> Any:
+    """Parse block YAML of maps, lists and plain or quoted scalars; nothing else is in a CDI specification."""
+    lines = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#") and stripped not in ("---", "..."):
+            lines.append((len(line) - len(line.lstrip(" ")), stripped))
+    value, rest = _block(lines, 0)
+    if rest != len(lines):
+        raise SpecError(f"{lines[rest][1]!r} is not understood")
+    return value
+
+
+def _block(lines: list[tuple[int, str]], start: int) -> tuple[Any, int]:
+    if start >= len(lines):
+        return None, start
+    indent, text = lines[start]
+    if text == "-" or text.startswith("- "):
+        return _sequence(lines, start, indent)
+    if _KEY.match(text):
+        return _mapping(lines, start, indent)
+    return _scalar(text), start + 1
+
+
+def _sequence(lines: list[tuple[int, str]], start: int, indent: int) -> tuple[list, int]:
+    found = []
+    while start < len(lines) and lines[start][0] == indent and (lines[start][1] + " ").startswith("- "):
+        inner = lines[start][1][1:].lstrip()
+        if not inner:
+            value, start = _block(lines, start + 1)
+        else:
+            # The element begins on the dash's own line: read it as if it stood alone, two columns further in.
+            lines[start] = (indent + len(lines[start][1]) - len(inner), inner)
+            value, start = _block(lines, start)
+        found.append(value)
+    return found, start
+
+
+def _mapping(lines: list[tuple[int, str]], start: int, indent: int) -> tuple[dict, int]:
+    found = {}
+    while start < len(lines) and lines[start][0] == indent:
+        match = _KEY.match(lines[start][1])
+        if match is None:
+            raise SpecError(f"{lines[start][1]!r} is not understood")
+        key, value = _scalar(match.group(1)), match.group(2)
+        start += 1
+        if value:
+            found[key] = _scalar(value)
+            continue
+        found[key] = None
+        if start < len(lines):
+            below, text = lines[start]
+            if below > indent or (below == indent and (text + " ").startswith("- ")):
+                found[key], start = _block(lines, start)
+    return found, start
+
+
+def _scalar(text: str) -> Any:
+    if text[:1] == '"':
+        end = re.match(r'"(?:[^"\\]|\\.)*"', text)
+        try:
+            return json.loads(end.group(0)) if end else text
+        except ValueError as error:
+            raise SpecError(f"{text!r} is not understood") from error
+    if text[:1] == "'":
+        return text[1 : text.rindex("'")].replace("''", "'")
+    text = re.sub(r"\s+#.*$", "", text)
+    if text in ("[]", "{}"):
+        return [] if text == "[]" else {}
+    return text
+
+
+def _devices(spec: Mapping[str, Any], path: str, root: str, driver_versions: tuple[str, ...]) -> Iterator[Device]:
+    common = spec.get("containerEdits") or {}
+    for device in spec.get("devices") or ():
+        edits = device.get("containerEdits") or {}
+        nodes = [*_nodes(common), *_nodes(edits)]
+        named = [*nodes, *_host_paths(common), *_host_paths(edits)]
+        yield Device(
+            kind=str(spec["kind"]),
+            name=str(device.get("name")),
+            path=path,
+            version=str(spec.get("cdiVersion") or ""),
+            nodes=tuple(nodes),
+            missing=tuple(name for name in named if not os.path.exists(os.path.join(root, name.lstrip("/")))),
+            mounted_at=tuple(
+                str(mount.get("containerPath")) for part in (common, edits) for mount in part.get("mounts") or ()
+            ),
+            driver_versions=driver_versions,
+        )
+
+
+def _nodes(edits: Mapping[str, Any]) -> list[str]:
+    return [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
+
+
+def _host_paths(edits: Mapping[str, Any]) -> list[str]:
+    mounts = [mount["hostPath"] for mount in edits.get("mounts") or ()]
+    return mounts + [hook["path"] for hook in edits.get("hooks") or ()]
+
+
+def _listing(directory: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(directory) if name.endswith((".json", ".yaml")))
+    except OSError:
+        return []

@@ -1,0 +1,436 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the installation of CUDA toolkits on a host. The plan of a converged host contains no changes.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
+# Debian's toolkit depends on the driver's library, by one of these names.
+_DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
+_DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
+_TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
+
+
+def plan(
+    host: dict[str, t.Any],
+    request: dict[str, t.Any],
+    distributions: dict[str, t.Any],
+    branches: dict[str, int],
+    *,
+    platform: dict[str, t.Any] | None = None,
+    offered: dict[str, list[str]] | None = None,
+) -> dict[str, t.Any]:
+    """Return the plan: what the role does on this host, and why.
+
+    `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
+    toolkit version, `platform` the platform data of role nvidia_driver, and `offered` the available versions by package
+    after the repository was queried.
+    """
+    result: dict[str, t.Any] = {
+        "source": request.get("source"),
+        "toolkits": [],
+        "default": None,
+        "packages": [],
+        "query": [],
+        "look": None,
+        "repository": None,
+        "keyring": None,
+        "key": None,
+        "files": [],
+        "remove_files": [],
+        "remove_packages": [],
+        "profile": None,
+        "unseen": [],
+        "untried": [],
+        "finish": False,
+        "reasons": [],
+        "warnings": [],
+        "problems": [],
+        "summary": [],
+        "acts": False,
+    }
+    try:
+        settings = cuda_request.typed(request)
+    except cuda_request.RequestError as error:
+        return {**result, "problems": [str(error)]}
+    result["source"] = settings["source"]
+    _SOURCES[settings["source"]](result, host, settings, distributions, platform)
+    if not result["problems"]:
+        _environment(result, host, settings)
+        _offers(result, host, offered)
+        _driver(result, host, settings, branches)
+    _untried(result, host)
+    result["summary"] = _summary(result)
+    result["acts"] = bool(result["summary"])
+    if result["acts"] and host["uid"] != 0:
+        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
+    return result
+
+
+# --- sources --------------------------------------------------------------------------------------------------------
+
+
+def _preinstalled(
+    result: dict[str, t.Any],
+    host: dict[str, t.Any],
+    settings: dict[str, t.Any],
+    _distributions: t.Any,
+    _platform: t.Any,
+) -> None:
+    if settings["versions"] or settings["default_version"]:
+        result["problems"].append(
+            "cuda_toolkit_source=preinstalled uses the toolkit in cuda_toolkit_path, so cuda_toolkit_versions and "
+            "cuda_toolkit_default_version have no effect. Remove both variables, and set cuda_toolkit_path to the "
+            "toolkit's directory, such as /usr/local/cuda-12.6."
+        )
+        return
+    version = re.search(r"cuda-(\d+\.\d+)$", settings["path"])
+    _toolkit(result, version.group(1) if version else None, settings["path"])
+    result["reasons"].append(f"the toolkit in {settings['path']} is used")
+    result["default"] = settings["path"]
+    nvcc = f"{settings['path']}/bin/nvcc"
+    if settings["environment"] and _profile(host, settings["path"]) is not None:
+        seen = host["files"].get(nvcc)
+        if seen is None:
+            result["unseen"].append(nvcc)
+        elif not seen["exists"]:
+            result["problems"].append(
+                f"cuda_toolkit_source=preinstalled requires {nvcc}, which does not exist. Set cuda_toolkit_path to the "
+                "toolkit's directory, or set another cuda_toolkit_source."
+            )
+
+
+def _distribution(
+    result: dict[str, t.Any],
+    host: dict[str, t.Any],
+    settings: dict[str, t.Any],
+    distributions: dict[str, t.Any],
+    _platform: t.Any,
+) -> None:
+    name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
+    if known is None:
+        result["problems"].append(
+            f"cuda_toolkit_source=distribution does not support {name} (supported: "
+            f"{', '.join(sorted(distributions))}). "
+            'Set cuda_toolkit_source=nvidia and the versions to install, for example cuda_toolkit_versions: ["12.6"]. '
+            "Or install a toolkit yourself and set cuda_toolkit_source=preinstalled."
+        )
+        return
+    for variable, version in [("versions", item) for item in settings["versions"]] + [
+        ("default_version", settings["default_version"] or known["version"])
+    ]:
+        if version != known["version"]:
+            result["problems"].append(
+                f"cuda_toolkit_{variable}={version} is not available: {name} only has {known['version']}. Set "
+                f"{known['version']}, remove the variable, or set cuda_toolkit_source=nvidia."
+            )
+    _toolkit(result, known["version"], "/usr")
+    result["packages"] = [package for package in known["packages"] if package not in host["packages"]]
+    result["reasons"].append(f"CUDA {known['version']} from {name}")
+    if result["packages"] and not any(library in host["packages"] for library in _DRIVER_LIBRARIES):
+        driver = host["driver"]["library"]
+        result["problems"].append(
+            f"The toolkit of {name} depends on the driver library libcuda1, "
+            + (
+                f"but driver {driver} was not installed from packages. Set cuda_toolkit_source=nvidia; its toolkits do "
+                "not depend on driver packages."
+                if driver
+                else "but this role never installs a driver. Apply role nvidia_driver first, or set "
+                "cuda_toolkit_source=nvidia."
+            )
+        )
+    missing = (host["apt"] or {}).get("missing_components") or []
+    if result["packages"] and missing:
+        result["problems"].append(
+            f"The toolkit is in components of the archive that are not enabled: {', '.join(missing)}. Enable them in "
+            "apt's sources, for example with the module gpufleet.hosts.apt_components."
+        )
+
+
+def _nvidia(
+    result: dict[str, t.Any],
+    host: dict[str, t.Any],
+    settings: dict[str, t.Any],
+    _distributions: t.Any,
+    platform: dict[str, t.Any] | None,
+) -> None:
+    versions = sorted(settings["versions"], key=natural_key)
+    if not versions:
+        result["problems"].append(
+            "cuda_toolkit_versions is empty, but cuda_toolkit_source=nvidia requires it. Set the versions to install, "
+            'for example cuda_toolkit_versions: ["12.6", "13.0"].'
+        )
+        return
+    default = settings["default_version"] or versions[-1]
+    if default not in versions:
+        result["problems"].append(
+            f"cuda_toolkit_default_version={default} is not in cuda_toolkit_versions ({', '.join(versions)}). Set one "
+            "of these versions, or remove the variable to use the newest version."
+        )
+        return
+    for version in versions:
+        directory, package = f"/usr/local/cuda-{version}", package_of(version)
+        _toolkit(result, version, directory)
+        if package in host["packages"]:
+            result["reasons"].append(f"CUDA {version}: {package} is installed")
+            continue
+        seen = host["files"].get(f"{directory}/bin/nvcc")
+        if seen is None:
+            result["unseen"].append(f"{directory}/bin/nvcc")
+        if seen is not None and seen["exists"]:
+            result["reasons"].append(f"CUDA {version}: the existing toolkit in {directory} is kept")
+        else:
+            result["packages"].append(package)
+            result["reasons"].append(f"CUDA {version}: {package} from NVIDIA's repository")
+    result["default"] = f"/usr/local/cuda-{default}"
+    if result["packages"] or packages_record.read(host, packages_record.TOOLKIT)["key"]:
+        _repository(result, host, settings, platform)
+
+
+_SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
+
+
+def package_of(version: str) -> str:
+    """Return the name of NVIDIA's toolkit package. It does not depend on a driver."""
+    return f"cuda-toolkit-{version.replace('.', '-')}"
+
+
+def _toolkit(result: dict[str, t.Any], version: str | None, directory: str) -> None:
+    result["toolkits"].append({"version": version, "directory": directory, "nvcc": f"{directory}/bin/nvcc"})
+
+
+def _repository(
+    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], platform: dict[str, t.Any] | None
+) -> None:
+    """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
+    system = host["os"]
+    data = ((platform or {}).get("sources") or {}).get("nvidia")
+    arch = data["arches"].get(system["arch"]) if data else None
+    if data is None or arch is None:
+        if result["packages"]:
+            what = f"{system['name']} ({system['arch']})" if data else system["name"]
+            result["problems"].append(
+                f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
+                "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
+            )
+        return
+    repository = nvidia_repository.describe(data["repository"], {"arch": arch}, settings)
+    result["keyring"], result["key"] = nvidia_repository.keyring(repository), repository["fingerprint"]
+    kept = nvidia_repository.entries_of(host, repository)
+    used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    if result["packages"]:
+        result["query"] = [_TOOLKITS]
+        if not kept and used_by_driver and nvidia_repository.is_ours_elsewhere(host, repository):
+            result["problems"].append(
+                "Role nvidia_driver uses NVIDIA's repository with a URL other than "
+                f"{addresses.masked(repository['url'])}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
+                "the values of nvidia_driver_mirror and nvidia_driver_key_fingerprint."
+            )
+        clash = nvidia_repository.clash(host, repository)
+        result["problems"] += [clash] if clash else []
+        result["remove_files"], result["remove_packages"] = nvidia_repository.superseded(host, repository)
+    # Do not change the proxy and the key that the driver uses.
+    outdated = nvidia_repository.is_outdated(host, repository) and not used_by_driver
+    adds = (result["packages"] and not kept) or outdated
+    if repository["type"] == "apt":
+        # Write the preference before the entry, so that apt never uses the entry without it.
+        is_own_entry = (adds or nvidia_repository.is_ours(host, repository)) and not used_by_driver
+        content = _preference(host, platform) if is_own_entry else None
+        _file(result["files"], host, nvidia_repository.APT_PREFERENCE_FILE, content)
+    if adds:
+        result["repository"] = repository
+        result["files"].append({"state": "present", **nvidia_repository.entry(repository)})
+    result["look"] = _look(result)
+    if repository["type"] == "apt" and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
+        content = nvidia_repository.apt_proxy(repository)
+        _file(result["files"], host, nvidia_repository.APT_PROXY_FILE, content)
+
+
+def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
+    """Return the apt preference that excludes the driver packages of NVIDIA's repository.
+
+    It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
+    nvidia_driver manages the preferences.
+    """
+    sources = (platform or {}).get("sources") or {}
+    names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
+    if not names or (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
+        return None
+    if driver_source.installed(host, platform) == "nvidia":
+        return None
+    holds = [data["patterns"]["hold"] for data in sources.values()]
+    has_driver = any(
+        re.search(hold, name) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
+        for name, package in host["packages"].items()
+        for hold in holds
+    )
+    if not has_driver:
+        return None
+    return (
+        "# Written by role gpufleet.hosts.cuda_toolkit.\n"
+        "# The installed driver is not from NVIDIA's repository. Do not upgrade its packages from there.\n"
+        f"{nvidia_repository.apt_last(names)}"
+    )
+
+
+def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the changes of the repositories for the query, so that it can run before the repository is added."""
+    repository = result["repository"]
+    added = ("url", "key", "fingerprint", "proxy")
+    return {
+        "repository": {name: repository[name] for name in added if repository[name]} if repository else None,
+        "without": [*result["remove_files"], *(nvidia_repository.replaced_files(repository) if repository else [])],
+    }
+
+
+def _offers(result: dict[str, t.Any], host: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+    """Report versions that the repository does not offer."""
+    if offered is None or not result["query"]:
+        return
+    unknown = [package for package in result["packages"] if not offered.get(package)]
+    if unknown:
+        toolkits = (name for name, versions in offered.items() if versions and re.fullmatch(r"\D+\d+-\d+", name))
+        available = ", ".join(sorted((version_of(name) for name in toolkits), key=natural_key)) or "none"
+        result["problems"].append(
+            f"cuda_toolkit_versions={', '.join(version_of(name) for name in unknown)} is not in NVIDIA's repository "
+            f"for {host['os']['name']}. Available versions: {available}."
+        )
+
+
+def version_of(package: str) -> str:
+    """Return the version in the name of NVIDIA's package."""
+    return package.rpartition("toolkit-")[2].replace("-", ".")
+
+
+# --- environment and driver -----------------------------------------------------------------------------------------
+
+
+def _environment(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any]) -> None:
+    # The programs of the distribution's toolkit are in /usr/bin, so it has no default directory.
+    result["profile"] = _profile(host, result["default"] if settings["environment"] else None)
+
+
+def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] | None:
+    files: list[dict[str, t.Any]] = []
+    _file(files, host, PROFILE_FILE, profile(f"{directory}/bin") if directory else None)
+    return files[0] if files else None
+
+
+def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, content: str | None) -> None:
+    current = host["files"].get(path) or {"exists": False, "content": None}
+    if content is None and current["exists"]:
+        files.append({"state": "absent", "path": path, "content": ""})
+    elif content is not None and current["content"] not in (content, addresses.sealed(content)):
+        files.append({"state": "present", "path": path, "content": content})
+
+
+def profile(directory: str) -> str:
+    """Return the text of the file that adds a toolkit's programs to PATH."""
+    return (
+        "# Written by role gpufleet.hosts.cuda_toolkit.\n"
+        f'case ":$PATH:" in\n*:{directory}:*) ;;\n*) PATH="{directory}:$PATH" ;;\nesac\n'
+    )
+
+
+def _driver(
+    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], branches: dict[str, int]
+) -> None:
+    """Compare the toolkits with the driver, and set how to verify them."""
+    driver = host["driver"]["loaded"] or host["driver"]["library"]
+    only_compiles = settings["verify"] in ("none", "compile")
+    run = not only_compiles and (settings["verify"] == "run" or host["driver"]["loaded"] is not None)
+    if settings["verify"] == "run" and host["driver"]["loaded"] is None:
+        result["problems"].append(
+            "cuda_toolkit_verify=run requires a loaded driver, but no driver is loaded. Apply role nvidia_driver "
+            "first, or set cuda_toolkit_verify to auto."
+        )
+    for toolkit in result["toolkits"]:
+        version = toolkit["version"]
+        support = compatibility.driver_support(driver, version, branches) if driver and version else "fully"
+        unsupported = compatibility.unsupported_gpus(version, host["nvidia"]["device_ids"]) if version else {}
+        # CUDA uses the fastest GPU, which may be an unsupported one.
+        runs = run and (not unsupported or settings["verify"] == "run")
+        # A driver cannot compile PTX of a newer CUDA version, so compile code for the GPUs' own architecture.
+        options = ["-arch=native"] if runs and support == "minor" else []
+        toolkit.update(verify=settings["verify"] != "none", run=runs, options=options)
+        if unsupported and len(unsupported) == len(host["nvidia"]["device_ids"]):
+            # The driver version is irrelevant in this case.
+            _no_supported_gpu(result, version, unsupported, only_compiles)
+            continue
+        if unsupported:
+            result["warnings"].append(
+                f"CUDA {version} does not support {', '.join(unsupported)}. Its programs run only on the other GPUs."
+                + (" The verification only compiles a program." if run and not runs else "")
+            )
+        if support == "no":
+            text = (
+                f"Driver {driver} does not support CUDA {version}, which requires driver "
+                f"{compatibility.first_branch(version)} or newer"
+            )
+            if only_compiles:
+                result["warnings"].append(f"{text}.")
+            else:
+                result["problems"].append(
+                    f"{text}. Upgrade the driver (nvidia_driver_branch), use an older toolkit, or set "
+                    "cuda_toolkit_verify=compile on a host that only compiles programs."
+                )
+        elif support == "minor":
+            result["warnings"].append(
+                f"Driver {driver} is older than CUDA {version}. With minor version compatibility, programs cannot use "
+                "features that are newer than the driver, and must be compiled for the GPUs' own architecture (nvcc "
+                "-arch=native)."
+            )
+
+
+def _no_supported_gpu(result: dict[str, t.Any], version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
+    text = f"CUDA {version} does not support the GPUs of this host: {', '.join(unsupported)}"
+    if only_compiles:
+        result["warnings"].append(f"{text}.")
+        return
+    result["problems"].append(
+        f"{text}. Use a toolkit of version {min(unsupported.values())}.x, or set cuda_toolkit_verify=compile on a host "
+        "that only compiles programs."
+    )
+
+
+def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
+    """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
+    known = packages_record.read(host, packages_record.TOOLKIT)
+    # This run records what an interrupted run installed.
+    result["finish"] = packages_record.is_unfinished(host, packages_record.TOOLKIT)
+    if known["packages"] or known["uncertain"] or known["pending"]:
+        result["untried"] = [
+            toolkit["directory"]
+            for toolkit in result["toolkits"]
+            if toolkit.get("verify") and toolkit["directory"] not in known["verified"]
+        ]
+
+
+def _summary(result: dict[str, t.Any]) -> list[str]:
+    changes = [*result["files"], *([result["profile"]] if result["profile"] else [])]
+    parts = (
+        ("remove {}", result["remove_files"] + result["remove_packages"]),
+        ("add the repository {}", [addresses.masked(result["repository"]["url"])] if result["repository"] else []),
+        ("install {}", result["packages"]),
+        ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
+        ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
+        ("record what an interrupted run installed", result["finish"]),
+        ("verify {}", result["untried"]),
+    )
+    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's installer: which file to run, and with which options. It fails on options that it does not know."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+_URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
+# From this branch on, the open modules are the default, and the option for the flavor has a new name.
+_FIRST_WITH_TYPE = 560
+# From this branch on, the installer is known to work while the modules are in use.
+_FIRST_WITH_MODULES_IN_USE = 550
+
+
+def path(version: str) -> str:
+    """Return the path of the downloaded installer on the host."""
+    return f"/var/cache/gpufleet/nvidia-{version}.run"
+
+
+def plan(host: dict, request: dict, result: dict, todo: dict) -> None:
+    """Plan a run of the installer if its version is not installed completely."""
+    version = upstream_version(str(result["version"]))
+    driver = host["driver"]
+    result["version"] = version
+    interrupted = packages_record.read(host, packages_record.DRIVER)["pending_runfile"] == version
+    # An interrupted installer may have left its uninstaller and the libraries, but no module.
+    complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
+    if driver["runfile"] and driver["library"] == version and complete:
+        return
+    url = request.get("runfile_url") or _URL.format(version=version, arch=host["os"]["arch"])
+    # A platform whose repositories have no DKMS can still use the installer.
+    has_dkms = "dkms" in (*result["packages"], *host["packages"]) or host["os"]["package_manager"] is None
+    if not has_dkms:
+        result["reasons"].append(
+            "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "
+            "kernel"
+        )
+    todo["runfile"] = {
+        "url": url,
+        "place": addresses.masked(url),
+        "checksum": request["runfile_checksum"],
+        "options": options(host, version, result["flavor"], has_dkms),
+    }
+
+
+def options(host: dict, version: str, flavor: str, has_dkms: bool) -> list[str]:
+    """Return the installer's options. Refuse a version whose installer fails while the modules are in use.
+
+    The installer unloads modules that are not in use.
+    """
+    branch = int(version.partition(".")[0])
+    kind = _flavor_options(branch, flavor)
+    if host["driver"]["loaded"] and branch >= _FIRST_WITH_MODULES_IN_USE:
+        kind.append("--allow-installation-with-running-driver")
+    elif host["driver"]["loaded"]:
+        _check_not_in_use(host, version)
+    return ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", *kind]
+
+
+def _check_not_in_use(host: dict, version: str) -> None:
+    daemons = activation.holding_daemons(host)
+    users = [*activation.gpu_users(host), *activation.dependent_modules(host), *daemons]
+    if users:
+        stop = f" ('systemctl stop {' '.join(daemons)}')" if daemons else ""
+        raise NoVersion(
+            f"NVIDIA's installer of {version} fails while the loaded modules are in use. They are in use by "
+            f"{', '.join(users)}. Nothing was changed. Stop these first{stop}, or set nvidia_driver_version to a "
+            f"version of branch {_FIRST_WITH_MODULES_IN_USE} or newer, whose installer supports this."
+        )
+
+
+def _flavor_options(branch: int, flavor: str) -> list[str]:
+    if branch >= _FIRST_WITH_TYPE:
+        return [f"--kernel-module-type={flavor}"]
+    if branch >= generations.FIRST_OPEN_BRANCH:
+        return ["-m=kernel-open" if flavor == "open" else "-m=kernel"]
+    return []

@@ -1,0 +1,182 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages of one kernel: headers, prebuilt modules, and the meta packages that bring those of later kernels.
+
+Archives remove the packages of older kernels. The kernel that boots next needs its packages; the running one, if
+another kernel boots next, does not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_there as is_installed
+
+_WORDS = {"headers": "headers", "modules": "prebuilt modules"}
+_LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"
+
+
+def skip_outgoing_kernel(host: dict, result: dict) -> None:
+    """Drop the packages of a running kernel that does not boot again, if the next kernel has its module.
+
+    The archive may no longer have them, so that every run would request them again.
+    """
+    outgoing = _of_outgoing_kernel(host, result)
+    rest = [name for name in result["packages"] if name not in outgoing]
+    if all(is_installed(host, name) for name in rest) and host["driver"]["on_disk_next"]:
+        _drop(result, [name for name in outgoing if not is_installed(host, name)])
+
+
+def skip_unavailable(host: dict, result: dict, available: dict) -> None:
+    """Drop packages that the repositories no longer have. Refuse if the kernel that boots next needs them."""
+    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
+    absent = [name for name in _of_kernels(host, result) if not is_installed(host, name)]
+    unavailable = [name for name in absent if not available.get(name)]
+    needed = [name for name in unavailable if name not in _of_outgoing_kernel(host, result)]
+    headers = [name for name in needed if name in result["kernel_packages"]]
+    if headers:
+        raise NoVersion(
+            f"The host's repositories have no {', '.join(headers)}, so DKMS cannot build modules for kernel "
+            f"{upcoming}, which boots next. Upgrade the kernel and reboot first, add a repository that has these "
+            "headers, or name packages that provide them in nvidia_driver_kernel_packages."
+        )
+    if needed:
+        raise NoVersion(
+            f"The host's repositories have no {', '.join(needed)}, so there is no prebuilt module for kernel "
+            f"{upcoming}, which boots next. Upgrade the kernel and reboot first, add a repository that has the "
+            "package, or set nvidia_driver_module_build to auto or dkms to build the module on this host."
+        )
+    if unavailable:
+        result["reasons"].append(
+            f"no module for the running kernel {running}: the repositories no longer have {', '.join(unavailable)}; "
+            f"the driver works after a reboot into {upcoming}"
+        )
+    _drop(result, unavailable)
+
+
+def unavailable_prebuilt(host: dict, result: dict, available: dict) -> list[str]:
+    """Name the next kernel's prebuilt modules that the repositories do not have."""
+    upcoming = _prebuilt_for(result, host["kernel"]["next_boot"])
+    return [name for name in upcoming if name not in host["packages"] and not available.get(name)]
+
+
+def _prebuilt_for(result: dict, release: str) -> list[str]:
+    return [name for name in result["prebuilt"] if name.endswith(f"-{release}")]
+
+
+def _of_kernels(host: dict, result: dict) -> list[str]:
+    releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
+    return [*result["kernel_packages"], *(name for release in releases for name in _prebuilt_for(result, release))]
+
+
+def _of_outgoing_kernel(host: dict, result: dict) -> list[str]:
+    running = host["kernel"]["running"]
+    if running == host["kernel"]["next_boot"]:
+        return []
+    return [*result["headers"].get(running, []), *_prebuilt_for(result, running)]
+
+
+def _drop(result: dict, names: list[str]) -> None:
+    for key in ("kernel_packages", "packages", "prebuilt"):
+        result[key] = [name for name in result[key] if name not in names]
+
+
+# --- meta packages ------------------------------------------------------------------------------------------------
+# Each kernel series has its own meta packages, named after the meta package of its image. At the version of the
+# installed kernel, a meta package does not install another kernel.
+
+
+def metas(host: dict, data: dict, kernel: dict, context: dict) -> dict | None:
+    """Return the meta packages for the host's kernel series, each with its image's; `kernel` is the kernel's rule."""
+    what = "headers" if context["build"] == "dkms" else "modules"
+    meta = kernel.get("meta", {})
+    templates = {
+        "headers": [meta["headers"]] if "headers" in meta else [],
+        "modules": [rule["name"] for rule in data["packages"] if rule.get("meta") and applies(rule, context)],
+    }[what]
+    if not (templates if what == "modules" else kernel.get("headers")):
+        return None
+    image = meta.get("image", "(?!)").format(**kernel["names"])
+    found = ((name, re.fullmatch(image, name)) for name in sorted(host["packages"]))
+    filled = [
+        (name, {**kernel["names"], "branch": context["branch"], **match.groupdict()}) for name, match in found if match
+    ]
+    return {
+        "what": what,
+        "known": bool(templates),
+        "packages": [
+            {"name": template.format(**names), "image": name} for name, names in filled for template in templates
+        ],
+    }
+
+
+def meta_names(result: dict) -> list[str]:
+    """Name the meta packages whose available versions the plan needs."""
+    return [entry["name"] for entry in (result["kernel_meta"] or {"packages": []})["packages"]]
+
+
+def missing_metas(host: dict, result: dict, available: dict) -> dict[str, str]:
+    """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
+    meta = result["kernel_meta"]
+    if meta is None:
+        return {}
+    if not meta["packages"]:
+        why = "none is installed for this host's kernels" if meta["known"] else "none is known for this host's kernels"
+        result["reasons"].append(
+            f"no meta package for the {_WORDS[meta['what']]} of later kernels: {why}. {_LATER.format('them')}"
+        )
+    chosen = {}
+    for entry in meta["packages"]:
+        if entry["name"] in host["packages"]:
+            continue
+        version = _meta_version(host, entry, available)
+        if version:
+            chosen[entry["name"]] = version
+        else:
+            kernel = host["packages"][entry["image"]]["version"]
+            result["reasons"].append(
+                f"{entry['name']} is not installed: the repositories do not have it for the installed kernel "
+                f"({kernel} of {entry['image']}). {_LATER.format('it')}"
+            )
+    return chosen
+
+
+def rebuilt(host: dict, result: dict, available: dict) -> dict[str, str]:
+    """Return newer builds of the installed prebuilt modules for the same kernels.
+
+    Their versions are the kernel's. For a new driver version, the vendor rebuilds them with a version suffix.
+    """
+    packages = host["packages"]
+    newest = {
+        name: max(available.get(name) or [""], key=natural_key)
+        for name in result["prebuilt"]
+        if name not in result["lockstep"]
+    }
+    entries = (result["kernel_meta"] or {"packages": []})["packages"] if result["prebuilt"] else []
+    newest.update({entry["name"]: _meta_version(host, entry, available) or "" for entry in entries})
+    return {
+        name: version
+        for name, version in newest.items()
+        if name in packages and natural_key(version) > natural_key(packages[name]["version"])
+    }
+
+
+def _meta_version(host: dict, entry: dict, available: dict) -> str | None:
+    """Return the newest version of a meta package that belongs to the installed kernel."""
+    if host["os"]["package_manager"] == "apt":
+        # The first four numbers are the kernel's in 6.8.0-88.89, 5.15.0.161.159 and 6.14.0-33.33~24.04.1+2.
+        kernel = _numbers(host["packages"][entry["image"]]["version"])
+        matching = [version for version in available.get(entry["name"], []) if _numbers(version) == kernel]
+    else:
+        # Several kernels can be installed under one name, so the one that boots next decides.
+        release = host["kernel"]["next_boot"]
+        matching = [version for version in available.get(entry["name"], []) if release.startswith(f"{version}.")]
+    return max(matching, key=natural_key) if matching else None
+
+
+def _numbers(version: str) -> list[str]:
+    return re.findall(r"\d+", version.rpartition(":")[2])[:4]

@@ -1,0 +1,191 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decides whether a package is part of the NVIDIA driver, and which installed packages a new driver replaces.
+
+`is_part_of_driver` and the platform's rules for packages give the answer; everything else here selects by them.
+
+Package names change with the branch: fabric manager, NSCQ and IMEX have new names from 580 on, and on Ubuntu all
+packages from 590 on. A package and its successor contain the same files, and not all of them declare the conflict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
+
+_DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
+# name-[epoch:]version-release[.arch or .*]
+_DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{_DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
+# Vendors that split the driver into other packages still call them nvidia. Another role manages the daemon.
+_NVIDIA_NAME = re.compile(r"nvidia(?!-persistenced)")
+
+
+def is_part_of_driver(
+    names: str | re.Pattern | None, name: str, version: str, driver_versions: Container[str | None] | None = None
+) -> bool:
+    """Return whether a package is part of the driver: by its name, and by its version.
+
+    `names` is a source's pattern `hold`. Without `driver_versions`, any driver's version counts, and so do the
+    distribution's prebuilt modules, which have their kernel's version.
+    """
+    if not names or not re.search(names, name):
+        return False
+    upstream = upstream_version(version)
+    if driver_versions is None:
+        return name.startswith("linux-") or re.fullmatch(_DRIVER_VERSION, upstream) is not None
+    return upstream in driver_versions
+
+
+def source_of_packages(host: dict, platform: dict | None) -> str | None:
+    """Return the source that the installed driver packages come from, or None without driver packages."""
+    sources = (platform or {}).get("sources") or {}
+    # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
+    for source in sorted(sources, key=lambda name: name != "nvidia"):
+        for mark in sources[source]["marks"]:
+            if any(_has_mark(name, package["version"], mark) for name, package in host["packages"].items()):
+                return source
+    return None
+
+
+def _has_mark(name: str, version: str, mark: dict) -> bool:
+    return bool(re.fullmatch(mark["name"], name)) and bool(re.search(mark.get("version", "") + "$", version))
+
+
+def is_rule_installed(host: dict, rule: dict) -> bool:
+    """Return whether a package of this rule is installed, for any branch or kernel."""
+    expression = re.compile(pattern(rule["name"]))
+    return any(expression.fullmatch(name) for name in host["packages"])
+
+
+def installed(host: dict, data: dict) -> list[str]:
+    """Name the installed packages of the driver, whoever installed them."""
+    own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module"))
+    return sorted(
+        name
+        for name, package in host["packages"].items()
+        if own.fullmatch(name)
+        or is_part_of_driver(data["patterns"]["hold"], name, package["version"], {host["driver"]["library"]})
+    )
+
+
+def of_resolution(host: dict, result: dict) -> list[str]:
+    """Name the installed packages of the resolved driver and version, dependencies included."""
+    names = result.get("patterns", {}).get("hold")
+    return sorted(
+        name
+        for name, package in host["packages"].items()
+        if name in result["lockstep"] or is_part_of_driver(names, name, package["version"], {result["version"]})
+    )
+
+
+def changeable(host: dict, result: dict) -> list[str]:
+    """Name the installed packages that the installation of the resolved driver may change or remove."""
+    names = result.get("patterns", {}).get("hold")
+    return [
+        name
+        for name, package in host["packages"].items()
+        if name in result["lockstep"]
+        or name in result["removable"]
+        or is_part_of_driver(names, name, package["version"])
+    ]
+
+
+def of_version(host: dict, version: str, platform: dict | None, source: str | None) -> tuple[list[str], dict]:
+    """Name the installed packages of a driver version, with the data of the source that matches most of them."""
+    sources = (platform or {}).get("sources") or {}
+    if host["os"]["package_manager"] is None or not sources:
+        return [], {}
+    packages = host["packages"].items()
+    known = {
+        key: {
+            name
+            for name, package in packages
+            if is_part_of_driver(data["patterns"]["hold"], name, package["version"], {version})
+        }
+        for key, data in sources.items()
+    }
+    best = max(known, key=lambda key: (key == source, len(known[key])))
+    other = {name for name, package in packages if is_part_of_driver(_NVIDIA_NAME, name, package["version"], {version})}
+    return sorted(known[best] | other), sources[best]
+
+
+def replaced(host: dict, data: dict, context: dict) -> list[str]:
+    """Name the installed packages that must be removed: modules of another flavor, former names of another branch."""
+    staying = _staying(data, context)
+    own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True))
+    modules = _any_of(_module_rules(data))
+
+    def is_of_another_driver(name: str, version: str) -> bool:
+        if modules.fullmatch(name):
+            return True
+        return bool(own.fullmatch(name)) and upstream_version(version).partition(".")[0] != context["branch"]
+
+    return sorted(
+        name
+        for name, package in host["packages"].items()
+        if not staying.fullmatch(name) and is_of_another_driver(name, package["version"])
+    )
+
+
+def removable(host: dict, data: dict, chosen: set[str], context: dict) -> list[str]:
+    """Name the installed packages that the package manager may remove: replaced ones, and other builds of modules."""
+    rules = _any_of([*_module_rules(data), *(rule for rule in data["packages"] if "{branch}" in rule["name"])])
+    others = {name for name in host["packages"] if name not in chosen and rules.fullmatch(name)}
+    return sorted(others.union(replaced(host, data, context)))
+
+
+def leftover_config(host: dict, data: dict, context: dict) -> list[str]:
+    """Name removed packages whose files in /etc still direct modprobe to modules of another flavor."""
+    staying = _staying(data, context)
+    removed = host["package_state"]["config_files"]
+    return [name for name in module_packages(removed, data) if not staying.fullmatch(name)]
+
+
+def module_packages(names: Iterable[str], data: dict) -> list[str]:
+    """Select the packages that contain kernel modules or direct modprobe to them."""
+    expression = _any_of(_module_rules(data))
+    return [name for name in names if expression.fullmatch(name)]
+
+
+def stale_locks(host: dict, names: str | None) -> list[str]:
+    """Name the locks on versions of driver packages that are no longer installed, for example of another flavor.
+
+    Locks with wildcards, and locks on packages that are not part of the driver, belong to the user.
+    """
+    if not names:
+        return []
+    packages = list(host["packages"].items())  # the iterator of Ansible's tagged mappings works only once
+    return [
+        lock
+        for lock in host["package_state"]["held_patterns"]
+        if re.search(names, lock)
+        and _DRIVER_LOCK.fullmatch(lock)
+        and not any(packages_installed.locks(lock, name, entry["version"]) for name, entry in packages)
+    ]
+
+
+def locked_name(lock: str) -> str | None:
+    """Return the package name of a lock on a driver version."""
+    match = _DRIVER_LOCK.fullmatch(lock)
+    return match.group(1) if match else None
+
+
+def _staying(data: dict, context: dict) -> re.Pattern:
+    """Match the packages that the resolved driver may have, however its modules are built."""
+    same = {key: context[key] for key in ("flavor", "branch", "arch")}
+    rules = ({**rule, "name": rule["name"].replace("{branch}", same["branch"])} for rule in data["packages"])
+    return _any_of(rule for rule in rules if applies(rule, same))
+
+
+def _module_rules(data: dict) -> list[dict]:
+    return [rule for rule in data["packages"] if rule.get("module")]
+
+
+def _any_of(rules: Iterable[dict]) -> re.Pattern:
+    # Without rules, the expression matches nothing.
+    return re.compile("|".join(pattern(rule["name"]) for rule in rules) or "(?!)")

@@ -1,0 +1,282 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Chooses the kernel modules: open or proprietary, prebuilt or built with DKMS; and checks Secure Boot for them."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+
+_DKMS_KEY = "/var/lib/dkms/mok.pub"
+_UBUNTU_KEY = "/var/lib/shim-signed/mok/MOK.der"
+# The first DKMS with a command that creates its key; older ones create it when they build their first module.
+_FIRST_WITH_COMMAND = "3.1"
+# Platforms whose DKMS is older.
+_OLDER_DKMS = {"debian-12": "3.0.10"}
+_OPENSSL_COMMAND = (
+    "openssl req -new -x509 -nodes -newkey rsa:2048 -days 3650 -subj '/CN=DKMS module signing key' "
+    "-keyout /var/lib/dkms/mok.key -outform DER -out /var/lib/dkms/mok.pub"
+)
+
+
+def flavor(case: Case, data: dict, is_installed: bool) -> str:
+    """Return `open` or `proprietary`: the requested flavor, else one that supports all GPUs of the host."""
+    needs_open = named(case.generations, lambda generation: not generation.proprietary_modules)
+    needs_proprietary = named(case.generations, lambda generation: not generation.open_modules)
+    modern = named(case.generations, lambda generation: generation.open_modules)
+    if needs_open and needs_proprietary:
+        raise Refused(
+            f"This host mixes GPUs that need the open kernel modules ({needs_open}) with GPUs that need the "
+            f"proprietary ones ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
+        )
+    driver_version.check_window(case)
+    requested = case.request["flavor"]
+    if needs_proprietary and modern and requested == "auto":
+        raise Refused(
+            f"This host mixes GPUs that should use the open kernel modules ({modern}) with GPUs that need the "
+            f"proprietary ones ({needs_proprietary}). Proprietary modules of branch {case.window[1]} or older support "
+            "all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
+        )
+    if requested == "open" and needs_proprietary:
+        raise Refused(
+            f"nvidia_driver_flavor is open, but the open kernel modules do not support {needs_proprietary}. Set it to "
+            "auto or proprietary."
+        )
+    if requested == "proprietary" and needs_open:
+        raise Refused(
+            f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Set it to "
+            "auto or open."
+        )
+    branch = driver_version.requested_branch(case.request)
+    is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
+    if is_early and requested == "open":
+        raise Refused(
+            f"nvidia_driver_flavor is open, but branch {branch} has no open kernel modules; "
+            f"{generations.FIRST_OPEN_BRANCH} is the first branch with them. Request a newer branch, or set "
+            "nvidia_driver_flavor to proprietary."
+        )
+    if requested != "auto":
+        case.result["reasons"].append(f"{requested} kernel modules: requested")
+        return requested
+    if needs_proprietary:
+        case.result["reasons"].append(f"proprietary kernel modules: the open ones do not support {needs_proprietary}")
+        return "proprietary"
+    if needs_open:
+        case.result["reasons"].append(f"open kernel modules: only they support {needs_open}")
+        return "open"
+    if is_early:
+        case.result["reasons"].append(f"proprietary kernel modules: branch {branch} has no open ones")
+        return "proprietary"
+    current = _installed_flavor(case.host, data) if is_installed else None
+    if current:
+        case.result["reasons"].append(f"{current} kernel modules: already installed, and they support {modern}")
+        return current
+    preferred = data.get("preferred_flavor")
+    if preferred:
+        case.result["reasons"].append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
+        return preferred["flavor"]
+    limit = build_limit(case.host, data, "open")
+    if limit:
+        case.result["reasons"].append(
+            f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(limit['kernels'])}"
+        )
+        return "proprietary"
+    case.result["reasons"].append(f"open kernel modules: they support {modern}")
+    return "open"
+
+
+def build_limit(host: dict, data: dict, flavor: str | None) -> dict | None:
+    """Return a known build failure of the source's modules that affects the host, with the affected `kernels`."""
+    built = {entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]}
+    for limit in data.get("build_limits", []):
+        new = [
+            name
+            for name in kernels(host)
+            if name not in built and natural_key(name) >= natural_key(limit["kernel_from"])
+        ]
+        if limit["flavor"] == flavor and new:
+            return {**limit, "kernels": new}
+    return None
+
+
+def _installed_flavor(host: dict, data: dict) -> str | None:
+    for rule in data["packages"]:
+        if rule.get("flavor") and driver_membership.is_rule_installed(host, rule):
+            return rule["flavor"]
+    return None
+
+
+def build(case: Case, data: dict) -> str:
+    """Return `precompiled` or `dkms`: the requested build, else the installed one, else the first that fits."""
+    flavor, branch, source = case.result["flavor"], case.result["branch"], case.result["source"]
+    upcoming = case.host["kernel"]["next_boot"]
+    context = {"flavor": flavor, "branch": branch, "arch": case.host["os"]["arch"]}
+    builds = [
+        build
+        for build in data["builds"]
+        if any(rule.get("build") == build and applies(rule, context) for rule in data["packages"])
+    ]
+    if not builds:
+        raise Refused(
+            f"Source {source} has no {flavor} kernel modules of branch {branch} for {case.host['os']['arch']}. Set "
+            "another nvidia_driver_source, nvidia_driver_flavor or nvidia_driver_branch."
+        )
+    kernel = kernel_rule(upcoming, data)
+    requested = case.request["module_build"]
+    if requested != "auto":
+        if requested not in builds:
+            raise Refused(
+                f"nvidia_driver_module_build is {requested}, but source {source} provides only "
+                f"{' and '.join(builds)}. Set it to auto."
+            )
+        if requested == "precompiled" and not kernel.get("precompiled"):
+            raise Refused(
+                f"nvidia_driver_module_build is precompiled, but there are no prebuilt modules for kernel "
+                f"{upcoming}. Boot a kernel of the distribution, or set it to dkms."
+            )
+        return requested
+    current = _installed_build(case.host, data, builds)
+    if current:
+        return current
+    for build in builds:
+        if build != "precompiled" or kernel.get("precompiled"):
+            if len(builds) > 1:
+                why = (
+                    "prebuilt and signed by the distribution"
+                    if build == "precompiled"
+                    else "there are no prebuilt modules for this kernel"
+                )
+                case.result["reasons"].append(f"{build} modules: {why}")
+            return build
+    raise Refused(
+        f"There are no prebuilt modules for kernel {upcoming}, and source {source} has no others. Boot a kernel of the "
+        "distribution."
+    )
+
+
+def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
+    for build in builds:
+        rules = [rule for rule in data["packages"] if rule.get("build") == build and rule.get("module")]
+        if any(driver_membership.is_rule_installed(host, rule) for rule in rules):
+            return build
+    return None
+
+
+# --- Secure Boot --------------------------------------------------------------------------------------------------
+
+
+def is_trusted(host: dict, signer: str | None) -> bool:
+    """Return whether the host's kernel trusts the key of a module's signer."""
+    return bool(signer) and any(signer in trusted for trusted in host["secure_boot"]["trusted_signers"])
+
+
+def check_secure_boot(case: Case, data: dict) -> None:
+    """Refuse modules that the kernel would not load, before they are built."""
+    state = case.host["secure_boot"]
+    if not (state["enabled"] or state["signatures_enforced"]) or case.result["signed"]:
+        return
+    trusted = [
+        signer for signer in state["trusted_signers"] if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)
+    ]
+    if trusted:
+        case.result["reasons"].append(
+            f"Secure Boot is enabled, and the kernel trusts a key for modules built on this host ({trusted[0]})"
+        )
+        return
+    signer = _signer_of_installed(case, data)
+    if is_trusted(case.host, signer):
+        case.result["reasons"].append(
+            f"Secure Boot is enabled, and the kernel trusts the key that signed the installed modules ({signer})"
+        )
+        return
+    if case.request["secure_boot_key_enrolled"]:
+        case.result["reasons"].append(
+            "Secure Boot is enabled, and nvidia_driver_secure_boot_key_enrolled states that the key is enrolled"
+        )
+        return
+    how = "built on this host" if case.result["module_build"] == "dkms" else "prebuilt"
+    raise Refused(
+        f"Secure Boot is enabled, and the kernel would refuse to load the modules: they are {how} and not signed with "
+        f"a key that this machine trusts. {_how_to_trust(case)}"
+    )
+
+
+def _signer_of_installed(case: Case, data: dict) -> str | None:
+    """Return who signed the next kernel's module, if the resolved modules will be signed in the same way.
+
+    A distribution's signature on prebuilt modules does not cover modules that are built on the host.
+    """
+    host, build = case.host, case.result["module_build"]
+    is_same_kind = (
+        host["driver"]["runfile"] if case.result["source"] == "runfile" else _installed_build(host, data, [build])
+    )
+    if not is_same_kind:
+        return None
+    upcoming = host["kernel"]["next_boot"]
+    module = next((entry["nvidia_module"] for entry in host["kernel"]["kernels"] if entry["release"] == upcoming), None)
+    return (module or {}).get("signer")
+
+
+def _how_to_trust(case: Case) -> str:
+    if case.result["module_build"] == "dkms":
+        enroll = _enroll_dkms_key(case.host)
+    else:
+        enroll = (
+            "Enroll the vendor's signing key once at the console ('mokutil --import' with the vendor's certificate, "
+            "reboot, confirm)"
+        )
+    signed = _signed_elsewhere(case)
+    other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
+    return (
+        f"{enroll}. Then set nvidia_driver_secure_boot_key_enrolled to true. Alternatively, {other}disable Secure Boot."
+    )
+
+
+def _enroll_dkms_key(host: dict) -> str:
+    key = host["secure_boot"]["dkms_key"]
+    if key:
+        return f"Enroll the key once at the console ('mokutil --import {key}', reboot, confirm)"
+    is_ubuntu = host["os"]["id"] == "ubuntu"
+    packages = "dkms, mokutil and shim-signed" if is_ubuntu else "dkms and mokutil"
+    key, command = (_UBUNTU_KEY, "update-secureboot-policy --new-key") if is_ubuntu else (_DKMS_KEY, _key_command(host))
+    return (
+        f"DKMS has not created a key on this host. Install {packages}, create the key ({command}), and enroll it once "
+        f"at the console ('mokutil --import {key}', reboot, confirm)"
+    )
+
+
+def _key_command(host: dict) -> str:
+    installed = host["packages"].get("dkms")
+    version = upstream_version(installed["version"]) if installed else _OLDER_DKMS.get(host["os"]["key"])
+    if version and natural_key(version) < natural_key(_FIRST_WITH_COMMAND):
+        return _OPENSSL_COMMAND
+    return f"dkms generate_mok; for DKMS before {_FIRST_WITH_COMMAND}, see docs/driver.md"
+
+
+def _signed_elsewhere(case: Case) -> list[str]:
+    """Name the platform's other sources with signed modules for these GPUs and this kernel."""
+    if case.request["module_build"] == "dkms":
+        return []
+    sources = (case.platform or {}).get("sources") or {}
+    return [name for name in sources if name != case.result["source"] and _has_signed(case, sources[name])]
+
+
+def _has_signed(case: Case, data: dict) -> bool:
+    arch = case.host["os"]["arch"]
+    if arch not in data["arches"] or not kernel_rule(case.host["kernel"]["next_boot"], data).get("precompiled"):
+        return False
+    context = {"flavor": case.result["flavor"], "arch": arch}
+    # It is unknown whether the source has a requested branch that its data does not list.
+    known = [branch for branch in driver_version.candidates(case, data) if branch in data["branches"]]
+    return any(
+        rule.get("build") == "precompiled" and not rule.get("unsigned") and applies(rule, {**context, "branch": branch})
+        for branch in known
+        for rule in data["packages"]
+    )

@@ -1,0 +1,219 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Chooses the driver's packages for a host, and where they come from."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+
+# Software that some hosts need in addition to the driver, by the value of `when` in the platform's rules.
+_COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
+
+
+def choose(case: Case, data: dict) -> None:
+    """Add the driver's packages, headers, stream, repository and services to the result."""
+    kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
+    features = _features(case, data)
+    context = {
+        "flavor": case.result["flavor"],
+        "branch": case.result["branch"],
+        "build": case.result["module_build"],
+        "arch": case.host["os"]["arch"],
+        "components": case.request["components"],
+        "features": features,
+    }
+    names = {"branch": case.result["branch"], "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
+    chosen = [
+        {**rule, "name": name}
+        for rule in data["packages"]
+        if applies(rule, context) and not rule.get("meta")
+        for name in _fill(case, data, rule["name"], names)
+    ]
+    case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
+    case.result["packages"] += case.request["extra_packages"]
+    case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
+    case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result["name_patterns"] = _name_patterns(data, context)
+    case.result["common_packages"] = [
+        rule["name"]
+        for rule in data["packages"]
+        if rule.get("lockstep", True)
+        and not {"optional", "when", "from", "until", "component"} & set(rule)
+        and "{" not in rule["name"]
+        and applies(rule, context)
+    ]
+    # Users who name their kernel's packages choose the meta packages, too.
+    if case.result["module_build"] != "dkms" or case.request["kernel_packages"] is None:
+        case.result["kernel_meta"] = kernel_packages.metas(case.host, data, kernel, context)
+    names_chosen = {*(rule["name"] for rule in chosen), *kernel_packages.meta_names(case.result)}
+    case.result["removable"] = driver_membership.removable(case.host, data, names_chosen, context)
+    case.result["replaced"] = driver_membership.replaced(case.host, data, context)
+    case.result["replaced_modules"] = driver_membership.module_packages(case.result["replaced"], data)
+    case.result["leftover_config"] = driver_membership.leftover_config(case.host, data, context)
+    case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
+        rule.get("unsigned") for rule in chosen
+    )
+    # The subnet manager needs this module to reach the switches, and nothing else loads it.
+    case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
+    case.result["hold_needs"] = data.get("hold_needs", []) if case.request.get("hold", True) else []
+    case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
+    case.result["prerequisites_bring"] = data.get("prerequisites_bring", [])
+    case.result["prerequisites_hint"] = (case.platform or {}).get("prerequisites_hint")
+    case.result["services"] = fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
+    case.result["stream"] = _stream(data, context, names)
+    case.result["repository"] = _repository(case, data, names)
+    case.result["components"] = data.get("components", [])
+    case.result["patterns"] = {
+        key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
+        for key, value in data.get("patterns", {}).items()
+    }
+    case.result["blacklists"] = data.get("blacklists", [])
+    if case.result["module_build"] == "dkms":
+        _headers(case, data, names)
+
+
+def _name_patterns(data: dict, context: dict) -> list[str]:
+    """Return patterns for the names of one library package in all branches, if names contain the branch.
+
+    They show which branches a repository has.
+    """
+    user_space = [rule for rule in data["packages"] if rule.get("lockstep", True) and not {"build", "when"} & set(rule)]
+    chosen = {_stem(rule["name"]) for rule in user_space if applies(rule, context) and not rule.get("optional")}
+    with_branch = [_stem(rule["name"]) for rule in user_space if "{branch}" in rule["name"]]
+    stem = next((stem for stem in with_branch if stem in chosen), None)
+    names = [rule["name"] for rule in user_space if _stem(rule["name"]) == stem]
+    return [name.replace("{branch}", "[0-9][0-9][0-9]") for name in names]
+
+
+def _stem(name: str) -> str:
+    return name.replace("-{branch}", "")
+
+
+def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
+    """Fill in the placeholders of a name. A name with a kernel release gives one name for each of the kernels."""
+    if "{release}" not in name:
+        return [name.format(**names)]
+    rules = [kernel_rule(release, data) for release in kernels(case.host)]
+    return [name.format(**{**names, **rule["names"]}) for rule in rules if rule.get("precompiled")]
+
+
+def _headers(case: Case, data: dict, names: dict) -> None:
+    """Add the missing headers of the host's kernels by their exact names.
+
+    A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
+    The plan adds a meta package only if it belongs to the installed kernel.
+    """
+    if case.request["kernel_packages"] is not None:
+        _requested_headers(case, data, names)
+        return
+    installed = _kernels_with_headers(case.host)
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        if release not in installed and kernel.get("headers"):
+            case.result["headers"][release] = [
+                name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
+            ]
+            case.result["kernel_packages"] += case.result["headers"][release]
+        elif release not in installed and release == case.host["kernel"]["next_boot"]:
+            raise Refused(
+                f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
+                "the role does not know the header packages of such a kernel. Install them, or name them in "
+                "nvidia_driver_kernel_packages."
+            )
+
+
+def _kernels_with_headers(host: dict) -> set[str]:
+    return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
+
+
+def _requested_headers(case: Case, data: dict, names: dict) -> None:
+    """Add the requested kernel packages; header packages with the releases of the host's kernels.
+
+    Without a release, the package manager would install the newest headers, which may belong to no installed kernel.
+    """
+    by_name: dict[str, dict[str, str]] = {}
+    for release in kernels(case.host):
+        kernel = kernel_rule(release, data)
+        filled = {**names, **kernel["names"]}
+        for template in kernel.get("headers") or []:
+            stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
+            by_name.setdefault(stem, {})[release] = template.format(**filled)
+    for name in case.request["kernel_packages"]:
+        for release, exact in by_name.get(name, {}).items():
+            if release not in _kernels_with_headers(case.host):
+                case.result["headers"].setdefault(release, []).append(exact)
+                case.result["kernel_packages"].append(exact)
+        case.result["kernel_packages"] += [] if name in by_name else [name]
+
+
+def missing_companions(case: Case, data: dict) -> list[str]:
+    """Name the software that the host needs in addition to the driver and that a source lacks."""
+    available = _available(data)
+    return [_COMPANIONS[name] for name in fabric.needs(case) if name not in available]
+
+
+def _available(data: dict) -> set[str]:
+    return {rule["when"] for rule in data["packages"] if "when" in rule}
+
+
+def _features(case: Case, data: dict) -> list[str]:
+    """Return the companions that the host needs and the source has. Refuse if the source lacks a requested one."""
+    available, source, needs = _available(data), case.result["source"], fabric.needs(case)
+    fabric.report_missing_switches(case)
+    count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
+    why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
+    multi_node = fabric.gpus_with(case, generations.spans_machines)
+    if "imex" in needs and "imex" in available:
+        why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
+        case.result["reasons"].append(f"IMEX: {why_imex}")
+    elif "imex" in needs and case.request["imex"] == "auto":
+        case.result["reasons"].append(
+            f"no IMEX: {multi_node} share NVLink across machines, but source {source} has no package for it; source "
+            "nvidia has one"
+        )
+    elif "imex" in needs:
+        raise Refused(
+            f"nvidia_driver_imex is true, but source {source} has no package for it. Set nvidia_driver_source to "
+            "nvidia."
+        )
+    if "fabric" in needs and "fabric" in available:
+        case.result["reasons"].append(f"fabric manager: {why}")
+    elif "fabric" in needs and case.request["fabric_manager"] == "enabled":
+        raise Refused(
+            f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Set "
+            "nvidia_driver_source to nvidia."
+        )
+    elif "fabric" in needs:
+        case.result["reasons"].append(
+            f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager; CUDA fails with "
+            "error 802 until a fabric manager of the driver's version runs; source nvidia has one"
+        )
+    if "nvlink5" in needs and "nvlink5" not in available and "fabric" in available:
+        case.result["reasons"].append(
+            f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager does "
+            "not start on this host (CUDA error 802); source nvidia has it"
+        )
+    return [name for name in needs if name in available]
+
+
+def _stream(data: dict, context: dict, names: dict) -> str | None:
+    for rule in data.get("streams", []):
+        if applies(rule, context):
+            return rule["name"].format(**names)
+    return None
+
+
+def _repository(case: Case, data: dict, names: dict) -> dict | None:
+    repository = data.get("repository")
+    if repository is None:
+        return None
+    return nvidia_repository.describe(repository, names, case.request)

@@ -1,0 +1,251 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans how to make NVIDIA's persistence daemon effective: pure functions of the observed host."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible.module_utils.common.validation import check_type_int
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
+
+UNIT = "nvidia-persistenced.service"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+DROP_IN_FILE = f"/etc/systemd/system/{UNIT}.d/gpufleet.conf"
+PROGRAM = "/usr/bin/nvidia-persistenced"
+# The system user for the unit that this role writes. Packages create their own.
+USER = "nvidia-persistenced"
+# Debian's package of a library that every driver includes.
+_LIBRARY = "libnvidia-ml1"
+# Seconds between two queries of the GPUs.
+QUERY_INTERVAL = 2
+
+_PACKAGE_UNITS = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
+# As separate words, with or without quotes.
+_MODE_OFF = re.compile(r"""\s+(["']?)--no-persistence-mode\1(?!\S)""")
+_MODE_ON = re.compile(r"""\s+(["']?)--persistence-mode\1(?!\S)""")
+# The short form may have the name attached.
+_USER_OPTION = re.compile(r"""\s["']?(--user(?=[\s="'])|-u)""")
+_HEADER = "# Written by role gpufleet.hosts.nvidia_persistenced, which overwrites changes.\n"
+_OWN_UNIT = f"""{_HEADER}[Unit]
+Description=NVIDIA Persistence Daemon
+After=systemd-modules-load.service
+
+[Service]
+Type=forking
+PIDFile=/run/nvidia-persistenced/nvidia-persistenced.pid
+Restart=on-failure
+RestartSec=2
+ExecStart={PROGRAM} --user {USER} --persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def plan(
+    host: dict[str, t.Any],
+    packages: dict[str, list[str]],
+    timeout: int | str = 30,
+    offered: dict[str, list[str]] | None = None,
+) -> dict[str, t.Any]:
+    """Return the actions for this host, and the reason. `packages` names the daemon's packages by platform.
+
+    `offered` has the available versions of the packages in `query`, once they are known. Argument validation does not
+    convert text, so `timeout` can be text.
+    """
+    timeout = check_type_int(timeout)
+    result: dict[str, t.Any] = {
+        "wanted": bool(host["nvidia"]["gpus"]),
+        "problems": [],
+        "packages": [],
+        "query": [],
+        "user": None,
+        "files": {},
+        # Reload systemd's unit files and restart the daemon.
+        "reload": False,
+        "enable": False,
+        "start": False,
+        "verify": False,
+        "retries": -(-timeout // QUERY_INTERVAL),
+        "reason": "",
+    }
+    if not result["wanted"]:
+        assigned = host["nvidia"].get("gpus_of_guests")
+        result["reason"] = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
+        return result
+    service = host["services"].get(UNIT, {})
+    result["packages"] = _missing_packages(host, packages, service)
+    _versions(host, result, offered)
+    result["files"] = _files(host, service, result)
+    # An interrupted run may have written the files but not reloaded systemd.
+    unread = bool(service.get("need_daemon_reload")) and _has_own_files(host, service)
+    result["reload"] = bool(result["files"]) or unread
+    loaded = host["driver"]["loaded"]
+    has_unit = service.get("load_state") == "loaded" or bool(result["packages"]) or UNIT_FILE in result["files"]
+    has_systemd = bool(host["services"]) and has_unit
+    result["enable"] = has_systemd and service.get("unit_file_state") != "enabled"
+    result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
+    result["verify"] = bool(loaded)
+    if timeout < 1:
+        result["problems"].append(f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more (seconds).")
+    if service.get("load_state") == "masked":
+        result["problems"].append(f"{UNIT} is masked on this host. Unmask it first: systemctl unmask {UNIT}.")
+    works = result["packages"] or result["reload"] or result["enable"] or result["start"]
+    if works and host["uid"] != 0:
+        result["problems"].append(
+            f"This role needs root, but the observation ran as uid {host['uid']}. Set `become: true`."
+        )
+    result["reason"] = _reason(result, host, service)
+    return result
+
+
+def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], service: dict[str, t.Any]) -> list[str]:
+    """Return the missing packages of the daemon; none if the driver did not come from packages or has its own unit."""
+    driver = host["driver"]
+    if driver["runfile"] or driver.get("prefix"):
+        return []
+    wanted = list(packages.get(host["os"]["key"] or "", []))
+    if not wanted and host["os"]["family"] == "ubuntu":
+        # The package of the daemon has the driver's branch in its name.
+        branches = [re.fullmatch(r"nvidia-utils-(\d+(?:-server)?)", name) for name in host["packages"]]
+        wanted = [f"nvidia-compute-utils-{match.group(1)}" for match in branches if match]
+    if not wanted and service.get("load_state") != "loaded" and driver["library"]:
+        return []
+    return [name for name in wanted if name not in host["packages"]]
+
+
+def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+    """Choose package versions that match the driver.
+
+    If a host has the distribution's driver and NVIDIA's repository, the newest version does not match. On hosts with
+    role nvidia_driver's pin, apt already chooses a matching one.
+    """
+    installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *_utilities(host))]
+    driver = next((version for version in installed if version), None)
+    if driver is None or (host["files"].get(PIN_FILE) or {}).get("exists"):
+        return
+    result["query"] = result["packages"]
+    if offered is None:
+        return
+    chosen = []
+    for name in result["packages"]:
+        version = _matching(name, driver, offered.get(name, []))
+        if version is None:
+            result["problems"].append(
+                f"The package sources have no {name} that matches driver {upstream_version(driver)}. Available: "
+                f"{', '.join(offered.get(name, [])) or 'none'}. Enable the source that the driver came from."
+            )
+        chosen.append(f"{name}={version}")
+    result["packages"] = chosen
+
+
+def _utilities(host: dict[str, t.Any]) -> list[str]:
+    return [name for name in host["packages"] if re.fullmatch(r"nvidia-utils-\d+(-server)?", name)]
+
+
+def _matching(name: str, driver: str, versions: list[str]) -> str | None:
+    """Return the driver's package version, else its upstream version, else the newest version of its branch.
+
+    Distributions build the daemon separately, at another version of the branch. Libraries must have the same version.
+    """
+    upstream = upstream_version(driver)
+    branch = upstream.partition(".")[0]
+    equal = [version for version in versions if upstream_version(version) == upstream]
+    same_branch = [version for version in versions if upstream_version(version).partition(".")[0] == branch]
+    exact = [driver] if driver in versions else []
+    return next(iter([*exact, *equal, *([] if name.startswith("lib") else same_branch)]), None)
+
+
+def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:
+    """Return the unit files to write, by path; None removes one that is no longer needed."""
+    wanted: dict[str, str | None] = {}
+    text = _packaged_unit(host, service)
+    if text is not None:
+        wanted[DROP_IN_FILE] = drop_in(text, USER if USER in (host.get("daemon_users") or []) else None)
+    elif service.get("load_state") in (None, "not-found") or service.get("fragment_path") == UNIT_FILE:
+        is_own = (_content(host, UNIT_FILE) or "").startswith(_HEADER)
+        has_program = host["driver"]["runfile"] or is_own
+        if has_program and (is_own or _content(host, UNIT_FILE) is None):
+            wanted[UNIT_FILE] = _OWN_UNIT
+            result["user"] = USER
+    return {path: content for path, content in wanted.items() if content != _content(host, path)}
+
+
+def _has_own_files(host: dict[str, t.Any], service: dict[str, t.Any]) -> bool:
+    """Return whether this role's unit files exist, or systemd still uses one that was removed."""
+    written = [(_content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
+    return any(written) or DROP_IN_FILE in (service.get("drop_in_paths") or [])
+
+
+def _content(host: dict[str, t.Any], path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")
+
+
+def _packaged_unit(host: dict[str, t.Any], service: dict[str, t.Any]) -> str | None:
+    """Return the packaged unit. A unit in /etc is the user's own, so it stays unchanged and the result is None."""
+    fragment = service.get("fragment_path")
+    if fragment and fragment not in _PACKAGE_UNITS:
+        return None
+    return next((text for path in _PACKAGE_UNITS if (text := _content(host, path)) is not None), None)
+
+
+def _logical_lines(unit: str) -> str:
+    """Return a unit with continued lines joined and comments removed, also those within a continued line."""
+    lines = [line for line in unit.splitlines() if not line.lstrip().startswith(("#", ";"))]
+    return re.sub(r"[ \t]*\\\n[ \t]*", " ", "\n".join([*lines, ""]))
+
+
+def drop_in(unit: str, user: str | None = None) -> str | None:
+    """Return the drop-in that makes a packaged unit effective, or None if the unit already is.
+
+    `user` is the user to run the daemon as if the unit does not name one.
+    """
+    text = _logical_lines(unit)
+    settings = dict(re.findall(r"^[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
+    lines = []
+    if settings.get("StopWhenUnneeded", "").lower() in ("true", "t", "yes", "y", "on", "1"):
+        lines += ["[Unit]", "StopWhenUnneeded=false", ""]
+    # Keep the command as written: systemd parses the quotes.
+    kept, off = _MODE_OFF.subn("", settings.get("ExecStart", ""))
+    options = []
+    if off:
+        kept = _MODE_ON.sub("", kept)
+        options.append(" --persistence-mode")
+    if user and kept and not settings.get("User") and not _USER_OPTION.search(kept):
+        options.append(f" --user {user}")
+    if options:
+        lines += ["[Service]", "ExecStart=", f"ExecStart={kept}{''.join(options)}", ""]
+    if not re.search(r"^[ \t]*\[Install\]", text, re.MULTILINE):
+        lines += ["[Install]", "WantedBy=multi-user.target", ""]
+    return _HEADER + "\n".join(lines) if lines else None
+
+
+def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
+    if not host["driver"]["loaded"]:
+        return "no NVIDIA driver is loaded, so the daemon is not started"
+    if DROP_IN_FILE in result["files"]:
+        return "the packaged unit starts the daemon without persistence mode, as root, or stops it when unneeded"
+    if UNIT_FILE in result["files"]:
+        return "the driver has no unit for the daemon"
+    if result["reload"]:
+        return "systemd has not reloaded the changed unit"
+    if not (service.get("load_state") == "loaded" or result["packages"]):
+        return "this host has no known package, unit or installer of the daemon; NVML reports the mode of each GPU"
+    if result["start"]:
+        return f"the daemon is {service.get('active_state') or 'not installed'}"
+    return "the daemon runs; NVML reports the mode of each GPU"
+
+
+def gpus_with_mode_off(facts: dict[str, t.Any]) -> list[str]:
+    """Name the GPUs whose persistence mode is off. GPUs that do not support the mode are not included."""
+    return [
+        f"{gpu['pci_bus_id'] or gpu['index']} ({gpu['name'] or 'unknown'})"
+        for gpu in facts.get("nvidia_gpus", [])
+        if gpu["persistence_mode"] is False
+    ]

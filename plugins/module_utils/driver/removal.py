@@ -1,0 +1,330 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans the removal of the driver that this role installed, and what to restore after a failed installation.
+
+The role records what it installs and changes. The removal takes back only what the record contains, and leaves files
+that someone changed since.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, adoption, config_files, installer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import RECORD_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+FILES = (
+    config_files.PIN_FILE,
+    config_files.BLACKLIST_FILE,
+    config_files.MODULES_LOAD_FILE,
+    config_files.MODPROBE_FILE,
+    activation.REBOOT_FILE,
+    config_files.INITRAMFS_FILE,
+    config_files.UNVERIFIED_FILE,
+    RECORD_FILE,
+)
+
+# Signing keys have their own rule. Headers may have installed their kernel, and a kernel in use must stay.
+_NEVER_REMOVED = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
+
+
+def begin(
+    host: dict,
+    before: list[str],
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
+    *,
+    todo: dict | None = None,
+) -> str:
+    """Return the record to write before the installation, so that the next run knows of an interrupted one."""
+    todo = todo or {"prerequisites": [], "install": [], "stream": None}
+    return packages_record.begin(
+        host,
+        RECORD_FILE,
+        before,
+        changed_files=changed_files,
+        key=key,
+        asked=[*todo["prerequisites"], *todo["install"]],
+        stream=todo["stream"],
+    )
+
+
+def record(
+    host: dict,
+    before: list[str],
+    after: list[str],
+    changed_files: list[dict] | None = None,
+    key: str | None = None,
+    *,
+    runfile: str | None = None,
+) -> str:
+    """Return the record after the installation: its former content, and what came since `before` or `begin`."""
+    return packages_record.finish(
+        host, RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
+    )
+
+
+def begin_runfile(host: dict, version: str) -> str:
+    """Return the record to write before NVIDIA's installer of this version runs."""
+    return packages_record.begin_runfile(host, RECORD_FILE, version)
+
+
+def hold(host: dict, names: list[str]) -> str:
+    """Return the record to write before and after the packages of an adopted driver are held."""
+    return packages_record.hold(host, RECORD_FILE, names)
+
+
+def read_record(host: dict) -> dict:
+    """Return the host's record; an empty one if it is missing or unreadable."""
+    return packages_record.read(host, RECORD_FILE)
+
+
+def plan(host: dict, platform: dict | None) -> dict[str, Any]:
+    """Return what to remove and to restore. `errors` says why the removal is not possible."""
+    source = driver_source.installed(host, platform)
+    known = read_record(host)
+    result: dict[str, Any] = {
+        "source": source,
+        "packages": [],
+        "leftovers": [],
+        # Packages installed by name, which the package manager would not consider unneeded.
+        "release": [],
+        "unhold": [],
+        "unload": [],
+        "services": [],
+        "disable": [],
+        # The dnf module whose stream to disable, and its former stream, which the role enables again.
+        "stream": None,
+        "rpm_keys": [],
+        # The command that uninstalls what NVIDIA's installer installed.
+        "runfile": [],
+        "restore": [],
+        "initramfs": [],
+        "files": [path for path in _files(platform) if host["files"].get(path, {}).get("exists")]
+        + memory_hotadd.written_files(host),
+        "reload_udev": False,
+        "reasons": [],
+        "errors": [],
+    }
+    result["runfile"] = _uninstaller(host, known, source)
+    sources = _sources(host, platform, source)
+    names = host.get("package_names") or list(host["packages"])
+    recorded = packages_record.possibly_installed(host, RECORD_FILE, names)
+    certain = packages_record.installed_for_certain(host, RECORD_FILE, names)
+    candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
+    members = [name for name in candidates if name in recorded]
+    # Packages of another flavor that an interrupted run removed but did not purge still have files in /etc.
+    removed = host["package_state"]["config_files"]
+    unpurged = [name for name in removed if name in recorded and not _NEVER_REMOVED.match(name)]
+    result["packages"] = sorted([*members, *unpurged])
+    result["leftovers"] = sorted(
+        name for name in names if name in recorded and name not in members and not _NEVER_REMOVED.match(name)
+    )
+    result["release"] = [name for name in result["leftovers"] if name in certain]
+    result["initramfs"] = config_files.initramfs(host, result["files"])
+    result["reload_udev"] = memory_hotadd.needs_reload(result["files"])
+    result["unhold"] = _own_holds(host, members, sources, known)
+    others = [name for name in candidates if name not in recorded]
+    if others:
+        result["reasons"].append(f"this role did not install {', '.join(others)}; nothing of it is removed")
+    elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
+        result["reasons"].append("this role did not install the driver on this host; it is not removed")
+    if nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
+        result["files"] = [path for path in result["files"] if path not in nvidia_repository.FILES]
+        result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
+    else:
+        result["rpm_keys"] = [name for name in sorted(recorded) if packages_record.is_key_of(name, known["key"])]
+    for path, item in known["files"].items():
+        result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
+    _plan_stream(host, known, others, result)
+    if members:
+        units = {rule["service"] for data in sources for rule in data["packages"] if rule.get("service")}
+        enabled = (unit for unit in units if host["services"].get(unit, {}).get("unit_file_state") == "enabled")
+        result["disable"] = sorted(enabled)
+    if members or result["runfile"]:
+        _plan_unload(host, result)
+    keys = ("packages", "leftovers", "unhold", "stream", "runfile", "files", "restore")
+    result["acts"] = not result["errors"] and any(bool(result[key]) for key in keys)
+    if not result["acts"] and not result["reasons"]:
+        result["reasons"].append("this host has nothing that this role installed")
+    result["summary"] = _summary(result) if result["acts"] else []
+    return result
+
+
+def _summary(result: dict) -> list[str]:
+    stream = result["stream"] or {"module": None, "before": None}
+    parts = (
+        ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
+        ("unload {}", result["unload"]),
+        ("release the hold on {}", result["unhold"]),
+        ("remove {}", result["packages"]),
+        ("disable the stream of module {}", [stream["module"]] if stream["module"] else []),
+        ("enable the former module stream {}", [stream["before"]] if stream["before"] else []),
+        ("remove dependencies that nothing else needs: {}", result["leftovers"]),
+        ("remove the key {} from rpm", result["rpm_keys"]),
+        ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
+        ("restore {}, unless it was changed since", [item["path"] for item in result["restore"]]),
+        ("remove {}", result["files"]),
+        ("reload {} rules", ["udev"] if result["reload_udev"] else []),
+        ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),
+    )
+    return [text.format(", ".join(names)) for text, names in parts if names]
+
+
+def _files(platform: dict | None) -> list[str]:
+    """List every file that this role can write, including those of the platform's repository."""
+    found = list(FILES)
+    for data in ((platform or {}).get("sources") or {}).values():
+        if data.get("repository"):
+            found += nvidia_repository.FILES
+    return list(dict.fromkeys(found))
+
+
+def _has_record(host: dict) -> bool:
+    return bool(host["files"].get(RECORD_FILE, {}).get("exists"))
+
+
+def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
+    """Return the data of the driver's source; of all sources if an interrupted run left too little to identify it."""
+    known = (platform or {}).get("sources") or {}
+    if source in known:
+        return [known[source]]
+    return list(known.values()) if _has_record(host) else []
+
+
+def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
+    """Name this role's holds: on packages that it installed, and on those of an adopted driver."""
+    packages = host["packages"]
+    found = {name: None for name in [*members, *known["holds"]] if name in packages and packages[name]["held"]}
+    if _has_record(host) and (not known["holds"] or any(value for name, value in known.items() if name != "holds")):
+        # An interrupted run may have locked versions of packages that it did not install.
+        for data in sources:
+            found.update(dict.fromkeys(driver_membership.stale_locks(host, data["patterns"]["hold"])))
+    found.update(dict.fromkeys(adoption.orphaned_locks(host)))
+    return list(found)
+
+
+def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
+    """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
+    own = [version for version in (known["pending_runfile"], known["runfile"]) if version]
+    versions = packages_record.driver_versions_present(host)
+    if not own or (versions and not versions.intersection(own)):
+        return []
+    if source == "runfile":
+        return ["nvidia-uninstall", "--silent"]
+    # An interrupted installer has not written nvidia-uninstall. It can uninstall by its log, and the file still exists.
+    begun = source == "preinstalled" and known["pending_runfile"] and versions
+    return [installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
+
+
+def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
+    """Plan to disable the module stream that the role enabled, unless packages that it did not install need it."""
+    for item in (known["pending_stream"], known["stream"]):
+        now = packages_record.stream_now(host, item["module"]) if item else None
+        # No stream is enabled if a run was interrupted between disabling one and enabling the next.
+        if result["stream"] is None and item and (now == item["name"] or (now is None and item["before"])):
+            result["stream"] = {"module": item["module"], "before": item["before"]}
+    if result["stream"] and others:
+        result["reasons"].append(
+            f"the stream of module {result['stream']['module']} stays: {', '.join(others)} come from it"
+        )
+        result["stream"] = None
+
+
+def _plan_unload(host: dict, result: dict) -> None:
+    """Plan to unload the modules. Refuse while anything uses them."""
+    users = activation.gpu_users(host)
+    if users:
+        result["errors"].append(
+            f"The driver cannot be removed: it is in use by {', '.join(users)}. Nothing was changed. Stop the "
+            "processes first."
+        )
+        return
+    modules = activation.dependent_modules(host)
+    if modules:
+        result["errors"].append(
+            f"The driver cannot be removed: its modules are in use by {', '.join(modules)}. Nothing was changed. "
+            "Unload that first."
+        )
+        return
+    result["unload"] = activation.loaded_in_order(host)
+    result["services"] = activation.daemons(host)
+
+
+# --- after a failed installation ----------------------------------------------------------------------------------
+
+
+def undo(before: dict, now: dict, plan: dict) -> dict[str, list]:
+    """Return the `files` to restore after a failed installation, and in `missing` what the host has lost, as text."""
+    return {"files": files_to_restore(before, now, plan["version"]), "missing": missing(before, now, plan)}
+
+
+def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]:
+    """Return the former apt preferences and blacklist, with `path`, `state` and `content`.
+
+    The list is empty if the installation installed a package of the new `version`, which then needs the new files.
+    """
+    if _of_version(now, version) - _of_version(before, version) or _unfinished(now) - _unfinished(before):
+        return []
+    paths = (
+        config_files.PIN_FILE,
+        config_files.BLACKLIST_FILE,
+        nvidia_repository.APT_PREFERENCE_FILE,
+    )
+    former = {path: _content(before, path) for path in paths}
+    return [
+        {"path": path, "state": "absent" if text is None else "present", "content": text or ""}
+        for path, text in former.items()
+        if _content(now, path) != text
+    ]
+
+
+def missing(before: dict, now: dict, plan: dict) -> list[str]:
+    """Name what a host had `before` the installation and lacks `now`, so that the user can restore it."""
+    todo = plan["todo"]
+    units = [unit for unit in plan["services"] if now["services"].get(unit, {}).get("load_state") == "loaded"]
+    lost = {
+        "the hold on {}": [name for name in todo["release"] if name in now["packages"] and not _held(now, name)],
+        "the running service {}": [unit for unit in units if _active(before, unit) and not _active(now, unit)],
+        "the former {}": [file["path"] for file in files_to_restore(before, now, plan["version"])],
+    }
+    required = {name for name in plan["lockstep"] if name not in plan["optional"]}
+    if not required <= _of_version(now, plan["version"]):
+        removed = [name for name in todo["remove"] if name in before["packages"]]
+        lost["the package {}"] = [name for name in removed if name not in now["packages"]]
+        stream = todo["stream"]
+        same = stream is None or _stream(now, stream["module"]) == _stream(before, stream["module"])
+        lost["the former stream of module {}"] = [] if same else [stream["module"]]
+    return [text.format(", ".join(names)) for text, names in lost.items() if names]
+
+
+def _held(host: dict, name: str) -> bool:
+    return host["packages"][name]["held"]
+
+
+def _active(host: dict, unit: str) -> bool:
+    return host["services"].get(unit, {}).get("active_state") == "active"
+
+
+def _stream(host: dict, module: str) -> str | None:
+    return host["module_streams"].get(module)
+
+
+def _of_version(host: dict, version: str | None) -> set[str]:
+    return {name for name, package in host["packages"].items() if upstream_version(package["version"]) == version}
+
+
+def _unfinished(host: dict) -> set[str]:
+    return set(host["package_state"]["unfinished"])
+
+
+def _content(host: dict, path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")

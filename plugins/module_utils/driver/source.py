@@ -1,0 +1,235 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Chooses where the driver comes from: the distribution, NVIDIA's repository, its installer, or an existing driver."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+
+def installed(host: dict, platform: dict | None) -> str | None:
+    """Return the source of the installed driver, or None without a driver."""
+    source = driver_membership.source_of_packages(host, platform)
+    if source:
+        # NVIDIA's older branches have Debian's names and versions. The record has the repository's key.
+        has_key = packages_record.read(host, packages_record.DRIVER)["key"] is not None
+        return "nvidia" if has_key and "nvidia" in (platform or {})["sources"] else source
+    if host["driver"]["runfile"]:
+        return "runfile"
+    if host["driver"]["library"] or host["driver"]["on_disk"]:
+        return "preinstalled"
+    # On an unknown platform, the files of the loaded module's driver may be in a directory that is not searched.
+    return "preinstalled" if host["driver"]["loaded"] and (platform is None or not is_only_loaded(host)) else None
+
+
+def is_only_loaded(host: dict) -> bool:
+    """Return whether only the loaded module is left of a driver, as after a removal until the next boot.
+
+    A driver that runs in a container also has no module on disk, but the search finds its libraries.
+    """
+    driver = host["driver"]
+    on_disk = any(entry["nvidia_module"] for entry in host["kernel"]["kernels"])
+    return bool(driver["loaded"]) and not (driver["library_path"] or driver["library"] or driver["on_disk"] or on_disk)
+
+
+_REMOVE_PACKAGES = (
+    "Remove the installed packages first (nvidia_driver_state absent removes those that this role installed, the "
+    "package manager removes the others)"
+)
+
+
+def choose(case: Case, installed: str | None) -> str:
+    """Return the source of the driver. Refuse to mix the installed driver with another source."""
+    requested = case.request["source"]
+    if requested == "preinstalled" and installed is None:
+        found = "no libnvidia-ml.so.1, no kernel module and no package"
+        if is_only_loaded(case.host):
+            found = f"the kernel still has module {case.host['driver']['loaded']} loaded, but its files are gone"
+        raise Refused(
+            f"nvidia_driver_source is preinstalled, but this host has no driver ({found}). Install the driver first, "
+            "or set another source."
+        )
+    if installed is None and is_only_loaded(case.host):
+        case.result["reasons"].append(
+            f"module {case.host['driver']['loaded']} is loaded, but its driver was removed: its files are gone; the "
+            "loaded module is ignored"
+        )
+    is_install = requested in ("distribution", "nvidia", "runfile")
+    # An interrupted installer leaves libraries, but also its entry in the record.
+    record = packages_record.read(case.host, packages_record.DRIVER)
+    begun = requested == "runfile" and bool(record["runfile"] or record["pending_runfile"])
+    if is_install and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
+        raise Refused(_unknown_origin(case, requested))
+    if requested == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):
+        raise Refused(
+            f"nvidia_driver_source is runfile, but driver packages are installed (source: {installed}). NVIDIA's "
+            f"installer and packages overwrite each other's files. {_REMOVE_PACKAGES}, or use source {installed}."
+        )
+    if requested in ("distribution", "nvidia") and installed == "runfile":
+        raise Refused(
+            f"nvidia_driver_source is {requested}, but NVIDIA's installer installed the driver on this host "
+            "(nvidia-uninstall exists). Run 'nvidia-uninstall' first, or set nvidia_driver_source to preinstalled to "
+            "adopt the driver."
+        )
+    if requested != "auto":
+        if (
+            requested in ("distribution", "nvidia")
+            and installed in ("distribution", "nvidia")
+            and installed != requested
+        ):
+            raise Refused(
+                f"nvidia_driver_source is {requested}, but driver packages from source {installed} are installed. The "
+                f"packages of the two sources overwrite each other's files. {_REMOVE_PACKAGES}, or use source "
+                f"{installed}."
+            )
+        return requested
+    if installed in ("distribution", "nvidia"):
+        case.result["reasons"].append(f"source {installed}: the installed driver packages come from it")
+        return installed
+    if installed is not None:
+        how = "by NVIDIA's installer" if installed == "runfile" else "by the image or by hand"
+        case.result["reasons"].append(f"source preinstalled: a driver was already installed {how}; it is kept")
+        return "preinstalled"
+    if case.platform is None:
+        raise Refused(_unknown_platform(case.host))
+    order = [
+        name
+        for name in case.platform["source_order"]
+        if case.host["os"]["arch"] in case.platform["sources"][name]["arches"]
+    ]
+    if not order:
+        raise Refused(_unknown_arch(case.host, case.platform))
+    for source in order:
+        obstacle = _obstacle(case, case.platform["sources"][source])
+        if obstacle is None:
+            case.result["reasons"].append(
+                f"source {source}: the first source of {case.platform['title']} that supports this hardware"
+            )
+            return source
+        case.result["reasons"].append(f"not source {source}: {obstacle}")
+    # The refusal for the preferred source is the most useful one.
+    del case.result["reasons"][:]
+    return order[0]
+
+
+def others(case: Case, source: str) -> list[str]:
+    """Name the platform's other sources that support the host's hardware and the request."""
+    sources = (case.platform or {"sources": {}})["sources"]
+    arch = case.host["os"]["arch"]
+    return [
+        name
+        for name, data in sources.items()
+        if name != source and arch in data["arches"] and _obstacle(case, data) is None
+    ]
+
+
+def _is_of_unknown_origin(host: dict, platform: dict | None) -> bool:
+    """Return whether neither this role, nor a package, nor NVIDIA's installer installed the driver."""
+    record = packages_record.read(host, packages_record.DRIVER)
+    if record["packages"] or record["pending"]:
+        return False
+    versions = {host["driver"][name] for name in ("loaded", "library", "on_disk")}
+    sources = ((platform or {}).get("sources") or {}).values()
+    # Prebuilt modules have their kernel's version.
+    return not any(
+        driver_membership.is_part_of_driver(
+            data["patterns"]["hold"], name, package["version"], None if name.startswith("linux-") else versions
+        )
+        for data in sources
+        for name, package in host["packages"].items()
+    )
+
+
+def _unknown_origin(case: Case, requested: str) -> str:
+    driver = case.host["driver"]
+    parts = (("loaded", "a loaded kernel module"), ("library", "libraries"), ("on_disk", "a kernel module on disk"))
+    found = ", ".join(f"{what} ({driver[name]})" for name, what in parts if driver[name])
+    return (
+        f"nvidia_driver_source is {requested}, but this host already has a driver of unknown origin: {found}. Neither "
+        "packages nor NVIDIA's installer installed it (nvidia-uninstall does not exist), and another driver would "
+        "overwrite parts of it. Set nvidia_driver_source to preinstalled or auto to adopt it, or remove it with the "
+        "tool that installed it."
+    )
+
+
+def _obstacle(case: Case, data: dict) -> str | None:
+    """Return why a source does not support the host's hardware or the request, or None if it does."""
+    needs_open = any(not generation.proprietary_modules for generation in case.generations.values())
+    limit = modules.build_limit(case.host, data, "open")
+    if limit and (needs_open or case.request["flavor"] == "open"):
+        return (
+            f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "
+            f"{', '.join(limit['kernels'])}"
+        )
+    if not driver_version.candidates(case, data):
+        return f"it provides {', '.join(data['branches'])}, and no suitable branch"
+    if case.request["module_build"] not in ("auto", *data["builds"]):
+        return f"it provides no {case.request['module_build']} kernel modules"
+    missing = packages.missing_companions(case, data)
+    return f"it provides no {' and no '.join(missing)}, which this host needs" if missing else None
+
+
+def data_of(case: Case, source: str) -> dict:
+    """Return the platform's data of a source. Refuse a source that the platform does not have."""
+    if case.platform is None:
+        raise Refused(_unknown_platform(case.host))
+    data = case.platform["sources"].get(source)
+    if data is None:
+        known = ", ".join([*sorted(case.platform["sources"]), "runfile", "preinstalled"])
+        why = case.platform.get("absent_sources", {}).get(source, "the source is not supported there")
+        raise Refused(
+            f"nvidia_driver_source {source} is not available on {case.platform['title']}: {why}. Available sources: "
+            f"{known}."
+        )
+    if case.host["os"]["arch"] not in data["arches"]:
+        raise Refused(_unknown_arch(case.host, case.platform, source))
+    return data
+
+
+def _unknown_platform(host: dict) -> str:
+    return (
+        f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform on which this role can install "
+        "a driver. Install the driver by other means and set nvidia_driver_source to preinstalled."
+    )
+
+
+def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
+    arches = sorted({arch for data in platform["sources"].values() for arch in data["arches"]})
+    where = f" from source {source}" if source else ""
+    return (
+        f"{platform['title']} has no driver{where} for the architecture {host['os']['arch']} (available: "
+        f"{', '.join(arches)}). Install the driver by other means and set nvidia_driver_source to preinstalled."
+    )
+
+
+def runfile_data(case: Case) -> dict:
+    """Return data for NVIDIA's installer as a source: one version, and the packages that build modules here."""
+    missing = [f"nvidia_driver_{name}" for name in ("version", "runfile_checksum") if not case.request[name]]
+    if missing:
+        raise Refused(
+            f"nvidia_driver_source is runfile, but {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not "
+            "set. The installer runs as root, so the role needs its version and its checksum (sha256:...)."
+        )
+    arch = case.host["os"]["arch"]
+    if arch not in ("x86_64", "aarch64"):
+        raise Refused(
+            f"NVIDIA has no installer for the architecture {arch} (available: aarch64, x86_64). Install the driver by "
+            "other means and set nvidia_driver_source to preinstalled."
+        )
+    others = list((case.platform or {"sources": {}})["sources"].values())
+    built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})
+    return {
+        "arches": {arch: arch},
+        "branches": [upstream_version(case.request["version"]).partition(".")[0]],
+        "builds": ["dkms"],
+        "kernels": built["kernels"],
+        "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],
+        "prerequisites": built.get("prerequisites", []),
+        "prerequisites_bring": built.get("prerequisites_bring", []),
+    }

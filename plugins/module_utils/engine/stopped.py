@@ -1,0 +1,242 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a container engine that does not run knows of volumes and containers, read from its files.
+
+A question would start it: Docker behind systemd's docker.socket, or Podman, which lays out its storage the first time
+that it is called. A check must not do that, nor a run that was told to leave the engine alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
+
+# Processes that hold a socket for a service that is not started yet, and services that answer on Docker's socket.
+MANAGERS = ("systemd", "init")
+SERVERS = ("dockerd", "podman")
+# The flag of a socket that waits for connections, in /proc/net/unix.
+ACCEPTS = 0x10000
+
+# The system's, that of Canonical's package, and those of users.
+DOCKER_DATA = ("var/lib/docker", "var/snap/docker/common/var-lib-docker", "home/*/.local/share/docker")
+DOCKER_CONFIGURATION = "etc/docker/daemon.json"
+# Where distributions and administrators give dockerd its options.
+DOCKER_OPTIONS = (
+    "etc/default/docker",
+    "etc/sysconfig/docker",
+    "etc/systemd/system/docker.service",
+    "etc/systemd/system/docker.service.d/*.conf",
+    "usr/lib/systemd/system/docker.service",
+    "lib/systemd/system/docker.service",
+)
+DATA_OPTION = re.compile(r"(?:^|[\s\"'])(?:--data-root|--graph|-g)[= ][\"']?([^\s\"']+)")
+PODMAN_DATA = "/var/lib/containers/storage"
+PODMAN_CONFIGURATION = ("etc/containers/storage.conf", "usr/share/containers/storage.conf")
+NEVER = "0001-01-01T00:00:00"
+
+
+class Use(NamedTuple):
+    """A container, and the names and directories that it mounts."""
+
+    title: str
+    sources: frozenset[str]
+    identifier: str = ""
+
+
+class EngineAtRest:
+    """An engine that is not to be started: it tells what it has on disk, and does nothing."""
+
+    def __init__(self, name: str, volumes: tuple[EngineVolume, ...] = (), uses: tuple[Use, ...] = ()) -> None:
+        self.name, self._volumes, self._uses = name, volumes, uses
+
+    def absence(self) -> None:
+        """Say that it can be used: it is there, and a question would start it."""
+
+    def volume(self, name: str) -> EngineVolume | None:
+        """Return the named volume, None where there is none."""
+        return next((volume for volume in self._volumes if volume.name == name), None)
+
+    def volumes(self, prefix: str) -> list[EngineVolume]:
+        """Return the volumes whose names begin with `prefix`."""
+        return [volume for volume in self._volumes if volume.name.startswith(prefix)]
+
+    def state_of(self, name: str) -> str | None:
+        """Tell the state of the container of that name, None where there is none."""
+        states = (use.title.rpartition(" (") for use in self._uses)
+        return next((state.rstrip(")") for title, _sign, state in states if title == name), None)
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {use.identifier: use.title for use in self._uses}
+
+    def users(self, name: str, directory: str) -> list[str]:
+        """Name the containers, which run on where Docker restores them live, that mount the volume or its directory."""
+        inside = os.path.realpath(directory)
+        return sorted(
+            use.title
+            for use in self._uses
+            if any(source == name or _is_below(source, inside) for source in use.sources)
+        )
+
+
+def _is_below(source: str, directory: str) -> bool:
+    return source.startswith("/") and (os.path.realpath(source) + "/").startswith(directory + "/")
+
+
+def waits_to_be_started(path: str, root: str = "/") -> bool:
+    """Tell whether a connection to the socket at `path` would start the service behind it.
+
+    So it is where nobody but the service manager listens there.
+    """
+    proc = os.path.join(root, "proc")
+    listening = _listening(path, proc)
+    if not listening:
+        return False
+    for pid in _numbers(proc):
+        # Processes come and go while we look, and those of others are closed to all but root.
+        with contextlib.suppress(OSError):
+            with open(os.path.join(proc, pid, "comm"), encoding="utf-8", errors="replace") as handle:
+                command = handle.read().strip()
+            if command in MANAGERS:
+                continue
+            try:
+                if listening & _sockets(os.path.join(proc, pid, "fd")):
+                    return False
+            except PermissionError:
+                if command in SERVERS:
+                    return False
+    return True
+
+
+def _listening(path: str, proc: str) -> set[str]:
+    """Return the sockets that are bound to `path` and wait for connections."""
+    found, wanted = set(), os.path.realpath(path)
+    with contextlib.suppress(OSError), open(os.path.join(proc, "net/unix"), encoding="utf-8", errors="replace") as file:
+        for line in file:
+            # Num RefCount Protocol Flags Type St Inode Path
+            fields = line.rstrip("\n").split(None, 7)
+            waits = len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & ACCEPTS
+            if waits and os.path.realpath(fields[7]) == wanted:
+                found.add(f"socket:[{fields[6]}]")
+    return found
+
+
+def _numbers(proc: str) -> list[str]:
+    return sorted((name for name in os.listdir(proc) if name.isdigit()), key=int)
+
+
+def _sockets(directory: str) -> set[str]:
+    found = set()
+    for name in os.listdir(directory):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(os.path.join(directory, name)))
+    return found
+
+
+def docker(root: str = "/") -> EngineAtRest:
+    """Read what Docker has on disk."""
+    volumes, uses = [], []
+    for data in _docker_data(root):
+        volumes += _docker_volumes(data)
+        uses += _docker_uses(data)
+    return EngineAtRest("docker", tuple(volumes), tuple(uses))
+
+
+def _docker_data(root: str) -> list[str]:
+    """List the directories in which Docker may keep what it knows, each with those of remapped users."""
+    places = [place for pattern in DOCKER_DATA for place in glob.glob(os.path.join(glob.escape(root), pattern))]
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        with open(os.path.join(root, DOCKER_CONFIGURATION), encoding="utf-8-sig") as file:
+            configuration = json.load(file)
+        places += [_inside(root, configuration[key]) for key in ("data-root", "graph") if configuration.get(key)]
+    for pattern in DOCKER_OPTIONS:
+        for path in glob.glob(os.path.join(glob.escape(root), pattern)):
+            with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+                places += [_inside(root, place) for place in DATA_OPTION.findall(file.read())]
+    found = {}
+    for place in places:
+        for directory in (place, *glob.glob(os.path.join(glob.escape(place), "[0-9]*.[0-9]*"))):
+            found[os.path.realpath(directory)] = None
+    return list(found)
+
+
+def _inside(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))
+
+
+def _docker_volumes(data: str) -> Iterator[EngineVolume]:
+    for name in _listing(os.path.join(data, "volumes")):
+        directory = os.path.join(data, "volumes", name)
+        if not os.path.isdir(directory):
+            continue
+        # A volume without options has no such file, one that is being made neither.
+        options = _json(os.path.join(directory, "opts.json"))
+        bound = "bind" in str(options.get("MountOpts") or "").split(",")
+        yield EngineVolume(name, "local", options.get("MountDevice") if bound else None)
+
+
+def _docker_uses(data: str) -> Iterator[Use]:
+    for name in _listing(os.path.join(data, "containers")):
+        container = _json(os.path.join(data, "containers", name, "config.v2.json"))
+        if not container:
+            continue
+        sources = set()
+        for mount in (container.get("MountPoints") or {}).values():
+            sources.update(part for part in (mount.get("Name"), mount.get("Source")) if part)
+        title = (container.get("Name") or "").lstrip("/") or name[:12]
+        yield Use(f"{title} ({_docker_state(container.get('State') or {})})", frozenset(sources), name)
+
+
+def _docker_state(state: dict) -> str:
+    if state.get("Paused"):
+        return "paused"
+    if state.get("Running"):
+        return "running"
+    return "created" if str(state.get("StartedAt") or NEVER).startswith(NEVER) else "exited"
+
+
+def podman(root: str = "/") -> EngineAtRest | None:
+    """Return a Podman that was never called, and knows nothing; None where it may know something, and can be asked."""
+    return None if any(os.path.isdir(directory) for directory in podman_data(root)) else EngineAtRest("podman")
+
+
+def podman_data(root: str = "/") -> list[str]:
+    """List where Podman keeps its storage: there is nothing before it was first called."""
+    if os.geteuid() != 0:
+        data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+        return [_inside(root, os.path.join(data, "containers/storage"))]
+    places = [_inside(root, PODMAN_DATA)]
+    for path in PODMAN_CONFIGURATION:
+        with contextlib.suppress(OSError), open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            given = re.findall(r"^\s*graphroot\s*=\s*[\"']([^\"']+)[\"']", file.read(), re.MULTILINE)
+            places += [_inside(root, place) for place in given]
+    return places
+
+
+def _listing(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise EngineError(
+            f"Docker does not run, and {directory}, which tells what it uses, cannot be read: {error.strerror}. Run "
+            "this as root, or start Docker."
+        ) from error
+
+
+def _json(path: str) -> dict:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

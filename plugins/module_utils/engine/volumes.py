@@ -1,0 +1,248 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Named volumes of a container engine that are a directory of the host, and who uses them.
+
+Docker is asked through its socket and not by its client: Debian 13 installs an engine without one, and the answers
+are JSON of a fixed form. Podman has no daemon that must run, so its own command is asked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
+
+DOCKER_HOST = "unix:///var/run/docker.sock"
+TIMEOUT = 60
+Run = Callable[[list], tuple]
+
+
+class EngineError(Exception):
+    """The engine does not answer, or not as asked."""
+
+
+class EngineVolume(NamedTuple):
+    """A named volume: its driver and, where it is a bound directory, which."""
+
+    name: str
+    driver: str
+    device: str | None
+
+    def is_bound_to(self, directory: str) -> bool:
+        """Tell whether the volume shows `directory`."""
+        return self.driver == "local" and self.device is not None and _same(self.device, directory)
+
+    def text(self) -> str:
+        """Say in words what it is."""
+        return f"driver {self.driver}, " + (f"device {self.device}" if self.device else "no device")
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _as_volume(name: str, driver: str, options: dict | None) -> EngineVolume:
+    options = options or {}
+    bound = "bind" in (options.get("o") or "").split(",")
+    return EngineVolume(name, driver, options.get("device") if bound else None)
+
+
+def _options(directory: str, more: str = "") -> dict[str, str]:
+    # Read-only whatever a container's mount says: the files are hard links to the host's libraries.
+    return {"type": "none", "o": "bind,ro" + more, "device": directory}
+
+
+class Docker:
+    """Docker Engine, by its API."""
+
+    name = "docker"
+
+    def __init__(self, host: str = DOCKER_HOST) -> None:
+        parts = urlsplit(host)
+        # The socket's path, None where Docker is asked over the network.
+        self.socket = parts.path if parts.scheme == "unix" else None
+        if parts.scheme == "unix" and parts.path:
+            self._connect = lambda: UnixConnection(parts.path, TIMEOUT)
+        elif parts.scheme in {"tcp", "http"} and parts.hostname:
+            self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=TIMEOUT)
+        else:
+            raise EngineError(f"docker_host={host} is not of the form unix:///path or tcp://host:port")
+        self._host = host
+
+    def absence(self) -> str | None:
+        """Say why the engine can't be used, None where it can."""
+        try:
+            self._call("GET", "/_ping")
+        except EngineError as error:
+            return str(error)
+        return None
+
+    def volume(self, name: str) -> EngineVolume | None:
+        """Return the named volume, None where there is none."""
+        found = self._call("GET", "/volumes/" + quote(name, safe=""), missing=None)
+        return found and _as_volume(found["Name"], found["Driver"], found.get("Options"))
+
+    def volumes(self, prefix: str) -> list[EngineVolume]:
+        """Return the volumes whose names begin with `prefix`."""
+        found = self._call("GET", "/volumes").get("Volumes") or []
+        return [
+            _as_volume(item["Name"], item["Driver"], item.get("Options"))
+            for item in found
+            if item["Name"].startswith(prefix)
+        ]
+
+    def create(self, name: str, directory: str) -> None:
+        """Make a local volume that is `directory`."""
+        self._call("POST", "/volumes/create", {"Name": name, "Driver": "local", "DriverOpts": _options(directory)})
+
+    def remove(self, name: str) -> None:
+        """Remove the named volume; the directory stays."""
+        self._call("DELETE", "/volumes/" + quote(name, safe=""))
+
+    def users(self, name: str, directory: str) -> list[str]:
+        """Name the containers, running or not, that mount the volume or its directory."""
+        users = []
+        for container in self._containers():
+            for mount in container.get("Mounts") or []:
+                source = mount.get("Source") or ""
+                if mount.get("Name") == name or (os.path.realpath(source) + "/").startswith(
+                    os.path.realpath(directory) + "/"
+                ):
+                    users.append(self._title(container))
+                    break
+        return sorted(users)
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {container["Id"]: self._title(container) for container in self._containers()}
+
+    def _containers(self) -> list[dict]:
+        return self._call("GET", "/containers/json?" + urlencode({"all": "1"}))
+
+    @staticmethod
+    def _title(container: dict) -> str:
+        name = (container.get("Names") or [container["Id"][:12]])[0].lstrip("/")
+        return f"{name} ({container.get('State', 'unknown')})"
+
+    def _call(self, method: str, path: str, body: dict | None = None, missing: object = EngineError) -> object:
+        connection = self._connect()
+        try:
+            connection.request(
+                method,
+                path,
+                None if body is None else json.dumps(body),
+                {} if body is None else {"Content-Type": "application/json"},
+            )
+            response = connection.getresponse()
+            status, data = response.status, response.read()
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise EngineError(f"Docker does not answer at {self._host}: {reason}") from error
+        finally:
+            connection.close()
+        if status == http.client.NOT_FOUND and missing is not EngineError:
+            return missing
+        try:
+            answer = json.loads(data) if data.strip()[:1] in {b"{", b"["} else None
+        except ValueError as error:
+            raise EngineError(f"Docker at {self._host} answers {method} {path} with no JSON") from error
+        if status >= http.client.BAD_REQUEST:
+            said = answer.get("message") if isinstance(answer, dict) else data.decode("utf-8", "replace").strip()
+            raise EngineError(f"Docker at {self._host} refuses {method} {path} ({status}): {said}")
+        return answer
+
+
+class Podman:
+    """Podman, by its command."""
+
+    name = "podman"
+
+    def __init__(self, run: Run, binary: str | None) -> None:
+        self._run, self._binary = run, binary
+
+    def absence(self) -> str | None:
+        """Say why the engine can't be used, None where it can."""
+        return None if self._binary else "the command podman is not in PATH"
+
+    def volume(self, name: str) -> EngineVolume | None:
+        """Return the named volume, None where there is none."""
+        return next((volume for volume in self.volumes(name) if volume.name == name), None)
+
+    def volumes(self, prefix: str) -> list[EngineVolume]:
+        """Return the volumes whose names begin with `prefix`."""
+        found = self._json("volume", "ls", "--format", "json")
+        return [
+            _as_volume(item["Name"], item["Driver"], item.get("Options"))
+            for item in found
+            if item["Name"].startswith(prefix)
+        ]
+
+    def create(self, name: str, directory: str) -> None:
+        """Make a local volume that is `directory`."""
+        # With an owner named, podman does not give the directory to the user of the first container that mounts it.
+        pairs = _options(directory, f",uid={os.geteuid()},gid={os.getegid()}").items()
+        options = [word for key, value in pairs for word in ("--opt", f"{key}={value}")]
+        self._call("volume", "create", "--driver", "local", *options, name)
+
+    def remove(self, name: str) -> None:
+        """Remove the named volume; the directory stays."""
+        self._call("volume", "rm", name)
+
+    def users(self, name: str, directory: str) -> list[str]:
+        """Name the containers, running or not, that mount the volume or its directory."""
+        found = {}
+        for source in (name, directory):
+            for item in self._json("ps", "--all", "--filter", f"volume={source}", "--format", "json"):
+                found[item["Id"]] = self._title(item)
+        return sorted(found.values())
+
+    def titles(self) -> dict[str, str]:
+        """Name all containers, by their identifiers."""
+        return {item["Id"]: self._title(item) for item in self._json("ps", "--all", "--no-trunc", "--format", "json")}
+
+    @staticmethod
+    def _title(item: dict) -> str:
+        return f"{(item.get('Names') or [item['Id'][:12]])[0]} ({item.get('State', 'unknown')})"
+
+    def _json(self, *arguments: str) -> list:
+        out = self._call(*arguments)
+        try:
+            return json.loads(out or "[]") or []
+        except ValueError as error:
+            raise EngineError(f"podman {' '.join(arguments)} answers with no JSON") from error
+
+    def _call(self, *arguments: str) -> str:
+        rc, out, err = self._run([self._binary, *arguments])
+        if rc != 0:
+            raise EngineError(f"podman {' '.join(arguments)} exited {rc}: {(err or out).strip()}")
+        return out
+
+
+def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = True) -> list[Docker | Podman]:
+    """Return the engines that the option `engine` means; the ones it names must be there.
+
+    Of `auto` one must be there if it is `needed`.
+    """
+    if "none" in names and len(set(names)) > 1:
+        raise EngineError(f"engine={','.join(names)}: none can't be combined with an engine")
+    known = [docker, podman]
+    absent = {engine.name: engine.absence() for engine in known if engine.name in names or "auto" in names}
+    for engine in known:
+        if engine.name in names and absent[engine.name]:
+            raise EngineError(
+                f"engine={engine.name}: {absent[engine.name]}. Install and start it, or set engine=none to make the "
+                "volume's directory alone."
+            )
+    engines = [engine for engine in known if engine.name in absent and not absent[engine.name]]
+    if "auto" in names and not engines and needed:
+        raise EngineError(
+            f"engine=auto: no container engine is there ({'; '.join(filter(None, absent.values()))}). Install one, or "
+            "set engine=none to make the volume's directory alone."
+        )
+    return engines

@@ -1,0 +1,49 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One call of `nvidia_gpu_facts`: its options, and its result from them.
+
+Nothing of Ansible is loaded here: to load it takes a host longer than to ask a GPU.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
+
+OPTIONS = {
+    "gather_subset": {"type": "list", "elements": "str", "default": list(gather.DEFAULT_SUBSETS)},
+    "timeout": {"type": "float", "default": 10},
+    "driver_root": {"type": "path"},
+    "_nvml_binding_path": {"type": "path"},
+}
+
+
+def result(options: dict, run) -> dict:
+    """Give the module's result; `failed` and `msg` are in it where the options are wrong or pynvml is missing.
+
+    `run` runs a program: it takes a list of arguments and gives status, output and errors.
+    """
+    timeout, driver_root = options["timeout"], options["driver_root"]
+    fault = base_options.timeout_fault(timeout) or base_options.driver_root_fault(driver_root)
+    if fault:
+        return {"failed": True, "msg": fault}
+    try:
+        gathered = gather.gather(
+            gather.choose_subsets(options["gather_subset"]),
+            run=run,
+            timeout=timeout,
+            binding_path=options["_nvml_binding_path"],
+            driver_root=driver_root,
+        )
+    except gather.SubsetError as error:
+        return {"failed": True, "msg": str(error)}
+    except gather.BindingMissing as error:
+        return {"failed": True, **error.result()}
+    binding = gathered["binding"] or {}
+    return {
+        "changed": False,
+        "ansible_facts": gathered["facts"],
+        "nvml_binding": binding.get("origin"),
+        "nvml_binding_version": binding.get("version"),
+    }

@@ -1,0 +1,92 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernels of a host, and the NVIDIA module that each kernel loads."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, natural_key, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import boot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+
+def read(root: str, running: str, run: Run) -> dict:
+    """Return the `running` kernel, the kernel of the `next_boot`, and all `kernels`, newest first."""
+    bootable = boot.bootable(root)
+    upcoming = boot.next_boot(root, bootable) or running
+    releases = sorted({running, upcoming, *bootable}, key=natural_key, reverse=True)
+    return {
+        "running": running,
+        "next_boot": upcoming,
+        "kernels": [
+            {
+                "release": release,
+                "bootable": release in bootable,
+                "headers": os.path.exists(os.path.join(root, "lib/modules", release, "build", "Makefile")),
+                "nvidia_module": module_for(root, release, run),
+            }
+            for release in releases
+        ],
+    }
+
+
+def module_for(root: str, release: str, run: Run) -> dict | None:
+    """Return a description of the NVIDIA module that modprobe loads under a kernel, or None if there is none."""
+    path = host_driver.module_file(root, release)
+    if path is None:
+        return None
+    fields: dict[str, str] = {}
+    rc, out, _err = run(["modinfo", path])
+    if rc == 0:
+        for line in out.splitlines():
+            name, colon, value = line.partition(":")
+            if colon and name.strip() not in fields:
+                fields[name.strip()] = value.strip()
+    license_name = fields.get("license", "")
+    flavor = None
+    if license_name:
+        flavor = "open" if "GPL" in license_name or "MIT" in license_name else "proprietary"
+    return {
+        "path": "/" + os.path.relpath(path, root),
+        "version": fields.get("version") or None,
+        "flavor": flavor,
+        "signer": fields.get("signer") or None,
+        "built_for": fields.get("vermagic", "").partition(" ")[0] or None,
+    }
+
+
+def dkms(root: str) -> list[dict]:
+    """Return NVIDIA's DKMS modules, with the kernels that each module is built or installed for."""
+    found = []
+    for name in listing(root, "/var/lib/dkms"):
+        if not name.startswith("nvidia"):
+            continue
+        entries = listing(root, f"/var/lib/dkms/{name}")
+        installed = {entry[len("kernel-") :] for entry in entries if entry.startswith("kernel-")}
+        for version in entries:
+            if version.startswith("kernel-") or not exists(root, f"/var/lib/dkms/{name}/{version}/source"):
+                continue
+            kernels = {}
+            for release in listing(root, f"/var/lib/dkms/{name}/{version}"):
+                for arch in listing(root, f"/var/lib/dkms/{name}/{version}/{release}"):
+                    if exists(root, f"/var/lib/dkms/{name}/{version}/{release}/{arch}/module"):
+                        kernels[release] = "installed" if f"{release}-{arch}" in installed else "built"
+            failure = _build_failure(root, f"/var/lib/dkms/{name}/{version}/build/make.log")
+            found.append({"name": name, "version": version, "kernels": kernels, "failure": failure})
+    return found
+
+
+def _build_failure(root: str, log: str) -> dict | None:
+    """Return the errors of a failed build. DKMS keeps the log in the build directory only after a failure."""
+    text = read_text(root, log)
+    if text is None:
+        return None
+    kernel = re.search(r"^DKMS make\.log for \S+ for kernel (\S+)", text)
+    errors = [line.strip()[-300:] for line in text.splitlines() if re.search(r"\berror: |\*\*\* .*Error \d", line)]
+    return {"kernel": kernel.group(1) if kernel else None, "log": log, "errors": errors[:3]}

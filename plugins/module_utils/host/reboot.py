@@ -1,0 +1,88 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a host requires a reboot, and why."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_text
+
+_FLAG_FILES = ("/run/reboot-required", "/var/run/reboot-required", "/run/reboot-needed")
+# Packages whose update takes effect at the next boot. The kernel is checked separately, by its release.
+AT_BOOT_ONLY = ("glibc", "systemd", "dbus-broker", "dbus-daemon", "linux-firmware", "microcode_ctl")
+# Clock ticks per second in /proc, on every architecture.
+_TICKS_PER_SECOND = 100
+
+
+def read_flag(root: str, installed_at: dict[str, int]) -> dict:
+    """Return whether the distribution requests a reboot (`present`), and the `packages` that require it.
+
+    Debian, Ubuntu and SUSE create a file. Enterprise Linux and Amazon Linux do not; for them, `installed_at` has the
+    installation times of packages in seconds since 1970. Like `dnf needs-restarting`, the function compares these times
+    with the boot time, but it uses no network.
+    """
+    present = [path for path in _FLAG_FILES if exists(root, path)]
+    if present:
+        packages = set((read_text(root, f"{present[0]}.pkgs") or "").split())
+        return {"present": True, "packages": sorted(packages)}
+    booted = _boot_time(root)
+    updated = sorted(name for name in AT_BOOT_ONLY if booted and installed_at.get(name, 0) > booted)
+    return {"present": bool(updated), "packages": updated}
+
+
+def _boot_time(root: str) -> int | None:
+    """Return the start time of process 1. In a container, it differs from the boot time of the kernel."""
+    lines = (read_text(root, "/proc/stat") or "").splitlines()
+    kernel = next((line.split()[1] for line in lines if line.startswith("btime ")), "")
+    fields = (read_text(root, "/proc/1/stat") or "").rpartition(")")[2].split()
+    if not kernel.isdigit() or len(fields) < 20:
+        return None
+    return int(kernel) + int(fields[19]) // _TICKS_PER_SECOND
+
+
+def reasons(host: dict) -> list[dict]:
+    """Return the reasons for a reboot as `id`, `text` and `driver` (whether the GPU driver is the cause)."""
+    driver = host["driver"]
+    running = host["kernel"]["running"]
+    loaded, library, on_disk = driver["loaded"], driver["library"], driver["on_disk"]
+    found = []
+
+    def add(name: str, text: str, is_driver: bool = True) -> None:
+        found.append({"id": name, "text": text, "driver": is_driver})
+
+    if loaded and library and library != loaded:
+        add(
+            "library_differs",
+            f"module {loaded} is loaded, but the driver's libraries are {library}: new GPU processes fail until the "
+            "module is reloaded or the host is rebooted",
+        )
+    if loaded and on_disk and on_disk != loaded:
+        add("module_differs", f"module {loaded} is loaded, but the module on disk for kernel {running} is {on_disk}")
+    elif loaded and driver["on_disk_flavor"] and driver["kernel_module_flavor"] not in (None, driver["on_disk_flavor"]):
+        add(
+            "flavor_differs",
+            f"the {driver['kernel_module_flavor']} modules are loaded, but the modules on disk for kernel {running} "
+            f"are the {driver['on_disk_flavor']} ones",
+        )
+    foreign = host["foreign_drivers"]
+    for name in ("nouveau", "nova_core"):
+        if foreign[name]["bound"] and (on_disk or driver["on_disk_next"]):
+            devices = ", ".join(foreign[name]["bound"])
+            add(f"{name}_bound", f"{name} is bound to {devices}; only a reboot can unbind it")
+    if host["nvidia"]["gpus"] and not loaded and not on_disk and driver["on_disk_next"]:
+        add(
+            "module_for_next_kernel_only",
+            f"the driver's module is built for kernel {host['kernel']['next_boot']}, which boots next, but not for the "
+            f"running kernel {running}",
+        )
+    flag = host["reboot_flag"]
+    if flag["present"]:
+        names = ", ".join(flag["packages"]) or "it names no package"
+        add("distribution", f"the distribution requests a reboot ({names})", is_driver=False)
+    if host["kernel"]["next_boot"] != running:
+        add(
+            "newer_kernel",
+            f"kernel {running} is running, but kernel {host['kernel']['next_boot']} boots next",
+            is_driver=False,
+        )
+    return found

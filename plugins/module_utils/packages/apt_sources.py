@@ -1,0 +1,273 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read apt's sources, and add components to the entries of the distribution's archive.
+
+The functions read and return the text of files in the one-line format (``*.list``) or the deb822 format
+(``*.sources``). They change only the components, and keep comments, options, order, spacing and line ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+
+# The pockets of a release: suffixes of the codename in a suite.
+_POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
+_ALIASES = ("stable", "oldstable", "oldoldstable", "testing")
+_FILE_NAME = re.compile(r"^[A-Za-z0-9_.-]+$")
+_ONE_LINE = re.compile(
+    r"^(?P<indent>\s*)(?P<type>deb|deb-src)(?P<gap>\s+)(?:\[(?P<options>[^\]]*)\]\s*)?"
+    r"(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>(?:[ \t]+[^\s#]+)*)(?P<rest>[ \t]*(?:#.*)?)$"
+)
+_FIELD = re.compile(r"^(?P<name>[!-9;-~]+)[ \t]*:(?P<value>.*)$")
+
+Origin = Callable[[str, str], "str | None"]
+
+
+class AptSourcesError(Exception):
+    """The sources contain no usable entry."""
+
+
+def read_files(root: str = "/") -> dict[str, str]:
+    """Return the text of every source file that apt reads, by path."""
+    base = os.path.join(root, "etc/apt")
+    names = ["sources.list"]
+    try:
+        parts = sorted(os.listdir(os.path.join(base, "sources.list.d")))
+    except OSError:
+        parts = []
+    names += [
+        f"sources.list.d/{name}" for name in parts if name.endswith((".list", ".sources")) and _FILE_NAME.match(name)
+    ]
+    files = {f"/etc/apt/{name}": _read(os.path.join(base, name)) for name in names}
+    return {path: text for path, text in files.items() if text is not None}
+
+
+def restored(files: dict[str, str], changes: list[dict]) -> dict[str, str]:
+    """Return the previous text of the files that still have the text of the change.
+
+    In the changes, digests replace the logins. The logins come from the current files.
+    """
+    found = {}
+    for change in changes:
+        current = files.get(change["path"])
+        if current is not None and change["after"] in (current, addresses.sealed(current)):
+            found[change["path"]] = addresses.unsealed(change["before"], current)
+    return {path: text for path, text in found.items() if text != files[path]}
+
+
+def parse(path: str, text: str) -> list[dict]:
+    """Return the entries of a file, with their line numbers."""
+    return _parse_deb822(path, text) if path.endswith(".sources") else _parse_one_line(path, text)
+
+
+def is_distribution(entry: dict, codename: str, arch: str | None = None, origin: Origin | None = None) -> bool:
+    """Return whether an entry is an enabled binary entry of the Debian archive for this release.
+
+    If apt has downloaded the entry, the recorded ``origin`` decides. Otherwise, the URL, the suite, the component
+    ``main`` and the signing key must match.
+    """
+    if not entry["enabled"] or "deb" not in entry["types"] or "main" not in entry["components"]:
+        return False
+    architectures = entry["architectures"]
+    if arch and architectures and arch not in architectures:
+        return False
+    suites = {f"{name}{pocket}" for name in (codename, *_ALIASES) for pocket in _POCKETS}
+    if not entry["suites"] or not set(entry["suites"]) <= suites:
+        return False
+    recorded = {origin(uri, suite) for uri in entry["uris"] for suite in entry["suites"]} if origin else set()
+    recorded.discard(None)
+    if recorded:
+        return recorded == {"Debian"}
+    signed_by = entry["signed_by"]
+    if signed_by and "debian-archive" not in signed_by:
+        return False
+    return all(_looks_like_debian(uri) for uri in entry["uris"])
+
+
+def missing_components(
+    entries: list[dict], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
+) -> list[str]:
+    """Return the wanted components that are missing in at least one suite of the archive, in the given order."""
+    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
+    present = _components_by_suite(own, entries)
+    return [component for component in wanted if any(component not in names for names in present.values())]
+
+
+def add_components(
+    files: dict[str, str], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
+) -> dict[str, str]:
+    """Return the new text of each file that must change so that every entry of the archive has the wanted components.
+
+    A component that another entry for the same archive and suite has is not added again, because apt would warn about a
+    target that is configured twice.
+    """
+    entries = [entry for path, text in files.items() for entry in parse(path, text)]
+    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
+    if not own:
+        searched = ", ".join(files) or "no source files"
+        raise AptSourcesError(
+            f"/etc/apt has no enabled entry of the Debian archive for {codename} with the component main (searched: "
+            f"{searched}). Add an entry, for example 'deb http://m.example.org/debian {codename} main', or use another "
+            "driver source."
+        )
+    present = _components_by_suite(own, entries)
+    additions: dict[str, list[tuple[dict, list[str]]]] = {}
+    for entry in own:
+        targets = _targets(entry)
+        missing = [name for name in wanted if any(name not in present[target] for target in targets)]
+        if missing:
+            additions.setdefault(entry["file"], []).append((entry, missing))
+            for target in targets:
+                present[target].update(missing)
+    return {path: _insert(files[path], changes) for path, changes in additions.items()}
+
+
+def recorded_origin(root: str = "/") -> Origin:
+    """Return a function that returns the ``Origin`` in the Release file that apt downloaded for a URL and a suite."""
+    lists = os.path.join(root, "var/lib/apt/lists")
+
+    def origin(uri: str, suite: str) -> str | None:
+        bare = re.sub(r"^(?:[a-z+]+:)?/*", "", uri).rstrip("/")
+        stem = f"{bare}/dists/{suite}".replace("_", "%5f").replace("/", "_")
+        for name in (f"{stem}_InRelease", f"{stem}_Release"):
+            try:
+                with open(os.path.join(lists, name), encoding="utf-8", errors="replace") as handle:
+                    for line in handle:
+                        if line.startswith("Origin:"):
+                            return line.partition(":")[2].strip()
+                        if line.startswith(("MD5Sum:", "SHA256:")):
+                            break
+            except OSError:
+                continue
+        return None
+
+    return origin
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+            return handle.read()
+    except OSError:
+        return None
+
+
+def _looks_like_debian(uri: str) -> bool:
+    host = re.match(r"^[a-z+]+://(?:[^/@]*@)?([^/:]+)", uri)
+    if host and (host.group(1) == "debian.org" or host.group(1).endswith(".debian.org")):
+        return True
+    # A mirror, a proxy cache or a mirror list: .../debian, .../debian-security, mirror+file:///etc/apt/mirrors/debian.list
+    last = uri.rstrip("/").rpartition("/")[2]
+    return last in ("debian", "debian-security", "debian.list", "debian-security.list")
+
+
+def _targets(entry: dict) -> list[tuple[str, str]]:
+    return [(uri.rstrip("/"), suite) for uri in entry["uris"] for suite in entry["suites"]]
+
+
+def _components_by_suite(own: list[dict], entries: list[dict]) -> dict[tuple[str, str], set[str]]:
+    """Return the components of each archive and suite in ``own``. All entries for the same suite count."""
+    components: dict[tuple[str, str], set[str]] = {target: set() for entry in own for target in _targets(entry)}
+    for entry in entries:
+        if entry["enabled"] and "deb" in entry["types"]:
+            for target in _targets(entry):
+                if target in components:
+                    components[target].update(entry["components"])
+    return components
+
+
+def _parse_one_line(path: str, text: str) -> list[dict]:
+    entries = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        match = _ONE_LINE.match(raw)
+        if not match:
+            continue
+        options = {}
+        for option in (match["options"] or "").split():
+            name, _sign, value = option.partition("=")
+            options[name.rstrip("+-").lower()] = value
+        entries.append(
+            {
+                "file": path,
+                "line": number,
+                "form": "one-line",
+                "enabled": True,
+                "types": [match["type"]],
+                "uris": [match["uri"]],
+                "suites": [match["suite"]],
+                "components": match["components"].split(),
+                "architectures": [name for name in options.get("arch", "").split(",") if name],
+                "signed_by": options.get("signed-by", ""),
+            }
+        )
+    return entries
+
+
+def _parse_deb822(path: str, text: str) -> list[dict]:
+    entries = []
+    stanza: dict[str, dict] = {}
+    start = 0
+    last = None
+    lines = text.splitlines()
+    for number, raw in enumerate([*lines, ""], start=1):
+        if raw.startswith("#"):
+            continue
+        if not raw.strip():
+            if stanza:
+                entries.append(_deb822_entry(path, start, stanza))
+            stanza, last = {}, None
+            continue
+        if raw[0] in " \t":
+            if last is not None:
+                stanza[last]["value"] += " " + raw.strip()
+                stanza[last]["last_line"] = number
+            continue
+        field = _FIELD.match(raw)
+        if not field:
+            last = None
+            continue
+        start = number if not stanza else start
+        last = field["name"].lower()
+        stanza[last] = {"value": field["value"].strip(), "last_line": number}
+    return entries
+
+
+def _deb822_entry(path: str, start: int, stanza: dict[str, dict]) -> dict:
+    def words(name: str) -> list[str]:
+        return stanza.get(name, {}).get("value", "").split()
+
+    return {
+        "file": path,
+        "line": start,
+        "form": "deb822",
+        "enabled": stanza.get("enabled", {}).get("value", "yes").lower() not in ("no", "false", "0", "off", "without"),
+        "types": words("types"),
+        "uris": words("uris"),
+        "suites": words("suites"),
+        "components": words("components"),
+        "components_line": stanza.get("components", {}).get("last_line", 0),
+        "architectures": words("architectures"),
+        "signed_by": stanza.get("signed-by", {}).get("value", ""),
+    }
+
+
+def _insert(text: str, changes: list[tuple[dict, list[str]]]) -> str:
+    lines = text.splitlines(keepends=True)
+    for entry, components in changes:
+        index = (entry["components_line"] if entry["form"] == "deb822" else entry["line"]) - 1
+        body = lines[index].rstrip("\r\n")
+        end = lines[index][len(body) :]
+        if entry["form"] == "deb822":
+            kept, rest = body.rstrip(), ""
+        else:
+            match = _ONE_LINE.match(body)
+            rest = match["rest"]
+            kept = body[: len(body) - len(rest)] if rest else body
+            kept, rest = (kept, rest) if rest.strip() else (kept.rstrip(), "")
+        lines[index] = f"{kept} {' '.join(components)}{rest}{end}"
+    return "".join(lines)

@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For which driver a specification was written, in every form that specifications have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.driver import complaint, mark_of, observed, versions
+
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
+YAML = f"""\
+---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+containerEdits:
+  hooks:
+  - args:
+    - nvidia-cdi-hook
+    - create-symlinks
+    - --link
+    - libGLX_nvidia.so.535.261.03::/usr/lib/x86_64-linux-gnu/libGLX_indirect.so.0
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  mounts:
+  - containerPath: /usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2
+    hostPath: /usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.2
+  - containerPath: {LIBRARY}
+    hostPath: {LIBRARY}
+    options:
+    - ro
+"""
+
+
+def spec(*mounts, kind="nvidia.com/gpu", **edits):
+    made = [{"hostPath": mount, "containerPath": mount} for mount in mounts]
+    return {"cdiVersion": "0.5.0", "kind": kind, "containerEdits": {"mounts": made, **edits}, "devices": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (YAML, ["535.261.03"]),
+        (json.dumps(spec(LIBRARY)), ["535.261.03"]),
+        (json.dumps(spec(LIBRARY), separators=(",", ":")), ["535.261.03"]),
+        (json.dumps(spec(LIBRARY)).replace("/", "\\/"), ["535.261.03"]),
+        (json.dumps(spec("/usr/lib64/libnvidia-ml.so.580.95.05")), ["580.95.05"]),
+        (json.dumps(spec("/usr/lib64/libcuda.so.470.256")), ["470.256"]),
+        (json.dumps(spec("/usr/lib64/libcuda.so.1", "/usr/lib64/libnvidia-nvvm70.so.4")), []),
+        (json.dumps(spec("/usr/lib/wsl/lib/libcuda.so.1.1")), []),
+        (json.dumps(spec()), []),
+        # This collection's own: the volume of a driver version and its firmware.
+        (json.dumps(spec("/var/lib/gpufleet/volumes/nvidia_driver/535.261.03")), ["535.261.03"]),
+        (json.dumps(spec("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")), ["580.95.05"]),
+        (json.dumps(spec(hooks=[{"args": ["--host-driver-version=580.95.05"]}])), ["580.95.05"]),
+        # Libraries tell more than anything else.
+        (json.dumps(spec(LIBRARY, "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")), ["535.261.03"]),
+        (
+            json.dumps(spec(LIBRARY, "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05")),
+            ["535.261.03", "580.95.05"],
+        ),
+    ],
+)
+def test_the_driver_version_is_read_from_what_is_mounted(text, expected):
+    assert list(versions(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "loaded", "ours", "words"),
+    [
+        (["535.261.03"], "535.261.03", False, None),
+        (["535.261.03", "580.95.05"], "535.261.03", False, None),
+        ([], "535.261.03", False, None),
+        (["535.261.03"], None, False, None),
+        (
+            ["535.261.03"],
+            "580.95.05",
+            False,
+            "the CDI specification /etc/cdi/a.yaml is stale: it was written for driver 535.261.03, and driver "
+            "580.95.05 is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/a.yaml`, or remove the file and run",
+        ),
+        (["535.261.03"], "580.95.05", True, "loaded; run nvidia_driver_volume and nvidia_cdi_spec again"),
+    ],
+)
+def test_a_specification_of_another_driver_is_stale(named, loaded, ours, words):
+    said = complaint("/etc/cdi/a.yaml", named, loaded, ours=ours)
+    assert said is None if words is None else words in said
+
+
+def write(root, path, text):
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def test_a_host_has_the_specifications_of_its_gpus_in_both_directories_and_no_others(tmp_path):
+    own = "/etc/cdi/gpufleet-nvidia.json"
+    write(tmp_path, own, json.dumps(spec("/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"), indent=2))
+    write(tmp_path, mark_of(own), "ours")
+    write(tmp_path, "/run/cdi/nvidia.yaml", YAML)
+    write(tmp_path, "/etc/cdi/net.json", json.dumps(spec(LIBRARY, kind="vendor.com/net")))
+    write(tmp_path, "/etc/cdi/mofed.json", json.dumps(spec(LIBRARY, kind="nvidia.com/mofed")))
+    write(tmp_path, "/etc/cdi/nvidia.yml", YAML)
+    write(tmp_path, "/etc/cdi/broken.json", "{")
+    write(tmp_path, "/srv/cdi/b.json", json.dumps(spec(LIBRARY), separators=(",", ":")))
+    (tmp_path / "var").mkdir(exist_ok=True)
+    (tmp_path / "var/run").symlink_to("../run")
+    found = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
+    assert found == [
+        {"path": own, "driver_versions": ["580.95.05"], "ours": True},
+        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "ours": False},
+        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "ours": False},
+    ]

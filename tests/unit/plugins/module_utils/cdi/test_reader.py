@@ -1,0 +1,216 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI specifications as the vendor's tool and others write them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.reader import SpecError, load, load_plain_yaml, read
+
+# The form that nvidia-ctk writes.
+VENDOR = """\
+---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+containerEdits:
+  env:
+  - NVIDIA_VISIBLE_DEVICES=void
+  deviceNodes:
+  - path: /dev/nvidiactl
+  - path: /dev/nvidia-uvm # control node
+  hooks:
+  - args:
+    - nvidia-cdi-hook
+    - create-symlinks
+    - --link
+    - libcuda.so.1::/usr/lib/libcuda.so
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  mounts:
+  - containerPath: /usr/lib/libcuda.so.535.261.03
+    hostPath: /usr/lib/libcuda.so.535.261.03
+    options:
+    - ro
+    - nosuid
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+    - major: 226
+      path: /dev/dri/card1
+  name: "0"
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: 'GPU-aaaa'
+-
+  name: all
+  containerEdits:
+    deviceNodes: []
+"""
+
+
+def host(tmp_path, *paths):
+    for path in paths:
+        file = tmp_path / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("", encoding="utf-8")
+    return str(tmp_path)
+
+
+def write(tmp_path, path, spec):
+    file = tmp_path / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(spec if isinstance(spec, str) else json.dumps(spec), encoding="utf-8")
+
+
+def spec(name="GPU-aaaa", node="/dev/nvidia0", kind="nvidia.com/gpu", version="0.5.0"):
+    edits = {"deviceNodes": [{"path": node}]}
+    return {"cdiVersion": version, "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
+
+
+def test_the_plain_reader_reads_what_a_yaml_library_reads():
+    def as_text(value):
+        if isinstance(value, dict):
+            return {key: as_text(item) for key, item in value.items()}
+        return [as_text(item) for item in value] if isinstance(value, list) else str(value)
+
+    assert as_text(load_plain_yaml(VENDOR)) == as_text(yaml.safe_load(VENDOR))
+
+
+def test_it_is_what_reads_where_there_is_no_library(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    assert [device["name"] for device in load(VENDOR)["devices"]] == ["0", "GPU-aaaa", "all"]
+    with pytest.raises(SpecError, match="is not understood"):
+        load("kind: a\n  strange\n")
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "just text", "{}", "a: b", "kind: [unclosed"])
+def test_what_is_no_specification_is_said_to_be_none(text):
+    with pytest.raises(SpecError):
+        load(text)
+
+
+def amd(**changes):
+    return json.dumps({"kind": "amd.com/gpu", **changes})
+
+
+def with_edits(**edits):
+    return amd(devices=[{"name": "0", "containerEdits": edits}])
+
+
+MALFORMED = {
+    "kind": (amd(kind=5), "kind is 5, and no text"),
+    "a map of devices": (amd(devices={"a": 1}), 'devices is {"a": 1}, and no list of mappings'),
+    "a number for devices": (amd(devices=5), "devices is 5, and no list of mappings"),
+    "a number for a device": (amd(devices=[5]), "devices is [5], and no list of mappings"),
+    "no name": (amd(devices=[{}]), "devices[0].name is null, and no text"),
+    "a list for a name": (amd(devices=[{"name": "0"}, {"name": []}]), "devices[1].name is [], and no text"),
+    "edits": (amd(containerEdits=5), "containerEdits is 5, and no mapping"),
+    "a device's edits": (
+        amd(devices=[{"name": "0", "containerEdits": ["x"]}]),
+        'devices[0].containerEdits is ["x"], and no mapping',
+    ),
+    "a number for nodes": (with_edits(deviceNodes=5), "containerEdits.deviceNodes is 5, and no list of mappings"),
+    "a number for a node": (with_edits(deviceNodes=[5]), "containerEdits.deviceNodes is [5], and no list of mappings"),
+    "a node without a path": (
+        with_edits(deviceNodes=[{}]),
+        "path of devices[0].containerEdits.deviceNodes[0] is null, and no path",
+    ),
+    "a number for a path": (with_edits(deviceNodes=[{"path": 5}]), "deviceNodes[0] is 5, and no path"),
+    "no character": (with_edits(deviceNodes=[{"path": "/a\0b"}]), "and no path"),
+    "half a character": (with_edits(deviceNodes=[{"path": "/a\ud800"}]), "and no path"),
+    "a mount from nowhere": (
+        amd(containerEdits={"mounts": [{"containerPath": "/a"}]}),
+        "hostPath of containerEdits.mounts[0] is null, and no path",
+    ),
+    "a hook of nothing": (with_edits(hooks=[{}]), "path of devices[0].containerEdits.hooks[0] is null"),
+    "depth": ("[" * 100000, "nested too deeply"),
+    "depth of YAML": ("kind: amd.com/gpu\ndevices: " + "[" * 20000, ""),
+    "depth of lists": ("- " * 20000, ""),
+    "no date": ("kind: amd.com/gpu\ndevices: 2026-99-99", ""),
+    "no such escape": ('kind: "\\q"', ""),
+    "a number of many digits": ("9" * 5000, ""),
+}
+
+
+@pytest.mark.parametrize("library", [True, False], ids=["yaml", "no-yaml"])
+@pytest.mark.parametrize(("text", "words"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_file_is_broken_and_hides_no_other(tmp_path, monkeypatch, text, words, library):
+    if not library:
+        monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    root = host(tmp_path, "/dev/nvidia0")
+    write(tmp_path, "/etc/cdi/bad.json", text)
+    write(tmp_path, "/etc/cdi/good.json", spec())
+    found = read(("/etc/cdi",), root)
+    assert list(found.devices) == ["nvidia.com/gpu=GPU-aaaa"]
+    assert len(found.broken) == 1
+    assert found.broken[0].startswith("/etc/cdi/bad.json: ")
+    assert words in found.broken[0]
+    bad = str(tmp_path / "etc/cdi/bad.json")
+    others, broken = cdi_file.others([str(tmp_path / "etc/cdi")], "nvidia.com/gpu", "/own.json")
+    assert [other.devices for other in others] == [("GPU-aaaa",)]
+    assert [line.startswith(f"{bad} can't be read as a CDI specification: ") for line in broken] == [True]
+    assert all(os.path.realpath(name) for name in cdi_file.named_in(bad))
+
+
+def test_devices_bring_the_nodes_of_the_whole_specification(tmp_path):
+    root = host(
+        tmp_path,
+        "/dev/nvidia0",
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/dri/card1",
+        "/usr/bin/nvidia-cdi-hook",
+        "/usr/lib/libcuda.so.535.261.03",
+    )
+    write(tmp_path, "/var/run/cdi/nvidia.yaml", VENDOR)
+    found = read(("/etc/cdi", "/var/run/cdi"), root)
+    device = found.devices["nvidia.com/gpu=GPU-aaaa"]
+    assert device.nodes == ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")
+    assert (device.path, device.version, device.missing) == ("/var/run/cdi/nvidia.yaml", "0.5.0", ())
+    assert sorted(found.devices) == ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=all"]
+
+
+def test_what_a_specification_names_and_is_not_there_is_missing(tmp_path):
+    root = host(tmp_path, "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/usr/bin/nvidia-cdi-hook")
+    write(tmp_path, "/etc/cdi/nvidia.yaml", VENDOR)
+    devices = read(("/etc/cdi",), root).devices
+    assert devices["nvidia.com/gpu=GPU-aaaa"].missing == ("/usr/lib/libcuda.so.535.261.03",)
+    assert devices["nvidia.com/gpu=0"].missing == ("/dev/dri/card1", "/usr/lib/libcuda.so.535.261.03")
+
+
+def test_the_host_path_of_a_node_counts(tmp_path):
+    root = host(tmp_path, "/dev/nvidia1")
+    one = spec()
+    one["devices"][0]["containerEdits"]["deviceNodes"][0]["hostPath"] = "/dev/nvidia1"
+    write(tmp_path, "/etc/cdi/a.json", one)
+    device = read(("/etc/cdi",), root).devices["nvidia.com/gpu=GPU-aaaa"]
+    assert (device.nodes, device.missing) == (("/dev/nvidia1",), ())
+
+
+def test_the_later_directory_wins_and_links_between_them_do_not_confuse(tmp_path):
+    root = host(tmp_path, "/dev/nvidia0", "/dev/nvidia1")
+    write(tmp_path, "/etc/cdi/a.json", spec(node="/dev/nvidia0"))
+    write(tmp_path, "/run/cdi/a.json", spec(node="/dev/nvidia1"))
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "run").symlink_to("../run")
+    found = read(("/etc/cdi", "/var/run/cdi", "/run/cdi"), root)
+    assert found.devices["nvidia.com/gpu=GPU-aaaa"].nodes == ("/dev/nvidia1",)
+
+
+def test_other_files_are_passed_over_and_broken_ones_are_named(tmp_path):
+    root = host(tmp_path, "/dev/nvidia0", "/etc/cdi/notes.txt", "/etc/cdi/nvidia.yml")
+    write(tmp_path, "/etc/cdi/bad.json", "{")
+    write(tmp_path, "/etc/cdi/good.json", spec())
+    found = read(("/etc/cdi", "/nowhere"), root)
+    assert list(found.devices) == ["nvidia.com/gpu=GPU-aaaa"]
+    assert len(found.broken) == 1
+    assert found.broken[0].startswith("/etc/cdi/bad.json: ")

@@ -1,0 +1,383 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+
+VERSION = "580.95.05"
+NODES = {
+    "/dev/nvidia0": (195, 0, 0o666, 0),
+    "/dev/nvidia1": (195, 1, 0o666, 0),
+    "/dev/nvidiactl": (195, 255, 0o666, 0),
+    "/dev/nvidia-uvm": (238, 0, 0o666, 0),
+    "/dev/nvidia-uvm-tools": (238, 1, 0o666, 0),
+    "/dev/nvidia-caps/nvidia-cap12": (241, 12, 0o444, 0),
+    "/dev/nvidia-caps/nvidia-cap13": (241, 13, 0o444, 0),
+    "/dev/nvidia-caps/nvidia-cap14": (241, 14, 0o444, 0),
+    "/dev/dri/card1": (226, 1, 0o660, 44),
+    "/dev/dri/renderD128": (226, 128, 0o660, 105),
+}
+VOLUME = specification.volume_edits("/var/lib/gpufleet/volumes/nvidia_driver/580.95.05", ["nvidia-smi"])
+
+
+def gpu(index, **more):
+    """What nvidia_gpu_facts tells of a GPU."""
+    return {
+        "index": index,
+        "minor": index,
+        "uuid": f"GPU-0000000{index}",
+        "pci_bus_id": f"0000:0{index}:00.0",
+        "mig": {"enabled": False, "pending": False, "devices": []},
+        "health": {"state": "ok", "reasons": []},
+        **more,
+    }
+
+
+def mig(*devices):
+    """A GPU's MIG devices, as (index, gpu instance, compute instance)."""
+    return {
+        "enabled": True,
+        "pending": True,
+        "devices": [{"index": index, "uuid": f"MIG-000{index}", "gi": gi, "ci": ci} for index, gi, ci in devices],
+    }
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A host whose device nodes are files, and pass for device nodes."""
+    for path in NODES:
+        file = tmp_path / path[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    stat_of = os.stat
+
+    def told(path, **more):
+        status = stat_of(path, **more)
+        known = NODES.get("/" + os.path.relpath(path, tmp_path)) if isinstance(path, str) else None
+        if known is None or status.st_size:
+            return status
+        major, minor, mode, gid = known
+        return NodeStatus(stat.S_IFCHR | mode, os.makedev(major, minor), 0, gid)
+
+    monkeypatch.setattr(specification.os, "stat", told)
+    return tmp_path
+
+
+class NodeStatus:
+    """What stat tells of a device node."""
+
+    def __init__(self, mode, rdev, uid, gid):
+        self.st_mode, self.st_rdev, self.st_uid, self.st_gid = mode, rdev, uid, gid
+        self.st_size = 0
+
+
+def make(root, gpus, library_edits=None, **more):
+    host = specification.Host(VERSION, "x86_64", str(root), str(root), **more)
+    return specification.make(gpus, host, VOLUME if library_edits is None else library_edits)
+
+
+def paths(device):
+    return [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+
+
+def by_name(made):
+    return {device["name"]: paths(device) for device in made.spec["devices"]}
+
+
+def test_each_gpu_by_index_and_uuid_and_all_of_them(root):
+    made = make(root, [gpu(0), gpu(1)])
+    assert by_name(made) == {
+        "0": ["/dev/nvidia0"],
+        "GPU-00000000": ["/dev/nvidia0"],
+        "1": ["/dev/nvidia1"],
+        "GPU-00000001": ["/dev/nvidia1"],
+        "all": ["/dev/nvidia0", "/dev/nvidia1"],
+    }
+    assert made.spec["kind"] == "nvidia.com/gpu"
+    assert made.spec["cdiVersion"] == "0.5.0"
+    assert made.skipped == []
+
+
+def test_nodes_are_those_of_the_minor_number_and_not_of_the_index(root):
+    assert by_name(make(root, [gpu(0, minor=1), gpu(1, minor=0)]))["0"] == ["/dev/nvidia1"]
+
+
+def test_a_node_is_described_as_it_is_on_the_host(root):
+    (root / "sys/bus/pci/devices/0000:00:00.0/drm/renderD128").mkdir(parents=True)
+    nodes = make(root, [gpu(0)]).spec["devices"][0]["containerEdits"]["deviceNodes"]
+    assert nodes == [
+        {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0, "fileMode": 0o666, "permissions": "rwm"},
+        {
+            "path": "/dev/dri/renderD128",
+            "type": "c",
+            "major": 226,
+            "minor": 128,
+            "fileMode": 0o660,
+            "permissions": "rwm",
+            "gid": 105,
+        },
+    ]
+
+
+def test_numbers_can_be_left_to_the_engine(root):
+    made = make(root, [gpu(0)], numbers=False)
+    assert made.spec["devices"][0]["containerEdits"]["deviceNodes"] == [
+        {"path": "/dev/nvidia0", "fileMode": 0o666, "permissions": "rwm"}
+    ]
+
+
+def test_graphics_nodes_where_they_are_present(root):
+    for name in ("card1", "renderD128", "controlD64", "card7"):
+        (root / "sys/bus/pci/devices/0000:00:00.0/drm" / name).mkdir(parents=True)
+    assert by_name(make(root, [gpu(0)]))["0"] == ["/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD128"]
+
+
+@pytest.mark.parametrize(("groups", "gids", "version"), [(False, None, "0.5.0"), (True, [44, 105], "0.7.0")])
+def test_groups_of_nodes_that_are_not_open_to_all(root, groups, gids, version):
+    for name in ("card1", "renderD128"):
+        (root / "sys/bus/pci/devices/0000:00:00.0/drm" / name).mkdir(parents=True)
+    made = make(root, [gpu(0)], groups=groups)
+    assert made.spec["devices"][0]["containerEdits"].get("additionalGids") == gids
+    assert made.spec["cdiVersion"] == version
+
+
+def test_groups_are_not_asked_for_where_nodes_are_open(root):
+    assert make(root, [gpu(0)], groups=True).spec["cdiVersion"] == "0.5.0"
+
+
+def mig_minors(root):
+    path = root / "proc/driver/nvidia-caps/mig-minors"
+    path.parent.mkdir(parents=True)
+    path.write_text("config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi1/ci1/access 14\n")
+
+
+def capabilities(root):
+    for part, number in (("gi1", 12), ("gi1/ci0", 13), ("gi1/ci1", 14)):
+        path = root / "proc/driver/nvidia/capabilities/gpu0/mig" / part / "access"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+
+
+@pytest.mark.parametrize("tell", [mig_minors, capabilities])
+def test_mig_devices_come_with_their_access_nodes_and_without_the_whole_gpu(root, tell):
+    tell(root)
+    made = make(root, [gpu(0, mig=mig((0, 1, 0), (2, 1, 1))), gpu(1)])
+    caps = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in (12, 13, 14)]
+    assert by_name(made) == {
+        "0:0": ["/dev/nvidia0", caps[0], caps[1]],
+        "MIG-0000": ["/dev/nvidia0", caps[0], caps[1]],
+        "0:2": ["/dev/nvidia0", caps[0], caps[2]],
+        "MIG-0002": ["/dev/nvidia0", caps[0], caps[2]],
+        "1": ["/dev/nvidia1"],
+        "GPU-00000001": ["/dev/nvidia1"],
+        "all": ["/dev/nvidia0", *caps, "/dev/nvidia1"],
+    }
+
+
+def test_a_mig_uuid_of_an_old_driver_is_no_name(root):
+    mig_minors(root)
+    devices = mig((0, 1, 0))
+    devices["devices"][0]["uuid"] = "MIG-GPU-00000000/1/0"
+    assert list(by_name(make(root, [gpu(0, mig=devices)]))) == ["0:0", "all"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (gpu(1, health={"state": "lost", "reasons": ["GPU is lost", "it fell off"]}), "GPU is lost; it fell off"),
+        (gpu(1, minor=None), "its minor number is not known"),
+        (gpu(1, minor=7), "/dev/nvidia7 is not there"),
+        (gpu(1, mig=mig()), "MIG is on, and it has no MIG device"),
+    ],
+)
+def test_a_gpu_that_cannot_be_given_away_is_left_out_with_the_reason(root, bad, reason):
+    made = make(root, [gpu(0), bad])
+    assert made.skipped == [{"gpu": "1", "reason": reason}]
+    assert list(by_name(made)) == ["0", "GPU-00000000", "all"]
+    with pytest.raises(specification.CdiError, match=f"no GPU to describe \\(1: {reason}\\)"):
+        make(root, [bad])
+
+
+def test_a_mig_device_without_an_access_node_is_left_out_alone(root):
+    mig_minors(root)
+    made = make(root, [gpu(0, mig=mig((0, 1, 0), (1, 5, 0)))])
+    assert made.skipped == [
+        {"gpu": "0:1", "reason": "the kernel tells no access node of gpu0/gi5 in /proc/driver/nvidia-caps/mig-minors"}
+    ]
+    assert list(by_name(made)) == ["0:0", "MIG-0000", "all"]
+
+
+def test_no_gpu_at_all(root):
+    with pytest.raises(specification.CdiError, match="NVML shows none"):
+        make(root, [])
+
+
+def test_a_gpu_without_a_uuid_has_its_index(root):
+    assert list(by_name(make(root, [gpu(0, uuid=None)]))) == ["0", "all"]
+
+
+def test_control_nodes_that_are_there(root):
+    nodes = make(root, [gpu(0)]).spec["containerEdits"]["deviceNodes"]
+    assert [node["path"] for node in nodes] == ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
+
+
+def test_a_missing_uvm_node_is_warned_of(root):
+    assert make(root, [gpu(0)]).warnings == []
+    (root / "dev/nvidia-uvm").unlink()
+    (warning,) = make(root, [gpu(0)]).warnings
+    assert "/dev/nvidia-uvm is not there" in warning
+    assert "nvidia-uvm" in warning
+
+
+def test_a_node_that_is_a_plain_file_is_refused(root):
+    # A shell's redirection into a node that is not there leaves one.
+    (root / "dev/nvidia0").write_text("x")
+    with pytest.raises(specification.CdiError, match=r"/dev/nvidia0 is not a character device\. Remove it"):
+        make(root, [gpu(0)])
+
+
+def mounts(made):
+    return {
+        item["containerPath"]: (item["hostPath"], item["options"]) for item in made.spec["containerEdits"]["mounts"]
+    }
+
+
+READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+
+
+def test_libraries_by_the_volume(root):
+    made = make(root, [gpu(0)])
+    place = "/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"
+    assert mounts(made) == {
+        "/usr/local/nvidia": (place, READ_ONLY),
+        "/usr/bin/nvidia-smi": (f"{place}/bin/nvidia-smi", READ_ONLY),
+    }
+    assert made.spec["containerEdits"]["env"] == [
+        "NVIDIA_VISIBLE_DEVICES=void",
+        "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
+    ]
+
+
+def test_libraries_by_files(root):
+    driver_tree.debian(root / "driver", VERSION)
+    files = driver_files.find(VERSION, "x86_64", str(root / "driver"))
+    made = make(root, [gpu(0)], specification.file_edits(files, "x86_64"))
+    where = mounts(made)
+    real = f"{root}/driver/usr/lib/{{}}/nvidia/current/libcuda.so.{VERSION}"
+    for name in ("libcuda.so", "libcuda.so.1", f"libcuda.so.{VERSION}"):
+        for directory, triplet in (
+            ("/usr/lib/x86_64-linux-gnu", "x86_64-linux-gnu"),
+            ("/usr/lib64", "x86_64-linux-gnu"),
+            ("/usr/lib/i386-linux-gnu", "i386-linux-gnu"),
+            ("/usr/lib", "i386-linux-gnu"),
+        ):
+            assert where[f"{directory}/{name}"] == (real.format(triplet), READ_ONLY)
+    assert where["/usr/bin/nvidia-smi"][0] == f"{root}/driver/usr/lib/nvidia/current/nvidia-smi"
+    assert made.spec["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+
+
+def test_libraries_by_files_on_aarch64(root):
+    driver_tree.arm64(root / "driver", VERSION)
+    files = driver_files.find(VERSION, "aarch64", str(root / "driver"))
+    where = mounts(make(root, [gpu(0)], specification.file_edits(files, "aarch64")))
+    assert "/usr/lib/aarch64-linux-gnu/libcuda.so.1" in where
+    assert "/usr/lib64/libcuda.so.1" in where
+
+
+def test_libraries_by_files_on_a_machine_that_we_know_little_of(root):
+    file = driver_files.DriverFile(
+        f"/usr/lib64/libcuda.so.{VERSION}", "lib64", f"libcuda.so.{VERSION}", ("libcuda.so.1",)
+    )
+    where = mounts(make(root, [gpu(0)], specification.file_edits([file], "ppc64le")))
+    assert where["/usr/lib64/libcuda.so.1"] == (file.source, READ_ONLY)
+
+
+def test_sockets_of_daemons_that_run(root, monkeypatch):
+    for name in ("run/nvidia-persistenced", "tmp/nvidia-mps", "var/run/nvidia-fabricmanager"):
+        (root / name).mkdir(parents=True)
+    monkeypatch.chdir(root)  # A socket's address is short.
+    for name in ("run/nvidia-persistenced/socket", "var/run/nvidia-fabricmanager/socket"):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(name)
+    where = mounts(make(root, [gpu(0)]))
+    shared = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
+    for path in (
+        "/run/nvidia-persistenced/socket",
+        "/var/run/nvidia-fabricmanager/socket",
+        "/tmp/nvidia-mps",
+    ):
+        assert where[path] == (path, shared)
+
+
+@pytest.mark.parametrize(
+    ("present", "taken"),
+    [
+        (["lib/firmware"], "lib/firmware"),
+        (["lib/firmware", "lib/firmware/updates"], "lib/firmware/updates"),
+        (["lib/firmware", "lib/firmware/6.1.0"], "lib/firmware/6.1.0"),
+        (["lib/firmware", "usr/local/nvidia/firmware"], "usr/local/nvidia/firmware"),
+    ],
+)
+def test_firmware_of_this_version_from_where_the_kernel_takes_it(root, present, taken):
+    (root / "proc/sys/kernel").mkdir(parents=True)
+    (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
+    if "usr/local/nvidia/firmware" in present:
+        (root / "sys/module/firmware_class/parameters").mkdir(parents=True)
+        (root / "sys/module/firmware_class/parameters/path").write_text("/usr/local/nvidia/firmware\n")
+    for place in present:
+        for version in (VERSION, "570.133.20"):
+            directory = root / place / "nvidia" / version
+            directory.mkdir(parents=True)
+            (directory / "gsp_ga10x.bin").write_text("")
+    target = f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
+    found = {path: source for path, (source, _options) in mounts(make(root, [gpu(0)])).items() if "firmware" in path}
+    assert found == {target: f"{root}/{taken}/nvidia/{VERSION}/gsp_ga10x.bin"}
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        (("compute",), ["/etc/OpenCL/vendors/nvidia.icd"]),
+        (("graphics",), ["/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/vulkan/icd.d/nvidia_icd.json"]),
+        (("utility",), []),
+    ],
+)
+def test_configuration_files_of_the_sets(root, sets, expected):
+    for path in (
+        "etc/OpenCL/vendors/nvidia.icd",
+        "usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    ):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text("")
+    driver_tree.link(root / "usr/share/vulkan/icd.d/nvidia_icd.json", "/etc/alternatives/icd")
+    driver_tree.link(root / "etc/alternatives/icd", "/usr/share/nvidia/icd.json")
+    (root / "usr/share/nvidia").mkdir()
+    (root / "usr/share/nvidia/icd.json").write_text("")
+    where = mounts(make(root, [gpu(0)], sets=sets))
+    found = [path for path in where if path.endswith((".icd", ".json"))]
+    assert found == expected
+    if "graphics" in sets:
+        assert where[expected[1]][0] == f"{root}/usr/share/nvidia/icd.json"
+
+
+def test_an_invalid_specification_is_never_given_out(root):
+    with pytest.raises(
+        specification.CdiError, match=r"would not be valid: .*mounts\[0\]\.hostPath: 'relative' does not match"
+    ):
+        make(root, [gpu(0)], {"mounts": [{"hostPath": "relative", "containerPath": "/x", "options": ["ro"]}]})
+
+
+def test_nothing_depends_on_the_order_of_a_directory(root, monkeypatch):
+    first = make(root, [gpu(0), gpu(1)], specification.volume_edits("/v", ["b", "a"]))
+    second = make(root, [gpu(0), gpu(1)], specification.volume_edits("/v", ["a", "b"]))
+    assert first.spec == second.spec

@@ -1,0 +1,576 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which ways of giving GPUs work on which host, and what each asks of the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+    DEFAULT_CAPABILITIES,
+    Host,
+    IsolationError,
+    access,
+    canonical_nodes,
+    choose,
+    daemon_reload_risk,
+    device_nodes,
+    no_access,
+    restart_risk,
+    selinux_risk,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import inventory_from_facts
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
+    DRIVER,
+    MIG_UUIDS,
+    UUIDS,
+    docker,
+    gpu,
+    mig,
+    podman,
+    slice_,
+)
+
+WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()
+SLICES = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1)))]).by_uuid()
+ONE = [WHOLE[UUIDS[1]]]  # its minor is 2
+NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", *(f"/dev/nvidia{minor}" for minor in range(4)))
+CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
+
+
+class Tree:
+    """A host's files."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.files(*NODES)
+
+    def files(self, *paths, text=""):
+        for path in paths:
+            file = self.directory / path.lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        return self
+
+    def remove(self, path):
+        (self.directory / path.lstrip("/")).unlink()
+        return self
+
+    def spec(self, names=(UUIDS[1],), node="/dev/nvidia2", version="0.5.0", mounts=(), kind="nvidia.com/gpu"):
+        edits = {"deviceNodes": [{"path": node}], "mounts": [{"hostPath": path} for path in mounts]}
+        devices = [{"name": name, "containerEdits": edits} for name in names]
+        text = json.dumps({"cdiVersion": version, "kind": kind, "devices": devices})
+        return self.files(f"/etc/cdi/{kind.replace('/', '-')}.json", text=text)
+
+    def mig_minors(self):
+        lines = ["config 1", "monitor 2"]
+        lines += [
+            f"gpu3/gi{7 + one}/access {21 + 10 * one}\ngpu3/gi{7 + one}/ci0/access {22 + 10 * one}" for one in (0, 1)
+        ]
+        self.files("/proc/driver/nvidia-caps/mig-minors", text="\n".join(lines) + "\n")
+        return self.files(*(f"/dev/nvidia-caps/nvidia-cap{number}" for number in (21, 22, 31, 32)))
+
+    def host(self, version=DRIVER):
+        root = str(self.directory)
+        return Host(driver_version=version, root=root, specs=reader.read(CDI_DIRS, root))
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Tree(tmp_path)
+
+
+def accessed(name, engine, host, units, capabilities, *, env=None):
+    return access(name, engine, host, units, capabilities, env=env or {})
+
+
+def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABILITIES, **options):
+    return choose(wanted, engine, tree.host(), ONE if units is None else units, capabilities, **options)
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected", "why"),
+    [
+        (docker("20.10.24+dfsg1"), "volume", "cdi: docker 20.10.24+dfsg1 has no CDI, docker 25 and later do"),
+        (docker("26.1.5"), "volume", "CDI is off in docker 26.1.5: set features.cdi in daemon.json"),
+        (docker("26.1.5", cdi_dirs=CDI_DIRS), "cdi", "cdi is the best that works here"),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), "cdi", "cdi is the best that works here"),
+        (podman("5.4.2"), "cdi", "cdi is the best that works here"),
+        (podman("4.3.1"), "cdi", "cdi is the best that works here"),
+        (podman("4.0.0"), "volume", "podman 4.0.0 has no CDI, podman 4.1 and later do"),
+    ],
+)
+def test_auto_takes_the_best_and_says_why(tree, engine, expected, why):
+    choice = chosen(tree.spec(), engine)
+    assert choice.name == expected
+    assert why in choice.reason
+
+
+def test_auto_keeps_what_the_container_has_as_long_as_it_works(tree):
+    engine = docker("26.1.5", cdi_dirs=CDI_DIRS)
+    kept = chosen(tree.spec(), engine, current="volume")
+    assert kept.name == "volume"
+    assert kept.reason == "the container has volume already; cdi would work as well"
+    assert chosen(tree.remove("/dev/nvidiactl"), engine, current="volume").name == "cdi"
+    assert chosen(tree, engine, current="cdi").reason == "cdi is the best that works here"
+
+
+@pytest.mark.parametrize(
+    ("engine", "change", "words"),
+    [
+        (
+            docker("26.1.5", cdi_dirs=CDI_DIRS),
+            {},
+            f"no CDI specification in /etc/cdi, /var/run/cdi names GPU 1 ({UUIDS[1]})",
+        ),
+        (
+            docker("26.1.5", cdi_dirs=CDI_DIRS),
+            {"mounts": ["/usr/lib/libcuda.so.1.2"]},
+            "/etc/cdi/nvidia.com-gpu.json is stale: it names /usr/lib/libcuda.so.1.2, which is not there",
+        ),
+        (
+            docker("25.0.3", cdi_dirs=CDI_DIRS),
+            {"version": "0.7.0"},
+            "is of version 0.7.0, which docker 25.0.3 cannot read (docker 26.1 and later do)",
+        ),
+        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read (podman 5.1 and later do)"),
+        # An index that means another GPU by now.
+        (podman(), {"names": ["1"], "node": "/dev/nvidia0"}, "names GPU 1"),
+        (docker(), {}, "docker 20.10.24 has no CDI"),
+    ],
+)
+def test_cdi_that_cannot_work_is_refused(tree, engine, change, words):
+    if change:
+        tree.spec(**change)
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, engine, "cdi")
+    assert "isolation=cdi cannot work here: " in str(error.value)
+    assert words in str(error.value)
+    assert "What works here: volume." in str(error.value)
+
+
+OLD = "/usr/lib/x86_64-linux-gnu/libcuda.so.470.256.02"
+HOOK = "/usr/bin/nvidia-container-runtime-hook"
+
+
+def test_a_specification_of_another_driver_is_never_taken_though_all_its_files_are_there(tree):
+    tree.files(OLD).spec(mounts=[OLD])
+    choice = chosen(tree, podman())
+    assert choice.name == "volume"
+    stale = (
+        f"the CDI specification /etc/cdi/nvidia.com-gpu.json is stale: it was written for driver 470.256.02, and "
+        f"driver {DRIVER} is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.com-gpu.json`, or remove "
+        "the file and run nvidia_cdi_spec"
+    )
+    assert choice.reason == f"volume is the best that works here (cdi: {stale})"
+    assert chosen(tree, podman(), current="cdi").name == "volume"
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, podman(), "cdi")
+    assert str(error.value) == f"isolation=cdi cannot work here: {stale}. What works here: volume."
+
+
+@pytest.mark.parametrize(
+    "mounts", [[], ["/usr/lib/libcuda.so.1"], [f"/usr/lib/libcuda.so.{DRIVER}"], [OLD, f"/usr/lib/libcuda.so.{DRIVER}"]]
+)
+def test_a_specification_of_the_loaded_driver_or_of_none_is_taken(tree, mounts):
+    assert chosen(tree.files(*mounts).spec(mounts=mounts), podman()).name == "cdi"
+
+
+def test_a_newer_specification_of_the_later_directory_makes_up_for_a_stale_one(tree):
+    tree.files(OLD).spec(mounts=[OLD])
+    fresh = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
+    text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [fresh]})
+    tree.files("/var/run/cdi/nvidia.json", text=text)
+    assert chosen(tree, podman()).name == "cdi"
+
+
+@pytest.mark.parametrize(
+    ("engine", "wanted", "works"),
+    [
+        (docker("29.1.0", cdi_dirs=CDI_DIRS), "device_requests", True),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), "device_requests", False),
+        (docker("26.1.0", cdi_dirs=CDI_DIRS, runtimes={"nvidia": "nvidia-container-runtime"}), "runtime", False),
+    ],
+)
+def test_a_stale_specification_is_not_taken_by_the_ways_that_lead_to_it(tree, engine, wanted, works):
+    tree.files(OLD, HOOK, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
+    tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
+    engine = replace(engine, started=None)
+    if works:
+        assert chosen(tree, engine, wanted).name == wanted
+        return
+    with pytest.raises(IsolationError, match=f"isolation={wanted} cannot work here: .*nvidia.com-gpu.json is stale"):
+        chosen(tree, engine, wanted)
+    assert chosen(tree.remove("/etc/cdi/nvidia.com-gpu.json"), engine, wanted).name == wanted
+
+
+@pytest.mark.parametrize("version", ["26.1.0", "28.2.0"])
+def test_a_newer_docker_reads_a_newer_specification(tree, version):
+    assert chosen(tree.spec(version="0.7.0"), docker(version, cdi_dirs=CDI_DIRS), "cdi").name == "cdi"
+
+
+@pytest.mark.parametrize(
+    ("names", "node", "expected"),
+    [
+        ([UUIDS[1]], "/dev/nvidia2", f"nvidia.com/gpu={UUIDS[1]}"),
+        (["1"], "/dev/nvidia2", "nvidia.com/gpu=1"),
+        (["1", UUIDS[1]], "/dev/nvidia2", f"nvidia.com/gpu={UUIDS[1]}"),
+    ],
+)
+def test_cdi_names_devices_by_uuid_where_it_can(tree, names, node, expected):
+    given = accessed("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
+    assert given.cdi_devices == (expected,)
+    assert given.devices == given.volumes == ()
+    assert given.env == {}
+
+
+@pytest.mark.parametrize("isolation", ["cdi", "volume"])
+def test_an_image_that_asks_the_vendors_runtime_for_gpus_gets_them_once(tree, isolation):
+    given = accessed(isolation, podman(), tree.spec().host(), ONE, ["utility"], env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    assert given.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_of_two_kinds_the_vendors_own_is_taken(tree):
+    tree.spec(kind="example.org/gpu").spec()
+    assert accessed("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
+
+
+def test_volume_passes_nodes_by_minor_number_and_the_driver_volume(tree):
+    given = accessed("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
+    assert given.devices == (
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+        "/dev/nvidia2",
+        "/dev/nvidia0",
+    )
+    assert given.volumes == (f"nvidia_driver_{DRIVER}:/usr/local/nvidia:ro",)
+    assert given.driver_volume == f"nvidia_driver_{DRIVER}"
+    assert given.env == {}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        (["utility"], ["/dev/nvidiactl"]),
+        (["compute"], ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]),
+        (["video"], ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]),
+        (["graphics"], ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/renderD129"]),
+        (["display", "utility"], ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/renderD129"]),
+    ],
+)
+def test_capabilities_decide_on_control_nodes(tree, capabilities, expected):
+    tree.files("/dev/nvidia-modeset", "/dev/dri/card0", "/dev/dri/card1", "/dev/dri/renderD129")
+    drm = "/sys/bus/pci/devices/0000:3b:00.0/drm"
+    tree.files(f"{drm}/card1/x", f"{drm}/renderD129/x", f"{drm}/card1-DP-1/x")
+    nodes = device_nodes(tree.host(), ONE, capabilities)
+    assert sorted(nodes) == sorted([*expected, "/dev/nvidia2"])
+
+
+def test_a_mig_device_brings_its_gpus_node_and_its_own_capabilities(tree):
+    given = accessed("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
+    assert given.devices == (
+        "/dev/nvidiactl",
+        "/dev/nvidia3",
+        "/dev/nvidia-caps/nvidia-cap31",
+        "/dev/nvidia-caps/nvidia-cap32",
+    )
+
+
+def test_an_older_driver_tells_mig_nodes_at_each_instance(tree):
+    base = "/proc/driver/nvidia/capabilities/gpu3/mig/gi7"
+    tree.files(f"{base}/access", text="DeviceFileMinor: 21\nDeviceFileMode: 292\n")
+    tree.files(f"{base}/ci0/access", text="DeviceFileMinor: 22\n")
+    tree.files("/proc/driver/nvidia/capabilities/mig/config", text="DeviceFileMinor: 1\n")
+    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
+    nodes = device_nodes(tree.host(), [SLICES[MIG_UUIDS[0]]], ["utility"])
+    assert nodes[2:] == ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
+
+
+@pytest.mark.parametrize(
+    ("change", "units", "words"),
+    [
+        (lambda tree: tree.remove("/dev/nvidia2"), ONE, "device node /dev/nvidia2 is not there (`nvidia-modprobe"),
+        (lambda tree: tree.remove("/dev/nvidiactl"), ONE, "device node /dev/nvidiactl is not there"),
+        (lambda tree: tree.remove("/dev/nvidia-uvm"), ONE, "device node /dev/nvidia-uvm is not there"),
+        (lambda tree: tree, [SLICES[MIG_UUIDS[0]]], "does not tell the capability node gpu3/gi7/access of MIG 0:0"),
+        (
+            lambda tree: tree.mig_minors().remove("/dev/nvidia-caps/nvidia-cap22"),
+            [SLICES[MIG_UUIDS[0]]],
+            "/dev/nvidia-caps/nvidia-cap22, which opens MIG 0:0",
+        ),
+        (
+            lambda tree: tree,
+            inventory_from_facts([gpu(0, minor=None)]).units,
+            "does not tell the minor number of GPU 0",
+        ),
+    ],
+)
+def test_volume_that_cannot_work_is_refused(tree, change, units, words):
+    change(tree)
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, docker(), "volume", units=units)
+    assert "isolation=volume cannot work here: " in str(error.value)
+    assert words in str(error.value)
+    assert "docker has no runtime nvidia, only runc" in str(error.value)
+
+
+def test_where_nothing_works_everything_is_named(tree):
+    tree.remove("/dev/nvidia2")
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, docker())
+    for words in (
+        "No isolation works here: cdi: docker 20.10.24 has no CDI",
+        "volume: device node /dev/nvidia2",
+        "runtime: docker has no runtime nvidia",
+        "(install NVIDIA's container toolkit and register it in daemon.json: `nvidia-ctk runtime configure",
+        "device_requests: docker finds no nvidia-container-runtime-hook (install NVIDIA's container toolkit, package",
+    ):
+        assert words in str(error.value)
+
+
+def test_messages_name_no_role_that_is_not_there():
+    plugins = Path(reader.__file__).parents[2]
+    there = {path.name for path in (plugins.parent / "roles").iterdir()}
+    sources = [
+        *plugins.glob("module_utils/container/*.py"),
+        *plugins.glob("*/gpu_container.py"),
+        plugins / "module_utils" / "engine" / "engines.py",
+    ]
+    named = {name for path in sources for name in re.findall(r"\brole (\w+)", path.read_text(encoding="utf-8"))}
+    assert "container_engine" in named
+    assert named <= there
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/dev/nvidia2", ["/dev/nvidia2"]),
+        ("/dev/fuse", ["/dev/fuse"]),
+        ("/dev/char/195:2", ["/dev/nvidia2"]),
+        ("/dev/char/195:255", ["/dev/nvidiactl"]),
+        ("/dev/char/195:254", ["/dev/nvidia-modeset"]),
+        ("/dev/char/241:21", ["/dev/nvidia-caps/nvidia-cap21"]),
+        ("/dev/char/10:229", ["/dev/char/10:229"]),
+        ("/dev/nvidia-caps", ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]),
+    ],
+)
+def test_a_node_is_the_same_by_whatever_name(tree, path, expected):
+    tree.files("/proc/devices", text="Character devices:\n195 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n")
+    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
+    assert canonical_nodes(tree.host(), path) == expected
+
+
+def test_a_node_by_another_name_is_known_by_its_number(tree, monkeypatch):
+    numbers = {"/dev/gpu-a": (195, 3), "/dev/other": (1, 3)}
+
+    def stat_(path):
+        name = "/" + os.path.relpath(path, tree.directory)
+        return SimpleNamespace(st_mode=stat.S_IFCHR | 0o666, st_rdev=os.makedev(*numbers[name]))
+
+    monkeypatch.setattr(os, "stat", stat_)
+    assert canonical_nodes(tree.host(), "/dev/gpu-a") == ["/dev/nvidia3"]
+    assert canonical_nodes(tree.host(), "/dev/other") == ["/dev/other"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        (docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"}), "nvidia"),
+        (docker(runtimes={"gpu": "/usr/bin/nvidia-container-runtime"}), "gpu"),
+        (docker(runtimes={"cdi": "/usr/bin/nvidia-container-runtime.cdi"}), "cdi"),
+        (podman(), "/usr/bin/nvidia-container-runtime"),
+    ],
+)
+def test_runtime_uses_the_registered_name(tree, engine, expected):
+    tree.files("/usr/bin/nvidia-container-runtime")
+    assert chosen(tree, engine, "runtime").name == "runtime"
+    units = [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]]
+    given = accessed("runtime", engine, tree.host(), units, ["compute", "utility"])
+    assert given.runtime == expected
+    assert given.env == {
+        "NVIDIA_VISIBLE_DEVICES": f"{UUIDS[1]},{UUIDS[3]}",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in accessed("runtime", engine, tree.host(), units, None).env
+
+
+def test_runtime_that_ignores_the_environment_cannot_work(tree):
+    config = "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n"
+    config += "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
+    tree.files("/etc/nvidia-container-runtime/config.toml", text=config)
+    with pytest.raises(IsolationError, match="would not go by NVIDIA_VISIBLE_DEVICES"):
+        chosen(tree, docker(runtimes={"nvidia": "nvidia-container-runtime"}), "runtime")
+
+
+def test_podman_without_the_vendors_runtime_says_so(tree):
+    with pytest.raises(IsolationError, match="nvidia-container-runtime is not installed"):
+        chosen(tree, podman(), "runtime")
+
+
+def test_device_requests_name_gpus_by_uuid(tree):
+    tree.files("/usr/bin/nvidia-container-runtime-hook")
+    os.utime(tree.directory / "usr/bin/nvidia-container-runtime-hook", (1, 1))
+    engine = docker(started=None)
+    assert chosen(tree, engine, "device_requests").name == "device_requests"
+    given = accessed("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
+    assert given.device_ids == (UUIDS[1], UUIDS[3])
+    assert given.request_capabilities == ("gpu", "video")
+    assert given.env == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "files", "words"),
+    [
+        (podman(), [], "device requests are docker's"),
+        (docker("18.09.1"), [], "docker 18.09.1 has no device requests, docker 19.03 and later do"),
+        (docker(), [], "docker finds no nvidia-container-runtime-hook"),
+        (docker("29.2.0", cdi_dirs=()), ["/usr/bin/nvidia-cdi-hook"], "docker finds no nvidia-container-runtime-hook"),
+        (
+            docker("29.1.0", cdi_dirs=CDI_DIRS),
+            ["/usr/bin/nvidia-cdi-hook"],
+            "docker finds no nvidia-container-runtime-hook",
+        ),
+        (
+            docker(started=1000.0),
+            ["/usr/bin/nvidia-container-runtime-hook"],
+            "/usr/bin/nvidia-container-runtime-hook came after docker was started, which looks for it then",
+        ),
+    ],
+)
+def test_device_requests_that_cannot_work_are_refused(tree, engine, files, words):
+    tree.files(*files)
+    with pytest.raises(IsolationError) as error:
+        chosen(tree, engine, "device_requests")
+    assert words in str(error.value)
+
+
+def test_new_docker_serves_device_requests_through_cdi(tree):
+    tree.files("/usr/bin/nvidia-cdi-hook")
+    assert chosen(tree, docker("29.2.0", cdi_dirs=CDI_DIRS), "device_requests").name == "device_requests"
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, {}),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, {}),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
+        ({"CUDA_VERSION": "10.0"}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
+    ],
+)
+def test_no_gpu_means_none_also_under_the_vendors_runtime(env, expected):
+    assert no_access(env).env == expected
+
+
+@pytest.mark.parametrize(
+    ("isolation", "engine", "words"),
+    [
+        ("runtime", docker(cgroup_driver="systemd"), "isolation=runtime under the systemd cgroup driver"),
+        ("device_requests", docker(cgroup_driver="systemd"), "isolation=cdi or volume avoids it"),
+        ("runtime", docker(cgroup_driver="cgroupfs"), None),
+        ("runtime", podman(cgroup_driver="systemd"), None),
+        ("volume", docker(cgroup_driver="cgroupfs"), None),
+    ],
+)
+def test_what_a_daemon_reload_takes_away_is_named(tree, isolation, engine, words):
+    risk = daemon_reload_risk(isolation, engine, tree.host(), ONE)
+    assert (risk is None) if words is None else (words in risk)
+
+
+def test_missing_links_to_nodes_are_a_risk_under_the_systemd_driver(tree):
+    engine = docker(cgroup_driver="systemd")
+    risk = daemon_reload_risk("volume", engine, tree.host(), ONE)
+    assert "no link in /dev/char for /dev/nvidia2" in risk
+    number = os.stat(tree.directory / "dev/nvidia2").st_rdev
+    tree.files(f"/dev/char/{os.major(number)}:{os.minor(number)}")
+    assert daemon_reload_risk("volume", engine, tree.host(), ONE) is None
+
+
+@pytest.mark.parametrize(
+    ("isolation", "selinux", "enforcing", "boolean", "options", "is_risk"),
+    [
+        ("volume", True, "1", "0 0", [], True),
+        ("cdi", True, "1", None, [], True),
+        ("volume", True, "1", "1 1", [], False),
+        ("volume", True, "1", "0 0", ["label=disable"], False),
+        ("volume", True, "0", "0 0", [], False),
+        ("volume", False, "1", "0 0", [], False),
+        ("runtime", True, "1", "0 0", [], False),
+    ],
+)
+def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
+    tree.files("/sys/fs/selinux/enforce", text=enforcing)
+    if boolean is not None:
+        tree.files("/sys/fs/selinux/booleans/container_use_devices", text=boolean)
+    risk = selinux_risk(isolation, podman(selinux=selinux), tree.host(), options)
+    assert (risk is not None) == is_risk
+    assert risk is None or "set the boolean container_use_devices, or security_opts: [label=disable]" in risk
+
+
+@pytest.mark.parametrize(
+    ("engine", "isolation", "policy", "files", "words"),
+    [
+        (docker(), "volume", None, {}, None),
+        (docker(), "volume", "no", {}, None),
+        (docker(), "volume", "always", {}, "nothing makes docker wait for the GPUs' device nodes at boot"),
+        (docker("28.2.0"), "cdi", "unless-stopped", {}, "give docker.service After=nvidia-persistenced.service"),
+        (
+            docker("26.1.5"),
+            "cdi",
+            "always",
+            {"/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=nvidia-persistenced.service\n"},
+            "one with CDI devices stays stopped (moby issue 49989, mended in docker 28.2). isolation=volume avoids it.",
+        ),
+        (docker(), "runtime", "always", {}, None),
+        (
+            docker(),
+            "volume",
+            "always",
+            {"/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=nvidia-persistenced.service\n"},
+            None,
+        ),
+        (
+            docker(),
+            "volume",
+            "always",
+            {"/usr/lib/systemd/system/nvidia-persistenced.service": "[Unit]\nBefore=docker.service\n"},
+            None,
+        ),
+        (
+            docker(),
+            "volume",
+            "always",
+            {"/lib/systemd/system/docker.service": "[Unit]\nAfter=network.target\n"},
+            "nothing",
+        ),
+        (podman(), "volume", "always", {}, "only where podman-restart.service is enabled, and it is not"),
+        (podman(), "cdi", "on-failure", {}, None),
+        (podman(), "cdi", "always", {"/etc/systemd/system/default.target.wants/podman-restart.service": ""}, None),
+    ],
+)
+def test_what_a_reboot_takes_away_is_named(tree, *, engine, isolation, policy, files, words):
+    for path, text in files.items():
+        tree.files(path, text=text)
+    risk = restart_risk(isolation, engine, tree.host(), policy)
+    assert (risk is None) if words is None else (words in risk)
+
+
+def test_a_specification_that_mounts_the_driver_volume_needs_the_loaders_path():
+    """What it sets itself does not reach a process that `exec` starts."""
+    device = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/local/nvidia",))
+    plain = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/lib/libcuda.so.1",))
+    unit = SimpleNamespace(uuid="GPU-1", index=0, gpu=SimpleNamespace(minor=0))
+    for found, expected in ((device, True), (plain, False)):
+        host = SimpleNamespace(specs=reader.Specs(devices={found.qualified: found}))
+        assert accessed("cdi", None, host, [unit], None).needs_library_path is expected

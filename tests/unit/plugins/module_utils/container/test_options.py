@@ -1,0 +1,331 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One set of options in the words of each engine's module."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import (
+    ENGINES_PATH,
+    NAMES,
+    OptionError,
+    composed,
+    connection_options,
+    docker_host,
+    own_options,
+    refuse_name,
+    undone_isolation,
+)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import UUIDS, docker, podman
+
+VOLUME = Access(
+    isolation="volume",
+    devices=("/dev/nvidiactl", "/dev/nvidia2"),
+    volumes=("nvidia_driver_1.2:/usr/local/nvidia:ro",),
+    driver_volume="nvidia_driver_1.2",
+    needs_library_path=True,
+    env={"NVIDIA_VISIBLE_DEVICES": "void"},
+)
+LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
+DEFAULT_PATH = f"{ENGINES_PATH}:/usr/local/nvidia/bin"
+
+
+def compose(engine, own=None, access=VOLUME, labels=None, image_env=None):
+    return composed(
+        engine,
+        own or {},
+        access,
+        name="c",
+        image="image",
+        state="started",
+        labels=labels or {},
+        image_env=image_env or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "docker_option", "podman_option"),
+    [
+        ("command", "sh -c 'a b'", {"command": ["sh", "-c", "a b"]}, {"command": ["sh", "-c", "a b"]}),
+        ("command", ["sleep", 5], {"command": ["sleep", "5"]}, {"command": ["sleep", "5"]}),
+        ("entrypoint", ["/bin/a", "b"], {"entrypoint": ["/bin/a", "b"]}, {"entrypoint": '["/bin/a", "b"]'}),
+        ("env", {"A": 1, "B": "x"}, {"env": {"A": "1", "B": "x"}}, {"env": {"A": "1", "B": "x"}}),
+        ("volumes", ["/a:/b"], {"volumes": ["/a:/b"]}, {"volume": ["/a:/b"]}),
+        ("published_ports", ["80:80"], {"published_ports": ["80:80"]}, {"publish": ["80:80"]}),
+        ("network_mode", "host", {"network_mode": "host"}, {"network": ["host"]}),
+        ("restart_policy", "always", {"restart_policy": "always"}, {"restart_policy": "always"}),
+        ("labels", {"a": 1}, {"labels": {"a": "1"}}, {"label": {"a": "1"}}),
+        ("working_dir", "/w", {"working_dir": "/w"}, {"workdir": "/w"}),
+        ("shm_size", "16g", {"shm_size": "16g"}, {"shm_size": "16g"}),
+        ("ipc_mode", "host", {"ipc_mode": "host"}, {"ipc": "host"}),
+        ("ulimits", ["memlock:-1:-1"], {"ulimits": ["memlock:-1:-1"]}, {"ulimit": ["memlock=-1:-1"]}),
+        ("ulimits", ["memlock=-1"], {"ulimits": ["memlock:-1"]}, {"ulimit": ["memlock=-1"]}),
+        ("cpus", 1.5, {"cpus": 1.5}, {"cpus": "1.5"}),
+        ("tmpfs", ["/a", "/b:size=1g"], {"tmpfs": ["/a", "/b:size=1g"]}, {"tmpfs": {"/a": "rw", "/b": "size=1g"}}),
+        ("devices", ["/dev/fuse"], {"devices": ["/dev/fuse"]}, {"device": ["/dev/fuse"]}),
+        ("cap_add", ["SYS_PTRACE"], {"capabilities": ["SYS_PTRACE"]}, {"cap_add": ["SYS_PTRACE"]}),
+        ("security_opts", ["label=disable"], {"security_opts": ["label=disable"]}, {"security_opt": ["label=disable"]}),
+        ("restart", True, {"restart": True}, {"force_restart": True}),
+        ("recreate", True, {"recreate": True}, {"recreate": True}),
+    ],
+)
+def test_options_are_said_in_the_engines_words(name, value, docker_option, podman_option):
+    assert own_options("docker", {name: value}, {}) == docker_option
+    assert own_options("podman", {name: value}, {}) == podman_option
+
+
+def test_what_was_not_given_is_not_handed_over():
+    nothing = dict.fromkeys(NAMES["docker"])
+    assert own_options("docker", nothing, {}) == {}
+    assert own_options("podman", nothing, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "engine_options", "expected"),
+    [
+        ("docker", {"log_driver": "journald"}, {"log_driver": "journald"}),
+        ("docker", {"ports": ["1:1"]}, {"published_ports": ["1:1"]}),
+        ("docker", {"env": {"A": 1}}, {"env": {"A": "1"}}),
+        ("podman", {"volumes": ["/a:/b"]}, {"volume": ["/a:/b"]}),
+        ("podman", {"label": {"a": "b"}}, {"label": {"a": "b"}}),
+        ("docker", {"labels": {"a": 1}}, {"labels": {"a": "1"}}),
+        # A text is a list of one, not of its letters.
+        ("docker", {"devices": "/dev/fuse"}, {"devices": ["/dev/fuse"]}),
+        ("docker", {"volumes": "/a:/b, /c:/d"}, {"volumes": ["/a:/b", "/c:/d"]}),
+        ("docker", {"device_cgroup_rules": "c 10:229 rwm"}, {"device_cgroup_rules": ["c 10:229 rwm"]}),
+        ("podman", {"cmd_args": "--replace"}, {"cmd_args": ["--replace"]}),
+        ("podman", {"device": "/dev/fuse"}, {"device": ["/dev/fuse"]}),
+        ("docker", {"docker_url": "unix:///x"}, {"docker_host": "unix:///x"}),
+        ("docker", {"log_driver": None}, {}),
+    ],
+)
+def test_all_other_options_are_reachable(engine, engine_options, expected):
+    assert own_options(engine, {}, engine_options) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "named", "engine_options", "words"),
+    [
+        ("docker", {"env": {"A": "1"}}, {"env": {"B": "2"}}, "engine_options.env and env say the same: keep one"),
+        ("podman", {"volumes": ["a:/a"]}, {"volume": ["b:/b"]}, "engine_options.volume and volumes say the same"),
+        ("podman", {"labels": {"a": "b"}}, {"labels": {"a": "b"}}, "engine_options.labels and labels say the same"),
+        ("docker", {}, {"image": "x"}, "engine_options.image: use the option image of this module"),
+        ("docker", {}, {"state": "present"}, "use the option state of this module"),
+        ("docker", {"env": {"A": True}}, {}, "env A=True is no text: quote it"),
+        ("podman", {"env": {"A": None}}, {}, "env A=None is no text: quote it"),
+        ("docker", {}, {"env": {"A": ["x"]}}, "env A=['x'] is no text"),
+        (
+            "docker",
+            {"command": 'echo "a'},
+            {},
+            "command='echo \"a' cannot be split into words as a shell does (no closing quotation). Close the quote, or",
+        ),
+        ("podman", {"command": "it's"}, {}, 'command="it\'s" cannot be split into words'),
+        ("docker", {"command": 5}, {}, "command=5 is neither a text nor a list. Write a list of words"),
+        ("docker", {"command": {"a": 1}}, {}, "command={'a': 1} is neither a text nor a list"),
+        ("docker", {"command": ["x", True]}, {}, "command: the word True is no text. Quote it."),
+        ("docker", {"command": ["x", None]}, {}, "command: the word None is no text. Quote it."),
+        (
+            "docker",
+            {},
+            {"labels": ["a=b"]},
+            "engine_options.labels=['a=b'] is no mapping. Write engine_options: {labels: {name: value}}.",
+        ),
+        ("podman", {}, {"labels": "a=b"}, "engine_options.labels='a=b' is no mapping"),
+        ("docker", {}, {"env": ["A=1"]}, "engine_options.env=['A=1'] is no mapping"),
+        ("docker", {}, {"devices": 5}, "engine_options.devices=5 is no list of texts. Write engine_options: {devices:"),
+        ("docker", {}, {"volumes": [{"a": "b"}]}, "engine_options.volumes=[{'a': 'b'}] is no list of texts"),
+        ("docker", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is no list of texts"),
+        ("podman", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is no list of texts"),
+        (
+            "podman",
+            {},
+            {"device_cgroup_rule": 5},
+            "engine_options.device_cgroup_rule=5 is no text. Write engine_options: {device_cgroup_rule: text}, in",
+        ),
+        ("docker", {}, {"runtime": 5}, "engine_options.runtime=5 is no text"),
+        ("podman", {}, {"runtime": ["crun"]}, "engine_options.runtime=['crun'] is no text"),
+        ("docker", {}, {"restart_policy": False}, "engine_options.restart_policy=False is no text"),
+        ("docker", {}, {"security_opts": 5}, "engine_options.security_opts=5 is no list of texts"),
+        ("podman", {}, {"security_opt": 5}, "engine_options.security_opt=5 is no list of texts"),
+        ("podman", {}, {"executable": 5}, "engine_options.executable=5 is no text"),
+        ("docker", {}, {"device_requests": "all"}, "engine_options.device_requests='all' is no list of mappings"),
+        (
+            "docker",
+            {"labels": {"gpufleet.exclusive": "true"}},
+            {},
+            "label gpufleet.exclusive: labels that begin with gpufleet. are set by this module alone. Leave it out",
+        ),
+        ("podman", {}, {"label": {"gpufleet.gpus": "x"}}, "label gpufleet.gpus: labels that begin with"),
+    ],
+)
+def test_contradictions_are_refused(engine, named, engine_options, words):
+    with pytest.raises(OptionError) as error:
+        own_options(engine, named, engine_options)
+    assert words in str(error.value)
+
+
+def test_volume_access_for_docker():
+    own = {"devices": ["/dev/fuse"], "volumes": ["/a:/b"], "labels": {"mine": "x"}, "env": {"A": "1"}}
+    assert compose("docker", own, labels={"gpufleet.gpus": "GPU-1"}) == {
+        "name": "c",
+        "image": "image",
+        "state": "started",
+        "pull": "never",
+        "devices": ["/dev/fuse", "/dev/nvidiactl", "/dev/nvidia2"],
+        "volumes": ["/a:/b", "nvidia_driver_1.2:/usr/local/nvidia:ro"],
+        "labels": {"mine": "x", "gpufleet.gpus": "GPU-1"},
+        "env": {"A": "1", "NVIDIA_VISIBLE_DEVICES": "void", "LD_LIBRARY_PATH": LIBRARIES, "PATH": DEFAULT_PATH},
+    }
+
+
+def test_volume_access_for_podman():
+    options = compose("podman", labels={"gpufleet.gpus": "GPU-1"})
+    assert options["device"] == ["/dev/nvidiactl", "/dev/nvidia2"]
+    assert options["volume"] == ["nvidia_driver_1.2:/usr/local/nvidia:ro"]
+    assert options["label"] == {"gpufleet.gpus": "GPU-1"}
+    assert not {"devices", "pull"} & set(options)
+
+
+@pytest.mark.parametrize(
+    ("own", "image", "libraries", "path"),
+    [
+        ({}, {}, LIBRARIES, DEFAULT_PATH),
+        ({}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/bin"),
+        ({}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/opt/lib:{LIBRARIES}", DEFAULT_PATH),
+        ({"LD_LIBRARY_PATH": "/mine"}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/mine:{LIBRARIES}", DEFAULT_PATH),
+        ({"PATH": "/mine"}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/mine"),
+    ],
+)
+def test_search_paths_are_extended_the_images_and_the_users(own, image, libraries, path):
+    env = compose("docker", {"env": own}, image_env=image)["env"]
+    assert env["LD_LIBRARY_PATH"] == libraries
+    assert sorted(env.get("PATH", "").split(":")) == sorted(path.split(":"))
+
+
+def test_an_image_that_knows_the_place_is_left_alone():
+    image = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "PATH": "/usr/local/nvidia/bin:/bin"}
+    assert compose("docker", image_env=image)["env"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_the_users_own_visible_devices_give_way():
+    env = compose("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}})["env"]
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_cdi_access():
+    access = Access(isolation="cdi", cdi_devices=("nvidia.com/gpu=GPU-1",))
+    assert compose("docker", access=access)["device_requests"] == [
+        {"driver": "cdi", "count": 0, "device_ids": ["nvidia.com/gpu=GPU-1"]}
+    ]
+    assert compose("podman", {"device": ["/dev/fuse"]}, access)["device"] == ["/dev/fuse", "nvidia.com/gpu=GPU-1"]
+
+
+def test_device_requests_access():
+    access = Access(isolation="device_requests", device_ids=("GPU-1",), request_capabilities=("gpu", "video"))
+    assert compose("docker", access=access)["device_requests"] == [
+        {"driver": "", "count": 0, "device_ids": ["GPU-1"], "capabilities": [["gpu", "video"]]}
+    ]
+
+
+def test_runtime_access():
+    access = Access(isolation="runtime", runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
+    options = compose("docker", access=access)
+    assert (options["runtime"], options["env"]) == ("nvidia", {"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
+    assert compose("podman", {"cmd_args": ["--replace"]}, access)["cmd_args"] == ["--replace", "--runtime=nvidia"]
+
+
+def test_without_gpus_nothing_is_added():
+    assert compose("docker", {"user": "1000"}, Access()) == {
+        "user": "1000",
+        "name": "c",
+        "image": "image",
+        "state": "started",
+        "pull": "never",
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "own", "words"),
+    [
+        ("docker", {"privileged": True}, "privileged: the container can reach every GPU of the host"),
+        ("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env NVIDIA_VISIBLE_DEVICES=all names other GPUs"),
+        ("docker", {"volumes": ["/dev:/dev"]}, "volume /dev:/dev shows the host's device nodes"),
+        ("podman", {"volume": ["/:/host:ro"]}, "volume /:/host:ro shows the host's device nodes"),
+        ("docker", {"devices": ["/dev/nvidia0"]}, "device /dev/nvidia0 goes past gpus"),
+        ("podman", {"device": ["nvidia.com/gpu=all"]}, "device nvidia.com/gpu=all goes past gpus"),
+        ("docker", {"devices": ["/dev:/dev"]}, "device /dev:/dev goes past gpus"),
+        ("podman", {"device": ["/dev/char/195:3:/dev/x"]}, "device /dev/char/195:3:/dev/x goes past gpus"),
+        ("docker", {"device_cgroup_rules": ["c 195:* rwm"]}, "device cgroup rule 'c 195:* rwm' opens the nodes"),
+        ("podman", {"device_cgroup_rule": "c *:* rwm"}, "device cgroup rule 'c *:* rwm' opens the nodes"),
+        ("docker", {"device_requests": [{"capabilities": [["gpu"]], "count": -1}]}, "device_requests beside gpus"),
+        ("podman", {"gpus": "all"}, "engine_options.gpus=all gives GPUs"),
+        ("docker", {"runtime": "kata-runtime"}, "runtime kata-runtime runs the container in a virtual machine"),
+    ],
+)
+def test_what_undoes_the_isolation_is_warned_of(engine, own, words):
+    state = {"docker": docker(), "podman": podman()}[engine]
+    (warning,) = undone_isolation(engine, own, state, [UUIDS[1]], ["/dev/nvidia2"])
+    assert words in warning
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"privileged": False},
+        {"env": {"NVIDIA_VISIBLE_DEVICES": UUIDS[1]}},
+        {"env": {"NVIDIA_VISIBLE_DEVICES": "void"}},
+        {"volumes": ["/data:/dev/shm/x", "/device:/d", "anonymous", "/dev/shm:/dev/shm"]},
+        {"devices": ["/dev/fuse", "/dev/nvidia2", "/dev/nvidiactl"]},
+        {"device_cgroup_rules": ["c 10:229 rwm"]},
+        {"device_requests": [{"driver": "cdi", "device_ids": ["vendor.com/net=eth0"]}]},
+    ],
+)
+def test_harmless_options_are_not(own):
+    assert undone_isolation("docker", own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ({}, {}, None),
+        ({}, {"DOCKER_HOST": ""}, None),
+        ({}, {"DOCKER_HOST": "unix:///env"}, "unix:///env"),
+        ({"docker_host": "unix:///option"}, {"DOCKER_HOST": "unix:///env"}, "unix:///option"),
+        ({"docker_url": "unix:///option"}, {}, "unix:///option"),
+    ],
+)
+def test_where_docker_is(options, environment, expected):
+    assert docker_host(options, environment) == expected
+
+
+def test_only_what_reaches_the_engine_goes_to_every_module():
+    options = {"docker_host": "unix:///x", "timeout": 5, "log_driver": "journald", "executable": "p"}
+    assert connection_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
+    assert connection_options("podman", options) == {"executable": "p"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "words"),
+    [
+        ("docker", "trainer", None),
+        ("docker", "a.b_c-1", None),
+        ("podman", "e", None),
+        ("docker", "e", "name=e is too short: a name has two characters at least under docker."),
+        ("docker", "my trainer", "name='my trainer' is no name for a container. Write letters, digits"),
+        ("podman", "-x", "name='-x' is no name for a container."),
+        ("podman", "", "name='' is no name for a container."),
+        ("docker", "größe", "name='größe' is no name for a container."),
+    ],
+)
+def test_a_name_that_no_engine_takes_is_refused(engine, name, words):
+    if words is None:
+        refuse_name(engine, name)
+        return
+    with pytest.raises(OptionError) as error:
+        refuse_name(engine, name)
+    assert words in str(error.value)

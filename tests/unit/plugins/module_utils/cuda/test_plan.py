@@ -1,0 +1,469 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
+    KEY,
+    URL,
+    add,
+    bare,
+    converged,
+    name,
+    nvidia,
+    resolve,
+)
+
+FINISH = "record what an interrupted run installed"
+WORKED = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
+PROXY = "http://proxy.example:3128"
+
+
+# --- NVIDIA's repository ---
+
+PLATFORMS = {
+    ("debian-12", "x86_64"): (f"{URL}/debian12/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
+    ("debian-13", "aarch64"): (f"{URL}/debian13/sbsa", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
+    ("ubuntu-24.04", "x86_64"): (f"{URL}/ubuntu2404/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
+    ("el-8", "x86_64"): (f"{URL}/rhel8/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
+    ("el-9", "x86_64"): (f"{URL}/rhel9/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
+    ("el-9", "aarch64"): (f"{URL}/rhel9/sbsa", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
+    ("amazon-2023", "x86_64"): (f"{URL}/amzn2023/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
+    ("sles-15", "x86_64"): (f"{URL}/sles15/x86_64", "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo"),
+}
+
+
+@pytest.mark.parametrize("place", PLATFORMS, ids="/".join)
+@pytest.mark.parametrize(
+    ("there", "wanted", "missing", "default"),
+    [
+        ((), ["12.6"], ["cuda-toolkit-12-6"], "12.6"),
+        ((), ["12.6", "13.0"], ["cuda-toolkit-12-6", "cuda-toolkit-13-0"], "13.0"),
+        (("12.6",), ["12.6", "13.0"], ["cuda-toolkit-13-0"], "13.0"),
+        (("11.8",), ["12.6"], ["cuda-toolkit-12-6"], "12.6"),
+    ],
+)
+def test_toolkits_of_nvidias_repository(
+    place: tuple[str, str], there: tuple[str, ...], wanted: list[str], missing: list[str], default: str
+) -> None:
+    key, arch = place
+    installed = {f"cuda-toolkit-{version.replace('.', '-')}": "1" for version in there}
+    done = nvidia(bare(key, arch=arch, packages=installed), *wanted)
+    url, path = PLATFORMS[place]
+    assert done["problems"] == []
+    assert done["packages"] == missing
+    assert not [package for package in done["packages"] if package in ("cuda", "cuda-drivers")]
+    assert done["repository"]["url"] == url
+    (file,) = done["files"]
+    assert file["path"] == path
+    assert url in file["content"]
+    assert done["keyring"] in file["content"]
+    assert f"/usr/local/cuda-{default}/bin" in done["profile"]["content"]
+    assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == [f"/usr/local/cuda-{v}/bin/nvcc" for v in wanted]
+
+
+@pytest.mark.parametrize("key", ["debian-12", "ubuntu-24.04", "el-9", "amazon-2023", "sles-15"])
+@pytest.mark.parametrize("request_", [{}, {"proxy": PROXY}, {"default_version": "12.6"}, {"environment": False}])
+def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -> None:
+    there = {**converged(key, "12.6", "13.0", **request_), "uid": 1000}
+    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": WORKED})
+    done = nvidia(there, "12.6", "13.0", **request_)
+    assert (done["problems"], done["summary"], done["acts"], done["query"]) == ([], [], False, [])
+
+
+def test_a_mirror_on_the_host_uses_no_proxy() -> None:
+    done = nvidia(bare(), "12.6", mirror="file:///srv/cuda", proxy=PROXY)
+    assert nvidia_repository.APT_PROXY_FILE not in [file["path"] for file in done["files"]]
+
+
+def test_toolkits_are_verified_until_they_pass() -> None:
+    def summary(there: dict[str, t.Any], **request: t.Any) -> list[str]:
+        return nvidia(there, "12.6", "13.0", **request)["summary"]
+
+    record = {"packages": ["cuda-toolkit-12-6"], "key": KEY}
+    there = add(converged("debian-12", "12.6", "13.0"), packages_record.TOOLKIT, {**record, "verified": WORKED[:1]})
+    assert summary(there) == ["verify /usr/local/cuda-13.0"]
+    assert summary(there, verify="none") == []
+    # Users other than root cannot read the record.
+    hidden = {"exists": True, "content": None}
+    assert summary({**there, "uid": 1000, "files": {**there["files"], packages_record.TOOLKIT: hidden}}) == []
+    add(there, packages_record.TOOLKIT, packages_record.verify(there, packages_record.TOOLKIT, WORKED[1:]))
+    assert summary(there) == []
+    assert packages_record.read(there, packages_record.TOOLKIT)["packages"] == record["packages"]
+    # After another installation, all toolkits are verified again.
+    add(there, packages_record.TOOLKIT, packages_record.begin(there, packages_record.TOOLKIT, ["x"], key=KEY))
+    assert summary(there) == [FINISH, "verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+    assert summary(there, verify="none") == [FINISH]
+    add(there, packages_record.TOOLKIT, packages_record.finish(there, packages_record.TOOLKIT, ["x"], ["x"]))
+    assert summary(there) == ["verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+
+
+def test_packages_of_an_interrupted_run_are_recorded_and_verified() -> None:
+    there = converged("debian-12", "12.6")
+    begun = packages_record.begin(bare(), packages_record.TOOLKIT, ["vim"], key=KEY, asked=["cuda-toolkit-12-6"])
+    add(there, packages_record.TOOLKIT, begun)
+    done = nvidia(there, "12.6")
+    assert (done["finish"], done["packages"], done["acts"]) == (True, [], True)
+    assert done["summary"] == [FINISH, "verify /usr/local/cuda-12.6"]
+    names = ["vim", "cuda-toolkit-12-6", "tmux"]
+    add(there, packages_record.TOOLKIT, packages_record.finish(there, packages_record.TOOLKIT, names, names, key=KEY))
+    assert nvidia(there, "12.6")["summary"] == ["verify /usr/local/cuda-12.6"]
+    add(
+        there, packages_record.TOOLKIT, packages_record.verify(there, packages_record.TOOLKIT, ["/usr/local/cuda-12.6"])
+    )
+    assert not nvidia(there, "12.6")["acts"]
+    # Toolkits that the role possibly installed are verified, too.
+    add(there, packages_record.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
+    assert nvidia(there, "12.6")["untried"] == ["/usr/local/cuda-12.6"]
+
+
+def test_a_new_default_changes_only_path() -> None:
+    done = nvidia(converged("debian-12", "12.6", "13.0"), "12.6", "13.0", default_version="12.6")
+    assert done["summary"] == [f"write {PROFILE_FILE}"]
+    assert "/usr/local/cuda-12.6/bin" in done["profile"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "newest"),
+    [(["13.0", "12.6"], "13.0"), (["9.2", "12.6", "12.10"], "12.10"), ("12.6,13.0", "13.0"), (12.6, "12.6")],
+)
+def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None:
+    assert resolve(bare(), source="nvidia", versions=versions)["default"] == f"/usr/local/cuda-{newest}"
+
+
+def test_a_toolkit_without_a_package_is_kept() -> None:
+    done = nvidia(add(bare(), "/usr/local/cuda-12.6/bin/nvcc", ""), "12.6", "13.0")
+    assert done["packages"] == ["cuda-toolkit-13-0"]
+    assert "CUDA 12.6: the existing toolkit in /usr/local/cuda-12.6 is kept" in done["reasons"]
+
+
+def test_unknown_files_are_requested() -> None:
+    assert nvidia(host("debian-12"), "12.6")["unseen"] == ["/usr/local/cuda-12.6/bin/nvcc"]
+    assert nvidia(host("debian-12", packages={"cuda-toolkit-12-6": "1"}), "12.6")["unseen"] == []
+
+
+def test_the_error_for_a_missing_version_lists_the_available_versions() -> None:
+    offered = {
+        "cuda-toolkit-12-6": ["12.6.3-1"],
+        "cuda-toolkit-12-6-config-common": ["12.6.77-1"],
+        "cuda-toolkit-13-0": ["13.0.2-1"],
+        "cuda-toolkit-9-2": ["9.2.148-1"],
+    }
+    done = nvidia(bare(), "12.6", "12.99", offered=offered)
+    assert done["problems"] == [
+        "cuda_toolkit_versions=12.99 is not in NVIDIA's repository for debian-12. Available versions: 9.2, 12.6, 13.0."
+    ]
+    assert nvidia(bare(), "12.6", offered=offered)["problems"] == []
+    assert "Available versions: none." in nvidia(bare(), "12.6", offered={})["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "words"),
+    [
+        ("debian-12", {"versions": []}, "Set the versions to install, for example cuda_toolkit_versions"),
+        (
+            "debian-12",
+            {"default_version": "11.8"},
+            "cuda_toolkit_default_version=11.8 is not in cuda_toolkit_versions",
+        ),
+        ("debian-11", {}, "cuda_toolkit_source=nvidia does not support debian-11"),
+    ],
+)
+def test_invalid_settings_for_source_nvidia_are_rejected(key: str, more: dict[str, t.Any], words: str) -> None:
+    done = resolve(bare(key), **{"source": "nvidia", "versions": ["12.6"], **more})
+    assert words in " ".join(done["problems"])
+
+
+def test_an_architecture_without_a_repository_is_rejected() -> None:
+    assert "does not support debian-12 (riscv64)" in nvidia(bare(arch="riscv64"), "12.6")["problems"][0]
+
+
+def test_a_mirror_with_its_key_and_a_proxy() -> None:
+    wish = {"mirror": "https://mirror.example/cuda/", "proxy": PROXY, "key_fingerprint": "0" * 40}
+    done = nvidia(bare(), "12.6", **wish)
+    assert done["repository"]["url"] == "https://mirror.example/cuda/debian12/x86_64"
+    assert done["key"] == "0" * 40
+    assert [file["path"] for file in done["files"]][1] == nvidia_repository.APT_PROXY_FILE
+    for key, words in (("el-9", f"proxy={PROXY}"), ("sles-15", "?proxy=http%3A%2F%2Fproxy.example%3A3128")):
+        assert words in nvidia(bare(key), "12.6", **wish)["files"][0]["content"]
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_a_removed_proxy_setting_removes_the_proxy(key: str) -> None:
+    there = add(converged(key, "12.6", proxy=PROXY), packages_record.TOOLKIT, {"key": KEY})
+    done = nvidia(there, "12.6")
+    assert done["acts"]
+    assert not [file for file in done["files"] if PROXY.partition("//")[2] in file["content"]]
+
+
+def test_the_query_uses_the_planned_repository() -> None:
+    look = nvidia(bare(), "12.6")["look"]
+    assert look["repository"] == {
+        "url": f"{URL}/debian12/x86_64",
+        "key": f"{URL}/debian12/x86_64/3bf863cc.pub",
+        "fingerprint": KEY,
+    }
+    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in look["without"]
+    assert nvidia(bare(), "12.6", proxy=PROXY)["look"]["repository"]["proxy"] == PROXY
+
+
+# --- an existing repository ---
+
+
+def repository(key: str = "debian-12") -> dict[str, t.Any]:
+    return nvidia(bare(key), "12.6")["repository"]
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_an_existing_entry_is_used(key: str) -> None:
+    there = bare(key)
+    name(there, repository(key), file="/etc/somewhere/else")
+    done = nvidia(there, "12.6")
+    assert (done["repository"], done["files"]) == (None, [])
+    assert done["look"] == {"repository": None, "without": []}
+    assert done["packages"] == ["cuda-toolkit-12-6"]
+
+
+def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
+    there = bare(packages={"cuda-keyring": "1.1-1"})
+    name(there, repository(), file="/etc/apt/sources.list.d/cuda.list", signed=False)
+    done = nvidia(there, "12.6")
+    assert done["remove_files"] == ["/etc/apt/sources.list.d/cuda.list"]
+    assert done["remove_packages"] == ["cuda-keyring"]
+    assert done["repository"] is not None
+
+
+@pytest.mark.parametrize("proxy", ["", PROXY])
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) -> None:
+    there = converged(key, "12.6", proxy=PROXY)
+    del there["packages"]["cuda-toolkit-12-6"]
+    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
+    done = nvidia(there, "12.6", proxy=proxy)
+    assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
+    assert done["key"] == platform(key)["sources"]["nvidia"]["repository"]["fingerprint"]
+
+
+def test_a_url_other_than_the_drivers_is_rejected() -> None:
+    there = converged("debian-12", "12.6")
+    del there["packages"]["cuda-toolkit-12-6"]
+    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
+    (problem,) = nvidia(there, "12.6", mirror="https://mirror.example")["problems"]
+    assert "Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to the values of nvidia_driver_mirror" in problem
+
+
+# --- the distribution's ---
+
+
+def test_the_distributions_toolkit_beside_the_driver() -> None:
+    done = resolve(bare(packages={"libcuda1": "535"}))
+    assert (done["problems"], done["packages"], done["profile"]) == ([], ["nvidia-cuda-toolkit", "g++"], None)
+    assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/bin/nvcc"]
+    assert done["reasons"] == ["CUDA 11.8 from debian-12"]
+
+
+def test_a_host_with_the_distributions_toolkit_has_no_changes() -> None:
+    there = bare(packages=dict.fromkeys(("libcuda1", "nvidia-cuda-toolkit", "g++"), "1"))
+    for versions in ([], ["11.8"], 11.8):
+        done = resolve({**there, "uid": 1000}, versions=versions)
+        assert (done["problems"], done["acts"]) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("seen", "more", "words"),
+    [
+        (bare(), {}, "this role never installs a driver. Apply role nvidia_driver first"),
+        (bare(driver={"library": "580.1"}), {}, "but driver 580.1 was not installed from packages"),
+        (bare(), {"versions": ["12.4"]}, "cuda_toolkit_versions=12.4 is not available: debian-12 only has 11.8"),
+        (bare(), {"default_version": "12.4"}, "cuda_toolkit_default_version=12.4 is not available: debian-12 only has"),
+        (
+            bare("el-9"),
+            {},
+            "does not support el-9 (supported: debian-12, debian-13). Set cuda_toolkit_source=nvidia",
+        ),
+        (
+            bare("ubuntu-24.04"),
+            {},
+            "(supported: debian-12, debian-13). Set cuda_toolkit_source=nvidia and the versions to install, for "
+            'example cuda_toolkit_versions: ["12.6"]',
+        ),
+        (bare(apt={"missing_components": ["non-free"]}), {}, "are not enabled: non-free"),
+        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This role needs root but runs as uid 1000"),
+    ],
+)
+def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], more: dict[str, t.Any], words: str) -> None:
+    assert words in " ".join(resolve(seen, **more)["problems"])
+
+
+# --- a preinstalled toolkit, and PATH ---
+
+
+def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
+    there = add(bare(), "/usr/local/cuda-12.4/bin/nvcc", "")
+    done = resolve(there, source="preinstalled", path="/usr/local/cuda-12.4/")
+    text = profile("/usr/local/cuda-12.4/bin")
+    assert (done["problems"], done["packages"]) == ([], [])
+    assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/local/cuda-12.4/bin/nvcc"]
+    assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text}
+    add(there, PROFILE_FILE, text)
+    assert not resolve(there, source="preinstalled", path="/usr/local/cuda-12.4")["acts"]
+    assert resolve(there, source="preinstalled", environment=False)["profile"]["state"] == "absent"
+
+
+def test_a_missing_preinstalled_toolkit_is_an_error() -> None:
+    assert resolve(bare(), source="preinstalled")["unseen"] == ["/usr/local/cuda/bin/nvcc"]
+    there = bare()
+    there["files"]["/usr/local/cuda/bin/nvcc"] = {"exists": False, "content": None}
+    assert (
+        "requires /usr/local/cuda/bin/nvcc, which does not exist"
+        in resolve(there, source="preinstalled")["problems"][0]
+    )
+    assert "Remove both variables" in resolve(bare(), source="preinstalled", versions=["12.6"])["problems"][0]
+
+
+@pytest.mark.parametrize(("environment", "state"), [("false", None), ("no", None), ("true", "present")])
+def test_a_boolean_may_be_a_string(environment: str, state: str | None) -> None:
+    assert (nvidia(bare(), "12.6", environment=environment)["profile"] or {}).get("state") == state
+
+
+def test_the_profile_adds_the_directory_to_path_once() -> None:
+    text = profile("/opt/x/bin")
+    script = f'PATH=/usr/bin:/bin; {text}{text}echo "$PATH"'
+    done = subprocess.run(["/bin/sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "/opt/x/bin:/usr/bin:/bin\n"
+    assert "LD_LIBRARY_PATH" not in text
+
+
+# --- the driver ---
+
+
+@pytest.mark.parametrize(
+    ("driver", "version", "verify", "outcome"),
+    [
+        (None, "13.0", "auto", "compiled"),
+        ("580.95.05", "13.0", "auto", "run"),
+        ("580.95.05", "12.6", "auto", "run"),
+        ("580.95.05", "12.6", "compile", "compiled"),
+        ("580.95.05", "12.6", "none", "left"),
+        ("570.172.08", "13.0", "auto", "refused"),
+        ("570.172.08", "13.0", "run", "refused"),
+        ("570.172.08", "13.0", "compile", "compiled, warned"),
+        ("570.172.08", "13.0", "none", "left, warned"),
+        ("535.309.01", "12.6", "auto", "run natively, warned"),
+        ("535.309.01", "12.6", "compile", "compiled, warned"),
+        ("525.147.05", "11.8", "auto", "run"),
+        ("470.256.02", "11.8", "auto", "run natively, warned"),
+        ("590.44.01", "13.9", "auto", "run natively, warned"),
+        ("595.71.05", "13.9", "auto", "run"),
+        ("580.95.05", "14.0", "auto", "run"),
+        (None, "12.6", "run", "refused"),
+    ],
+)
+def test_the_driver_determines_the_verification(driver: str | None, version: str, verify: str, outcome: str) -> None:
+    there = bare(driver={"loaded": driver, "library": driver})
+    done = nvidia(there, version, verify=verify)
+    (toolkit,) = done["toolkits"]
+    if done["problems"]:
+        said = "refused"
+    else:
+        said = ("run" if toolkit["run"] else "compiled") if toolkit["verify"] else "left"
+        said += " natively" if toolkit["options"] == ["-arch=native"] else ""
+        said += ", warned" if done["warnings"] else ""
+    assert said == outcome
+
+
+def test_the_error_for_an_old_driver_has_a_remedy() -> None:
+    (problem,) = nvidia(bare(driver={"loaded": "570.172.08"}), "13.0")["problems"]
+    assert problem.startswith("Driver 570.172.08 does not support CUDA 13.0, which requires driver 580 or newer.")
+    assert "nvidia_driver_branch" in problem
+
+
+K80, P100 = "0x102d", "0x15f8"
+NO_CODE = "CUDA 13.0 does not support"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "driver", "verify", "outcome"),
+    [
+        ((V100,), "580.95.05", "auto", "refused: 12.x"),
+        ((V100,), "580.95.05", "run", "refused: 12.x"),
+        ((V100,), None, "auto", "refused: 12.x"),
+        ((P100, V100), "580.95.05", "auto", "refused: 12.x"),
+        ((K80,), "470.256.02", "auto", "refused: 11.x"),
+        # Another driver would not help.
+        ((V100,), "570.172.08", "auto", "refused: 12.x"),
+        ((V100,), "580.95.05", "compile", "compiled, warned"),
+        ((V100,), "580.95.05", "none", "left, warned"),
+        ((V100, T4), "580.95.05", "auto", "compiled, warned"),
+        ((V100, T4), "580.95.05", "run", "run, warned"),
+        ((V100, T4), "580.95.05", "compile", "compiled, warned"),
+        ((T4,), "580.95.05", "auto", "run"),
+        ((B200,), "580.95.05", "auto", "run"),
+        ((), None, "auto", "compiled"),
+    ],
+)
+def test_gpus_that_a_toolkit_does_not_support(
+    gpus: tuple[str, ...], driver: str | None, verify: str, outcome: str
+) -> None:
+    done = nvidia(bare("ubuntu-24.04", gpus=gpus, driver={"loaded": driver, "library": driver}), "13.0", verify=verify)
+    (toolkit,) = done["toolkits"]
+    said = ("run" if toolkit["run"] else "compiled") if toolkit["verify"] else "left"
+    if done["problems"]:
+        (problem,) = done["problems"]
+        assert problem.startswith(f"{NO_CODE} the GPUs of this host: {gpus[0]} (")
+        assert "cuda_toolkit_verify=compile" in problem
+        said = f"refused: {problem.partition('of version ')[2].partition(',')[0]}"
+    elif done["warnings"]:
+        (warning,) = done["warnings"]
+        assert warning.startswith(NO_CODE)
+        assert gpus[0] in warning
+        assert T4 not in warning
+        said += ", warned"
+    assert said == outcome
+
+
+@pytest.mark.parametrize("version", ["11.8", "12.6"])
+def test_older_toolkits_support_older_gpus(version: str) -> None:
+    done = nvidia(bare(gpus=(V100, P100), driver={"loaded": "580.95.05"}), version)
+    assert (done["problems"], done["warnings"], done["toolkits"][0]["run"]) == ([], [], True)
+
+
+def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
+    (problem,) = nvidia(bare(gpus=(V100,), driver={"loaded": "580.95.05"}), "12.6", "13.0")["problems"]
+    assert problem.startswith(f"{NO_CODE} the GPUs of this host: {V100} (Volta). Use a toolkit of version 12.x")
+
+
+# --- forms ---
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"versions": ["12.6.3"]}, "cuda_toolkit_versions contains '12.6.3', which is not a version such as '12.6'"),
+        ({"versions": [12]}, "cuda_toolkit_versions contains '12', which is not a version"),
+        ({"versions": ["latest"]}, "cuda_toolkit_versions contains 'latest'"),
+        ({"default_version": "x"}, "cuda_toolkit_default_version is 'x', which is not a version"),
+        ({"path": "cuda"}, "cuda_toolkit_path is 'cuda', which is not an absolute path"),
+        ({"path": "/a:/b"}, "cuda_toolkit_path is '/a:/b'"),
+        ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is 'mirror.example', which is not of the form https://"),
+        ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is '...@proxy', which is not of the form http://"),
+        ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is '3BF863CC', which is not of the form"),
+        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is 'sha256:0', which is not of the form"),
+        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is '...@keys', which is not of the form https://"),
+        ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not a boolean. Set true or false."),
+    ],
+)
+def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:
+    plan = resolve(bare(), **{"source": "nvidia", "versions": ["12.6"], **more})
+    (problem,) = plan["problems"]
+    assert words in problem
+    assert (plan["acts"], plan["query"], plan["unseen"]) == (False, [], [])

@@ -1,0 +1,291 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot as host_reboot
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host
+
+K12 = KERNELS["debian-12"]
+LOADED = {"loaded": "535.309.01", "kernel_module_flavor": "proprietary"}
+UPGRADED = {**LOADED, "on_disk": "550.163.01", "on_disk_next": "550.163.01", "library": "550.163.01"}
+DAEMON = {"pid": 700, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], "open": True, "container": None}
+JOB = {"pid": 812, "command": "python3", "devices": ["/dev/nvidia0"], "open": True, "container": None}
+CONTAINER = {"pid": 911, "command": "sleep", "devices": ["/dev/nvidia1"], "open": False, "container": "4f1c9ab3e2d0"}
+RUNNING = {"nvidia-persistenced.service": {"active_state": "active"}}
+
+
+def upgraded(**changes) -> dict:
+    """Describe a host whose driver was upgraded while its modules were loaded."""
+    description = {
+        "driver": UPGRADED,
+        "modules": {K12: "550.163.01"},
+        "modules_loaded": ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"],
+        "services": RUNNING,
+        **changes,
+    }
+    there = host("debian-12", **description)
+    there["reboot_reasons"] = host_reboot.reasons(there)
+    return there
+
+
+MODULES = [
+    ("nothing on disk", {}, False, [], [], []),
+    ("about to be installed", {}, True, ["nvidia", "nvidia_uvm"], [], []),
+    ("on disk", {"driver": {"on_disk": "535.309.01"}}, False, ["nvidia", "nvidia_uvm"], [], []),
+    ("loaded without uvm", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia"]}, False,
+     ["nvidia_uvm"], [], []),
+    ("loaded", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia", "nvidia_uvm"]}, False,
+     [], [], []),
+    ("loaded from a place of its own", {"driver": LOADED, "modules_loaded": ["nvidia"]}, False, [], [], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "coming", "load", "unload", "services"), [row[1:] for row in MODULES],
+                         ids=[row[0] for row in MODULES])  # fmt: skip
+def test_modules_to_load(changes, coming, load, unload, services):
+    expected = {"load": load, "unload": unload, "services": services}
+    assert activation.modules(host("debian-12", **changes), coming) == expected
+
+
+def test_bound_nouveau_prevents_loading():
+    bound = {"nouveau": {"loaded": True, "bound": ["0000:00:00.0"], "available": True, "blacklisted_by": []}}
+    there = host("debian-12", driver={"on_disk": "535.309.01"}, foreign_drivers=bound)
+    assert activation.modules(there, True)["load"] == []
+
+
+def test_unused_modules_are_reloaded():
+    plan = activation.modules(upgraded(holders=[DAEMON]), False)
+    assert plan["unload"] == ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
+    assert plan["services"] == ["nvidia-persistenced.service"]
+
+
+def test_reload_restarts_idle_daemons():
+    running = {"nvidia-fabricmanager.service": {"active_state": "active"}, "nvidia-imex.service": {}}
+    assert activation.modules(upgraded(services=running), False)["services"] == ["nvidia-fabricmanager.service"]
+    assert activation.modules(host("debian-12", services=running), True)["services"] == []
+
+
+@pytest.mark.parametrize("also", [[], ["nvidia_peermem"], ["nvidia_fs", "nvidia_peermem"]])
+@pytest.mark.parametrize("drm", [["nvidia_drm", "nvidia_modeset"], ["nvidia_modeset"], []])
+@pytest.mark.parametrize("uvm", [["nvidia_uvm"], []])
+def test_reload_loads_all_former_modules(also, drm, uvm):
+    loaded = [*also, *uvm, *drm, "nvidia"]
+    plan = activation.modules(upgraded(modules_loaded=["drm", *loaded]), False)
+    assert sorted(plan["unload"]) == sorted(loaded)
+    assert set(plan["load"]) == {*loaded, "nvidia_uvm"}
+    assert plan["load"][0] == "nvidia"
+
+
+ALL = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
+FREE = """\
+nvidia_uvm 4907008 0 - Live 0x0000000000000000 (POE)
+nvidia_drm 122880 0 - Live 0x0000000000000000 (POE)
+nvidia_modeset 1306624 1 nvidia_drm, Live 0x0000000000000000 (POE)
+nvidia 56717312 2 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (POE)
+ext4 999424 7 - Live 0x0000000000000000
+"""
+IN_THE_WAY = {
+    "nothing": (FREE, []),
+    "another module": (
+        FREE.replace("nvidia 56717312 2 nvidia_uvm,", "nvidia 56717312 3 gdrdrv,nvidia_uvm,"),
+        ["module gdrdrv, which needs nvidia"],
+    ),
+    "an open device": (FREE.replace("nvidia 56717312 2", "nvidia 56717312 5"), ["3 other users of nvidia"]),
+    "a console": (FREE.replace("nvidia_drm 122880 0", "nvidia_drm 122880 1"), ["1 other users of nvidia_drm"]),
+    "not loaded": ("", []),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_unload_obstacles(text, expected):
+    assert activation.unload_obstacles(text, ALL) == expected
+
+
+@pytest.mark.parametrize(
+    ("holder", "named"),
+    [(JOB, "process 812 (python3)"), (CONTAINER, "process 911 (sleep) in container 4f1c9ab3e2d0")],
+)
+def test_gpu_users_prevent_reload(holder, named):
+    there = upgraded(holders=[DAEMON, holder])
+    assert activation.modules(there, False)["unload"] == []
+    decision = activation.reboot(there, "never", False)
+    assert any(named in reason for reason in decision["reasons"])
+    assert not decision["go"]
+
+
+OWN_USERS = {"nvidia": ["nvidia_modeset", "nvidia_uvm"], "nvidia_modeset": ["nvidia_drm"]}
+
+
+@pytest.mark.parametrize(
+    ("users", "named"),
+    [
+        ({**OWN_USERS, "nvidia": ["gdrdrv", "nvidia_uvm"]}, ["module gdrdrv, which needs nvidia"]),
+        ({**OWN_USERS, "nvidia_drm": ["evdi"], "nvidia": ["gdrdrv"]},
+         ["module evdi, which needs nvidia_drm", "module gdrdrv, which needs nvidia"]),
+    ],
+)  # fmt: skip
+def test_dependent_modules_prevent_reload(users, named):
+    there = upgraded(module_users=users, holders=[DAEMON])
+    assert activation.modules(there, False) == {"load": [], "unload": [], "services": []}
+    decision = activation.reboot(there, "when_required", False)
+    assert decision["reasons"][-len(named) :] == [f"the loaded modules are in use by {one}" for one in named]
+    assert decision["go"]
+
+
+def test_own_modules_do_not_prevent_reload():
+    there = upgraded(module_users=OWN_USERS)
+    assert activation.modules(there, False)["unload"] == ALL
+    without = {name: value for name, value in there.items() if name != "module_users"}
+    assert activation.modules(without, False)["unload"] == ALL
+    assert not any("in use" in reason for reason in activation.reboot(there, "never", False)["reasons"])
+
+
+def test_gpu_users_of_current_driver_require_no_reboot():
+    driver = {**LOADED, "on_disk": "535.309.01", "library": "535.309.01"}
+    there = upgraded(driver=driver, module_users={"nvidia": ["gdrdrv"]})
+    assert activation.reboot(there, "never", False)["reasons"] == []
+
+
+def test_flavor_change_differs():
+    driver = {**UPGRADED, "on_disk": "535.309.01", "library": "535.309.01", "on_disk_flavor": "open"}
+    assert activation.differs(upgraded(driver=driver))
+
+
+def test_no_reasons_no_reboot():
+    there = host("debian-12", driver={**LOADED, "on_disk": "535.309.01", "library": "535.309.01"})
+    decision = activation.reboot(there, "when_required", False)
+    assert (decision["go"], decision["reasons"], decision["why_not"]) == (False, [], None)
+
+
+def test_other_reboot_reasons_are_ignored():
+    there = host("debian-12", next_kernel="6.1.0-56-amd64", reboot_flag={"present": True, "packages": ["libc6"]})
+    there["reboot_reasons"] = host_reboot.reasons(there)
+    assert {reason["id"] for reason in there["reboot_reasons"]} == {"distribution", "newer_kernel"}
+    assert not activation.reboot(there, "when_required", False)["go"]
+
+
+def module(**fields) -> dict:
+    """Describe the next kernel, whose module has these fields."""
+    there = {"version": "550.163.01", "signer": None, "built_for": K12, **fields}
+    kernel = {"release": K12, "bootable": True, "headers": True, "nvidia_module": there}
+    return {"running": K12, "next_boot": K12, "kernels": [kernel]}
+
+
+SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"]}
+GATE = [
+    ("all is well", "when_required", False, {}, True, ""),
+    ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
+    ("controller", "when_required", True, {}, False, "the Ansible controller"),
+    ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
+    ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
+     "was built for 6.1.0-1-amd64"),
+    ("module of another version than the libraries", "when_required", False,
+     {"kernel_": module(version="535.247.01")}, False,
+     "has version 535.247.01, but the driver's libraries have version 550.163.01"),
+    ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
+    ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
+    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
+    ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
+     False, "signed by DKMS key, whom this machine does not trust"),
+    ("signed by a friend", "when_required", False,
+     {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "controller", "changes", "go", "words"), [row[1:] for row in GATE],
+                         ids=[row[0] for row in GATE])  # fmt: skip
+def test_reboot_decision(policy, controller, changes, go, words):
+    kernel = changes.pop("kernel_", None) if "kernel_" in changes else None
+    changes = {name: value for name, value in changes.items() if name != "kernel_"}
+    there = upgraded(**changes)
+    if kernel:
+        there["kernel"] = kernel
+    decision = activation.reboot(there, policy, controller)
+    assert decision["go"] is go
+    assert words in (decision["why_not"] or "")
+    assert decision["reasons"]
+
+
+def test_reboot_into_same_module_is_refused():
+    there = upgraded(driver={**LOADED, "on_disk": "535.309.01", "on_disk_next": "535.309.01", "library": "550.163.01"},
+                     modules={K12: "535.309.01"})  # fmt: skip
+    decision = activation.reboot(there, "when_required", False)
+    assert (decision["ids"], decision["go"]) == (["library_differs"], False)
+    assert "Build or install the module of 550.163.01 for that kernel first" in decision["why_not"]
+
+
+@pytest.mark.parametrize(
+    ("boot", "reasons", "go"),
+    [
+        ("0f6e2b3c/4", ["library_differs", "module_differs"], True),
+        ("another/4", ["library_differs", "module_differs"], False),
+        ("another/4", ["nouveau_bound"], True),
+    ],
+    ids=["same boot: it was cut off before", "it did not help", "other reasons"],
+)
+def test_failed_reboot_is_not_repeated(boot, reasons, go):
+    content = json.dumps({"boot": boot, "reasons": reasons})
+    there = upgraded(files={activation.REBOOT_FILE: {"exists": True, "content": content}})
+    decision = activation.reboot(there, "when_required", False)
+    assert decision["go"] is go
+    if not go:
+        assert activation.REBOOT_FILE in decision["why_not"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+def test_damaged_reboot_record_is_ignored(content):
+    there = upgraded(files={activation.REBOOT_FILE: {"exists": True, "content": content}})
+    assert activation.reboot(there, "when_required", False)["go"]
+
+
+def test_reboot_record_round_trip():
+    there = upgraded()
+    ids = activation.reboot(there, "when_required", False)["ids"]
+    assert json.loads(activation.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
+
+
+@pytest.mark.parametrize(
+    ("connection", "machine", "expected"),
+    [
+        ("ssh", "", False),
+        ("ssh", "other", False),
+        ("ssh", "5f3ab1c2\n", True),
+        ("local", "", True),
+        ("ansible.builtin.local", "", True),
+        ("community.docker.docker", "", False),
+    ],
+)
+def test_controller_is_recognized(connection, machine, expected):
+    assert activation.is_controller(host(), connection, machine) is expected
+
+
+REASONS = [
+    ("library_differs", {"driver": {**LOADED, "library": "550.163.01"}}, ["535.309.01", "550.163.01", "new GPU proc"]),
+    ("module_differs", {"driver": {**LOADED, "on_disk": "550.163.01"}}, ["535.309.01", K12, "550.163.01"]),
+    ("flavor_differs", {"driver": {**LOADED, "on_disk": "535.309.01", "on_disk_flavor": "open"}},
+     ["proprietary modules are loaded", "open ones"]),
+    ("nouveau_bound", {"driver": {"on_disk_next": "535.309.01"}, "foreign_drivers": {
+        "nouveau": {"bound": ["0000:3b:00.0"]}}}, ["nouveau is bound to 0000:3b:00.0"]),
+    ("module_for_next_kernel_only", {"driver": {"on_disk_next": "535.309.01"}, "next_kernel": "6.1.0-56-amd64"},
+     ["6.1.0-56-amd64", K12]),
+    ("distribution", {"reboot_flag": {"present": True, "packages": ["linux-base"]}}, ["linux-base"]),
+    ("newer_kernel", {"next_kernel": "6.1.0-56-amd64"}, [K12, "6.1.0-56-amd64"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
+def test_reasons_for_a_reboot(name, changes, words):
+    texts = {reason["id"]: reason["text"] for reason in host_reboot.reasons(host("debian-12", **changes))}
+    for word in words:
+        assert word in texts[name]
+
+
+def test_healthy_host_requires_no_reboot():
+    driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
+    assert host_reboot.reasons(host("debian-12", driver=driver)) == []

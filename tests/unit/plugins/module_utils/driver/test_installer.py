@@ -1,0 +1,94 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
+
+K80 = "0x102d"
+SUM = "sha256:" + "0" * 64
+
+KINDS = [
+    ("580.95.05", "open", ["--kernel-module-type=open"]),
+    ("560.28.03", "proprietary", ["--kernel-module-type=proprietary"]),
+    ("550.54.15", "open", ["-m=kernel-open"]),
+    ("515.43.04", "proprietary", ["-m=kernel"]),
+    ("510.108.03", "proprietary", []),
+    ("470.256.02", "proprietary", []),
+]
+
+
+@pytest.mark.parametrize(("version", "flavor", "kind"), KINDS)
+def test_flavor_option_by_branch(version, flavor, kind):
+    assert installer.options(host(), version, flavor, True) == [
+        "--silent",
+        "--dkms",
+        "--no-nouveau-check",
+        *kind,
+    ]
+    assert "--dkms" not in installer.options(host(), version, flavor, False)
+
+
+def test_old_gpu_with_installer():
+    there = host("debian-12", (K80,), headers=(KERNELS["debian-12"],), packages={"dkms": "3.0.10-8"})
+    request = {"source": "runfile", "version": "470.256.02", "runfile_checksum": SUM}
+    result = driver_plan.plan(there, request, platform("debian-12"))
+    assert (result["errors"], result["flavor"]) == ([], "proprietary")
+    assert result["todo"]["runfile"]["options"] == ["--silent", "--dkms", "--no-nouveau-check"]
+
+
+# --- with loaded modules ---
+
+OPTION = "--allow-installation-with-running-driver"
+DAEMON = {"pid": 41, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], "container": None}
+JOB = {"pid": 42, "command": "train", "devices": ["/dev/nvidia0"], "container": "4f1c", "container_name": "job"}
+
+
+def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
+    """Plan another version for a running driver that NVIDIA's installer installed."""
+    kernel = KERNELS["debian-12"]
+    there = host(
+        "debian-12",
+        headers=(kernel,),
+        packages={"dkms": "3.0.10-8"},
+        modules={kernel: old},
+        driver={"library": old, "loaded": old, "runfile": True},
+        modules_loaded=["nvidia", "nvidia_uvm"],
+        **more,
+    )
+    there["holders"] = holders
+    request = {"source": "runfile", "version": version, "runfile_checksum": SUM}
+    return driver_plan.plan(there, request, platform("debian-12"))
+
+
+@pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["nobody", "the daemon", "a job"])
+@pytest.mark.parametrize("version", ["550.54.15", "580.126.09"])
+def test_installation_with_loaded_driver(version, holders):
+    result = upgrade(version, "535.183.01", holders)
+    assert result["errors"] == []
+    assert OPTION in result["todo"]["runfile"]["options"]
+
+
+def test_old_installer_is_refused_while_in_use():
+    result = upgrade("535.261.03", "535.183.01", [DAEMON, JOB], module_users={"nvidia": ["gdrdrv", "nvidia_uvm"]})
+    (error,) = result["errors"]
+    for word in (
+        "installer of 535.261.03 fails while the loaded modules are in use",
+        "process 42 (train) in container job",
+        "module gdrdrv, which needs nvidia",
+        "Stop these first ('systemctl stop nvidia-persistenced.service')",
+        "nvidia_driver_version to a version of branch 550 or newer",
+    ):
+        assert word in error
+    assert result["acts"] is False
+
+
+def test_old_installer_runs_while_not_in_use():
+    options = upgrade("535.261.03", "535.183.01", [])["todo"]["runfile"]["options"]
+    assert options == ["--silent", "--dkms", "--no-nouveau-check", "-m=kernel-open"]
+    again = upgrade("535.261.03", "535.261.03", [DAEMON, JOB])
+    assert (again["errors"], again["todo"]["runfile"]) == ([], None)

@@ -1,0 +1,358 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.persistenced import (
+    DROP_IN_FILE,
+    UNIT,
+    UNIT_FILE,
+    plan,
+)
+
+PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
+PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}
+DEBIANS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvpd
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+
+[Install]
+WantedBy=multi-user.target
+"""
+UBUNTUS = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+Before=systemd-backlight@backlight:nvidia_0.service
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "fragment_path": PACKAGED}
+STOPPED = {**RUNNING, "active_state": "failed"}
+NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
+
+
+def host(
+    service: dict[str, t.Any], unit: str | None = None, loaded: str | None = "535.261.03", **more: t.Any
+) -> dict[str, t.Any]:
+    seen: dict[str, t.Any] = {
+        "os": {"key": "debian-12", "family": "debian", "package_manager": "apt"},
+        "uid": 0,
+        "nvidia": {"gpus": ["0000:3b:00.0"]},
+        "packages": {"nvidia-persistenced": {"version": "1"}, "libnvidia-cfg1": {"version": "1"}} if unit else {},
+        "services": {UNIT: service},
+        "driver": {"loaded": loaded, "library": loaded, "runfile": False, "prefix": None},
+        "files": {PACKAGED: {"content": unit}, UNIT_FILE: {"content": None}, DROP_IN_FILE: {"content": None}},
+    }
+    seen.update(more)
+    return seen
+
+
+def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
+    return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
+
+
+def test_host_without_gpu() -> None:
+    done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
+    assert not done["wanted"]
+    assert steps(done) == ([], {}, False, False, False)
+    assert done["problems"] == []
+    assert done["reason"] == "this host has no NVIDIA GPU"
+    lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
+    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are assigned to virtual machines")
+
+
+def test_debian_unit_needs_no_drop_in() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_a_bare_host() -> None:
+    done = plan(host(NO_UNIT, loaded=None), PACKAGES)
+    assert steps(done) == (["nvidia-persistenced", "libnvidia-cfg1"], {}, True, False, False)
+    assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
+
+
+def test_failed_daemon_is_started() -> None:
+    done = plan(host(STOPPED, DEBIANS), PACKAGES)
+    assert steps(done) == ([], {}, False, True, True)
+    assert done["reason"] == "the daemon is failed"
+
+
+def test_driver_not_loaded() -> None:
+    assert steps(plan(host(STOPPED, DEBIANS, loaded=None), PACKAGES)) == ([], {}, False, False, False)
+
+
+def test_ubuntu_unit_gets_drop_in() -> None:
+    seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os={"key": "ubuntu-24.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    text = done["files"][DROP_IN_FILE]
+    assert (
+        "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose --persistence-mode\n"
+        in text
+    )
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
+    assert done["enable"]
+
+    seen["files"][DROP_IN_FILE] = {"content": text}
+    seen["services"] = {UNIT: RUNNING}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+DEBIAN_12 = {"libnvidia-ml1": {"version": "535.309.01-1~deb12u1"}}
+UBUNTU = {"nvidia-utils-580-server": {"version": "580.95.05-0ubuntu0.24.04.1"}}
+VERSIONS = [
+    # Debian's driver on a host with NVIDIA's repository.
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1", "535.171.04-1~deb12u1"],
+                 "libnvidia-cfg1": ["595.58.03-1", "535.309.01-1", "535.309.01-1~deb12u1"]},
+     ["nvidia-persistenced=535.171.04-1~deb12u1", "libnvidia-cfg1=535.309.01-1~deb12u1"]),
+    (DEBIAN_12, {"nvidia-persistenced": ["595.58.03-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]},
+     "no nvidia-persistenced that matches driver 535.309.01. Available: 595.58.03-1."),
+    (DEBIAN_12, {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.261.03-1"]},
+     "no libnvidia-cfg1 that matches driver 535.309.01. Available: 535.261.03-1."),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1", "580.95.05-0ubuntu0.24.04.1"]},
+     ["nvidia-compute-utils-580-server=580.95.05-0ubuntu0.24.04.1"]),
+    (UBUNTU, {"nvidia-compute-utils-580-server": ["580.105.08-0ubuntu1"]},
+     ["nvidia-compute-utils-580-server=580.105.08-0ubuntu1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("driver", "offered", "expected"), VERSIONS)
+def test_package_versions_match_driver(
+    driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
+) -> None:
+    more = {"os": {"key": "ubuntu-24.04", "family": "ubuntu"}} if driver is UBUNTU else {}
+    seen = host(NO_UNIT, packages=driver, **more)
+    assert plan(seen, PACKAGES)["query"] == list(offered)
+    done = plan(seen, PACKAGES, offered=offered)
+    if isinstance(expected, list):
+        assert (done["packages"], done["problems"]) == (expected, [])
+    else:
+        assert expected in " ".join(done["problems"])
+
+
+def test_pin_makes_versions_unnecessary() -> None:
+    seen = host(NO_UNIT, packages=DEBIAN_12)
+    seen["files"]["/etc/apt/preferences.d/gpufleet-nvidia-driver"] = {"exists": True, "content": "x"}
+    done = plan(seen, PACKAGES, offered={"nvidia-persistenced": ["595.58.03-1"]})
+    assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
+
+
+def test_ubuntu_package_of_branch() -> None:
+    seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
+    seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
+    assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
+
+
+def test_unneeded_drop_in_is_removed() -> None:
+    seen = host(RUNNING, DEBIANS)
+    seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
+    assert plan(seen, PACKAGES)["files"] == {DROP_IN_FILE: None}
+
+
+def test_unit_for_nvidias_installer() -> None:
+    seen = host(NO_UNIT, driver={"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None})
+    done = plan(seen, PACKAGES)
+    assert done["packages"] == []
+    assert done["user"] == "nvidia-persistenced"
+    assert "--user nvidia-persistenced --persistence-mode" in done["files"][UNIT_FILE]
+    assert (done["enable"], done["start"]) == (True, True)
+
+    seen["files"][UNIT_FILE] = {"content": done["files"][UNIT_FILE]}
+    seen["services"] = {UNIT: {**RUNNING, "fragment_path": UNIT_FILE}}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+
+
+def test_user_unit_stays() -> None:
+    seen = host({**RUNNING, "fragment_path": UNIT_FILE}, UBUNTUS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n"}
+    assert plan(seen, PACKAGES)["files"] == {}
+
+
+def test_driver_without_daemon() -> None:
+    driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
+    done = plan(host(NO_UNIT, driver=driver), PACKAGES)
+    assert steps(done) == ([], {}, False, False, True)
+    assert "no known package, unit or installer" in done["reason"]
+
+
+def test_no_systemd() -> None:
+    assert steps(plan(host(RUNNING, DEBIANS, services={}), PACKAGES)) == ([], {}, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
+        (
+            host(STOPPED, DEBIANS, uid=1000),
+            "This role needs root, but the observation ran as uid 1000. Set `become: true`.",
+        ),
+    ],
+)
+def test_problems(seen: dict[str, t.Any], words: str) -> None:
+    assert words in " ".join(plan(seen, PACKAGES)["problems"])
+
+
+def test_converged_host_needs_no_root() -> None:
+    assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
+
+
+def test_gpus_with_mode_off() -> None:
+    facts = {
+        "nvidia_gpus": [
+            {"index": 0, "pci_bus_id": "0000:3b:00.0", "name": "A100", "persistence_mode": True},
+            {"index": 1, "pci_bus_id": "0000:af:00.0", "name": "A100", "persistence_mode": False},
+            {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
+        ]
+    }
+    assert persistenced.gpus_with_mode_off(facts) == ["0000:af:00.0 (A100)"]
+    assert persistenced.gpus_with_mode_off({}) == []
+
+
+@pytest.mark.parametrize("timeout", [0, -5])
+def test_timeout_below_minimum_is_refused(timeout: int) -> None:
+    problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
+    assert f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more" in problems[0]
+
+
+@pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
+def test_timeout_as_text(timeout: int | str, retries: int) -> None:
+    done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
+    assert (done["problems"], done["retries"]) == ([], retries)
+
+
+OWN = "[Install]\nWantedBy=multi-user.target\n"
+COMMANDS = [
+    ("ExecStart=/usr/bin/d --no-persistence-mode --verbose\n", "/usr/bin/d --verbose --persistence-mode"),
+    ("ExecStart = /usr/bin/d --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n  --user x \\\n  --no-persistence-mode\n", "/usr/bin/d --user x --persistence-mode"),
+    ("ExecStart=/usr/bin/d \\\n# why\n--no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d --no-persistence-mode \\\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=-/usr/bin/d \"--no-persistence-mode\" $X '%n a'\n", "-/usr/bin/d $X '%n a' --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open --no-persistence-mode\n", "/usr/bin/d 'open --persistence-mode"),
+    ("ExecStart=/usr/bin/d --persistence-mode --no-persistence-mode\n", "/usr/bin/d --persistence-mode"),
+    ("ExecStart=/usr/bin/d 'open\n", None),
+    ("ExecStart=/usr/bin/d \\\n --verbose \\", None),
+    ("ExecStart=/usr/bin/d --no-persistence-mode-at-all\n", None),
+    ("#ExecStart=/usr/bin/d --no-persistence-mode\n", None),
+]
+
+
+@pytest.mark.parametrize(("line", "command"), COMMANDS)
+def test_unit_command_parsing(line: str, command: str | None) -> None:
+    text = persistenced.drop_in(f"{OWN}[Service]\n{line}")
+    if command is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert text.endswith(f"[Service]\nExecStart=\nExecStart={command}\n")
+
+
+@pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
+def test_unit_that_stops_when_unneeded(value: str) -> None:
+    text = persistenced.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
+    assert text is not None
+    assert "[Unit]\nStopWhenUnneeded=false\n" in text
+
+
+def test_commented_section_is_ignored() -> None:
+    text = persistenced.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
+    assert text is not None
+    assert "[Install]\nWantedBy=multi-user.target\n" in text
+
+
+NVIDIAS = f"[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --verbose\n\n{OWN}"
+
+
+def test_daemon_user_of_package() -> None:
+    system = {"key": "el-9", "family": "el", "package_manager": "dnf"}
+    seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
+    done = plan(seen, PACKAGES)
+    assert "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --verbose --user nvidia-persistenced\n" in (
+        done["files"][DROP_IN_FILE] or ""
+    )
+    assert done["user"] is None
+    seen["files"][DROP_IN_FILE] = {"content": done["files"][DROP_IN_FILE]}
+    assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
+    assert plan(host(RUNNING, NVIDIAS, os=system, daemon_users=["nvpd"]), PACKAGES)["files"] == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ("ExecStart=/usr/bin/d", "/usr/bin/d --user me"),
+        ("ExecStart=/usr/bin/d --no-persistence-mode", "/usr/bin/d --persistence-mode --user me"),
+        ("ExecStart=/usr/bin/d --no-user-data", "/usr/bin/d --no-user-data --user me"),
+        ("ExecStart=/usr/bin/d --user root", None),
+        ("ExecStart=/usr/bin/d --user=root", None),
+        ("ExecStart=/usr/bin/d -u root", None),
+        ("ExecStart=/usr/bin/d -uroot", None),
+        ("ExecStart=/usr/bin/d '--user' root", None),
+        ("User=nvpd\nExecStart=/usr/bin/d", None),
+        ("Type=forking", None),
+    ],
+)
+def test_user_of_unit_is_kept(lines: str, command: str | None) -> None:
+    text = persistenced.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
+    assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
+    assert "User" not in (text or "")
+
+
+UNREAD = {**RUNNING, "need_daemon_reload": True}
+
+
+def cut_off() -> dict[str, t.Any]:
+    """Describe a host with a drop-in that systemd has not loaded."""
+    seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
+    first = plan(seen, PACKAGES)
+    assert first["reload"]
+    seen["files"][DROP_IN_FILE] = {"content": first["files"][DROP_IN_FILE]}
+    seen["services"] = {UNIT: UNREAD}
+    return seen
+
+
+def test_unread_drop_in_is_reloaded() -> None:
+    seen = cut_off()
+    done = plan(seen, PACKAGES)
+    assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
+    assert done["reason"] == "systemd has not reloaded the changed unit"
+    assert "This role needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
+    assert not plan(seen, PACKAGES)["reload"]
+
+
+def test_removed_drop_in_is_reloaded() -> None:
+    seen = host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, DEBIANS)
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+def test_unread_own_unit_is_reloaded() -> None:
+    seen = host(
+        {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
+    )
+    seen["files"][UNIT_FILE] = {"content": persistenced._OWN_UNIT}
+    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+
+
+@pytest.mark.parametrize("fragment", [PACKAGED, UNIT_FILE])
+def test_user_changes_are_not_reloaded(fragment: str) -> None:
+    seen = host({**UNREAD, "fragment_path": fragment, "drop_in_paths": ["/etc/other.conf"]}, DEBIANS)
+    seen["files"][UNIT_FILE] = {"content": "[Service]\n" if fragment == UNIT_FILE else None}
+    assert not plan(seen, PACKAGES)["reload"]
+    assert not plan(host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, nvidia={"gpus": []}), PACKAGES)["reload"]

@@ -1,0 +1,35 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("26.1.5+dfsg1", (26, 1, 5)),
+        ("20.10.24+dfsg1-1", (20, 10, 24)),
+        ("5:27.3.1-1~debian.12~bookworm", (27, 3, 1)),
+        ("5:v27.3.1-1", (27, 3, 1)),
+        ("29.2", (29, 2)),
+        ("v0.6.0", (0, 6, 0)),
+        ("7", (7,)),
+        (None, ()),
+        ("", ()),
+        ("git", ()),
+        ("version 3", ()),
+    ],
+)
+def test_versions_of_engines_and_of_their_packages_are_comparable(
+    version: str | None, expected: tuple[int, ...]
+) -> None:
+    assert engines.version_key(version) == expected
+
+
+def test_roles_and_modules_compare_versions_alike() -> None:
+    assert engine_plan.version_key is engines.version_key

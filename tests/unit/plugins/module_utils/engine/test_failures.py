@@ -1,0 +1,153 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said of a failed start, and what is taken back of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker
+
+OLD, NEW = "1" * 64, "2" * 64
+
+
+class Containers(FakeDocker):
+    """A Docker with one container, which refuses to remove it where it runs."""
+
+    def __init__(self, path, identifier, status):
+        super().__init__(path)
+        self.status, self.removed = status, []
+        self.containers = [{"Id": identifier, "Names": ["/ct"]}] if identifier else []
+
+    def handle(self, method, path, body):
+        if method == "DELETE":
+            if self.status == "running":
+                return 409, {"message": "cannot remove a running container"}
+            self.removed.append(path.split("/")[2])
+            return 204, b""
+        if path.startswith("/containers/") and path != "/containers/json":
+            return 200, {"Id": path.split("/")[2], "Name": "/ct", "State": {"Status": self.status}}
+        return super().handle(method, path, body)
+
+
+def on_docker(tmp_path, identifier, status):
+    fake = Containers(tmp_path / "docker.sock", identifier, status)
+    return Docker(fake.host), fake.removed
+
+
+def on_podman(_tmp_path, identifier, status):
+    removed = []
+
+    def run(argv):
+        if argv[1] == "rm":
+            assert argv[2] == "--volumes", "what has no name would stay for good"
+            removed.append(argv[-1])
+            return 0, "", ""
+        if not identifier:
+            return 125, "[]", f'Error: no such container "{argv[-1]}"'
+        return 0, json.dumps([{"Id": identifier, "Name": "ct", "State": {"Status": status}}]), ""
+
+    return Podman(run, "/usr/bin/podman"), removed
+
+
+@pytest.mark.parametrize("place", [on_docker, on_podman])
+@pytest.mark.parametrize(
+    ("identifiers", "status", "removed"),
+    [
+        ((None, NEW), "created", True),
+        ((None, NEW), "configured", True),
+        ((None, NEW), "initialized", True),
+        ((OLD, NEW), "created", True),
+        # It ran: what it wrote may be worth a look.
+        ((None, NEW), "exited", False),
+        ((None, NEW), "running", False),
+        # Not made by this call.
+        ((OLD, OLD), "created", False),
+        ((None, None), "", False),
+        ((OLD, None), "", False),
+    ],
+)
+def test_only_what_the_call_made_and_could_not_start_is_removed(tmp_path, place, identifiers, status, removed):
+    """The identifiers are those before the call and after it."""
+    before, there = identifiers
+    engine, gone = place(tmp_path, there, status)
+    outcome = failures.cleared(engine, "ct", before, keep=False)
+    assert gone == ([NEW] if removed else [])
+    assert outcome["removed"] is removed
+    assert outcome["there"] == (None if removed else there)
+    assert failures.has_changed(outcome) is ((None if removed else there) != before)
+
+
+@pytest.mark.parametrize("place", [on_docker, on_podman])
+def test_one_that_somebody_else_made_is_kept(tmp_path, place):
+    engine, gone = place(tmp_path, NEW, "created")
+    assert failures.cleared(engine, "ct", None, keep=True)["there"] == NEW
+    assert gone == []
+
+
+def test_one_that_cannot_be_removed_is_told(tmp_path):
+    class Busy(Docker):
+        def remove_container(self, identifier):
+            raise EngineError("removal is already in progress")
+
+    engine = Busy(Containers(tmp_path / "docker.sock", NEW, "created").host)
+    outcome = failures.cleared(engine, "ct", None, keep=False)
+    assert failures.has_changed(outcome)
+    assert failures.fate(outcome) == (
+        "What was made is left in state created, for it could not be removed: removal is already in progress"
+    )
+
+
+def test_an_engine_that_is_gone_is_told():
+    with pytest.raises(EngineError, match="podman is not in PATH"):
+        failures.cleared(Podman(lambda argv: (0, "", ""), None), "ct", None, keep=False)
+
+
+WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager is set to systemd"'
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (
+            {
+                "msg": "Container ct exited with code 127 when runed",
+                "stderr": f"{WARNING}\nError: crun: not there\n",
+            },
+            "podman run exited with status 127: crun: not there",
+        ),
+        (
+            {"msg": "Container ct exited with code -9 when started", "stderr": ""},
+            "podman start exited with status -9",
+        ),
+        (
+            {"msg": "Container ct exited with code 125 when createed", "stderr": "Error: a\nError: b\nError: a\n"},
+            "podman create exited with status 125: a; b",
+        ),
+        # In the foreground it is the container's own output.
+        (
+            {"msg": "Container ct exited with code 3 when runed", "stderr": "1\n2\n3\n\n4\n"},
+            "podman run exited with status 3: 2; 3; 4",
+        ),
+        ({"msg": "Can't pull image x", "stderr": "Error: manifest unknown"}, "Can't pull image x: manifest unknown"),
+        ({"msg": "Can't: manifest unknown.", "stderr": "Error: manifest unknown"}, "Can't: manifest unknown."),
+        (
+            {"msg": "MODULE FAILURE.", "module_stderr": "Traceback\nKeyError: 'x'\n"},
+            "MODULE FAILURE: Traceback; KeyError: 'x'",
+        ),
+        ({"msg": "no such file", "status": 3}, "its program ended with status 3: no such file"),
+        ({}, "failed without a word"),
+    ],
+)
+def test_the_reason_stands_in_the_message(result, says):
+    assert failures.message("podman", "ct", result) == f"podman container ct: {says}"
+
+
+def test_sentences_end_once():
+    assert failures.sentences(["one", "", "two.", "three?"]) == "one. two. three?"

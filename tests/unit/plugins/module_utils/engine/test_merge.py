@@ -1,0 +1,237 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import (
+    ABSENT,
+    EMPTY_RECORD,
+    Leaf,
+    MergeError,
+    Policy,
+    leaves,
+    merge,
+    release,
+)
+
+POLICY = Policy(whole=(("runtimes", "*"),), keyed_lists=(("labels",),))
+REPLACE = POLICY._replace(lists="replace")
+NVIDIA = {"path": "nvidia-container-runtime"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, {}),
+        ({"a": 1, "b": {"c": True}}, {Leaf(("a",)): 1, Leaf(("b", "c")): True}),
+        ({"a": None}, {Leaf(("a",)): ABSENT}),
+        ({"features": {}, "dns": []}, {}),
+        ({"runtimes": {"nvidia": NVIDIA}}, {Leaf(("runtimes", "nvidia")): NVIDIA}),
+        (
+            {"dns": ["1.1.1.1", "9.9.9.9"]},
+            {Leaf(("dns",), '"1.1.1.1"'): "1.1.1.1", Leaf(("dns",), '"9.9.9.9"'): "9.9.9.9"},
+        ),
+        ({"labels": ["rack=4"]}, {Leaf(("labels",), "rack"): "rack=4"}),
+    ],
+)
+def test_a_tree_is_cut_into_leaves(wanted: dict[str, t.Any], expected: dict[Leaf, t.Any]) -> None:
+    assert leaves(wanted, POLICY) == expected
+
+
+def test_a_replaced_list_is_one_leaf() -> None:
+    assert leaves({"dns": []}, REPLACE) == {Leaf(("dns",)): []}
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "after", "changed"),
+    [
+        pytest.param({}, {"live-restore": True}, {"live-restore": True}, ("live-restore",), id="into nothing"),
+        pytest.param({"a": 1}, {"a": 1}, {"a": 1}, (), id="there already"),
+        pytest.param({"a": 1}, {"a": True}, {"a": True}, ("a",), id="true is not 1"),
+        pytest.param({"z": 1, "a": 2}, {"m": 3}, {"z": 1, "a": 2, "m": 3}, ("m",), id="others' keys stay"),
+        pytest.param(
+            {"features": {"buildkit": False}},
+            {"features": {"cdi": True}},
+            {"features": {"buildkit": False, "cdi": True}},
+            ("features.cdi",),
+            id="objects are merged",
+        ),
+        pytest.param(
+            {"runtimes": {"nvidia": {"path": "/old", "runtimeArgs": ["--x"]}, "kata": {"path": "k"}}},
+            {"runtimes": {"nvidia": NVIDIA}},
+            {"runtimes": {"nvidia": NVIDIA, "kata": {"path": "k"}}},
+            ("runtimes.nvidia",),
+            id="a whole object is one value",
+        ),
+        pytest.param(
+            {"dns": ["1.1.1.1"]}, {"dns": ["9.9.9.9", "1.1.1.1"]}, {"dns": ["1.1.1.1", "9.9.9.9"]}, ("dns",), id="union"
+        ),
+        pytest.param(
+            {"labels": ["rack=1", "site=x"]},
+            {"labels": ["rack=4"]},
+            {"labels": ["rack=4", "site=x"]},
+            ("labels",),
+            id="keyed",
+        ),
+        pytest.param(
+            {"default-runtime": "nvidia", "a": 1},
+            {"default-runtime": None},
+            {"a": 1},
+            ("default-runtime",),
+            id="null takes out",
+        ),
+        pytest.param({"a": 1}, {"b": None}, {"a": 1}, (), id="null of what is not there"),
+    ],
+)
+def test_merge_and_its_way_back(
+    have: dict[str, t.Any], wanted: dict[str, t.Any], after: dict[str, t.Any], changed: tuple[str, ...]
+) -> None:
+    merged = merge(have, EMPTY_RECORD, "us", wanted, POLICY)
+    assert merged.tree == after
+    assert merged.changed == changed
+
+    again = merge(merged.tree, merged.record, "us", wanted, POLICY)
+    assert (again.tree, again.changed, again.record) == (after, (), merged.record)
+
+    back = release(merged.tree, merged.record, "us", None, POLICY)
+    assert back.tree == have
+    assert back.changed == changed
+    assert back.record == EMPTY_RECORD
+    assert back.edited == ()
+
+
+def test_order_of_keys_and_types_survive() -> None:
+    merged = merge({"z": 1, "a": 1.5}, EMPTY_RECORD, "us", {"b": 1}, POLICY)
+    assert list(merged.tree) == ["z", "a", "b"]
+
+
+def test_what_is_no_longer_wanted_is_taken_back() -> None:
+    first = merge({"a": 1}, EMPTY_RECORD, "us", {"runtimes": {"nvidia": NVIDIA}, "a": 2, "dns": ["1.1.1.1"]}, POLICY)
+    second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, POLICY)
+    assert second.tree == {"a": 1, "dns": ["9.9.9.9"]}
+    assert second.changed == ("a", "dns", "runtimes.nvidia")
+
+
+def test_a_value_that_was_there_is_not_ours() -> None:
+    first = merge({"live-restore": True}, EMPTY_RECORD, "us", {"live-restore": True}, POLICY)
+    assert first.record == EMPTY_RECORD
+    second = merge(first.tree, first.record, "us", {}, POLICY)
+    assert second.tree == {"live-restore": True}
+
+
+def test_an_edit_by_hand_is_set_again_and_is_what_comes_back() -> None:
+    first = merge({}, EMPTY_RECORD, "us", {"debug": True}, POLICY)
+    second = merge({"debug": False}, first.record, "us", {"debug": True}, POLICY)
+    assert second.tree == {"debug": True}
+    assert release(second.tree, second.record, "us", None, POLICY).tree == {"debug": False}
+
+
+def test_an_edit_by_hand_is_not_taken_back() -> None:
+    first = merge({}, EMPTY_RECORD, "us", {"debug": True, "mtu": 9000}, POLICY)
+    back = release({"debug": False, "mtu": 9000}, first.record, "us", None, POLICY)
+    assert back.tree == {"debug": False}
+    assert back.edited == ("debug",)
+    assert back.record == EMPTY_RECORD
+
+
+def test_an_empty_object_of_others_stays() -> None:
+    first = merge({"features": {}}, EMPTY_RECORD, "us", {"features": {"cdi": True}}, POLICY)
+    assert release(first.tree, first.record, "us", None, POLICY).tree == {"features": {}}
+
+
+def test_an_object_made_for_two_goes_with_the_second() -> None:
+    one = merge({}, EMPTY_RECORD, "one", {"features": {"cdi": True}}, POLICY)
+    two = merge(one.tree, one.record, "two", {"features": {"x": True}}, POLICY)
+    back = release(two.tree, two.record, "one", None, POLICY)
+    assert back.tree == {"features": {"x": True}}
+    assert release(back.tree, back.record, "two", None, POLICY).tree == {}
+
+
+def test_a_key_that_two_want_stays_until_both_have_taken_it_back() -> None:
+    one = merge({}, EMPTY_RECORD, "one", {"features": {"cdi": True}}, POLICY)
+    two = merge(one.tree, one.record, "two", {"features": {"cdi": True}}, POLICY)
+    assert two.changed == ()
+    back = release(two.tree, two.record, "one", None, POLICY)
+    assert back.tree == {"features": {"cdi": True}}
+    assert release(back.tree, back.record, "two", None, POLICY).tree == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "words"),
+    [
+        ({"mtu": 1}, {"mtu": 2}, '"mtu" is wanted as 2 for two, and as 1 for one'),
+        ({"features": {"cdi": True}}, {"features": None}, '"features" is wanted as absent for two'),
+        ({"dns": None}, {"dns": ["1.1.1.1"]}, '"dns" is wanted as "1.1.1.1" for two'),
+    ],
+)
+def test_two_who_want_different_things_are_told(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
+    first = merge({"features": {"x": 1}, "dns": ["9.9.9.9"]}, EMPTY_RECORD, "one", one, POLICY)
+    with pytest.raises(MergeError, match=words):
+        merge(first.tree, first.record, "two", two, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "words"),
+    [
+        ({"features": 3}, {"features": {"cdi": True}}, '"features" holds 3, where an object is needed'),
+        ({"dns": "1.1.1.1"}, {"dns": ["9.9.9.9"]}, '"dns" holds "1.1.1.1", where a list is needed'),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_not_written_over(
+    have: dict[str, t.Any], wanted: dict[str, t.Any], words: str
+) -> None:
+    with pytest.raises(MergeError, match=words):
+        merge(have, EMPTY_RECORD, "us", wanted, POLICY)
+
+
+def test_from_union_to_replace() -> None:
+    first = merge({"dns": ["1.1.1.1"]}, EMPTY_RECORD, "us", {"dns": ["9.9.9.9"]}, POLICY)
+    second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, REPLACE)
+    assert second.tree == {"dns": ["9.9.9.9"]}
+    assert release(second.tree, second.record, "us", None, REPLACE).tree == {"dns": ["1.1.1.1"]}
+
+
+def test_only_the_named_keys_are_taken_back() -> None:
+    wanted = {"runtimes": {"nvidia": NVIDIA, "x": {"path": "x"}}, "dns": ["1.1.1.1"], "debug": True}
+    first = merge({}, EMPTY_RECORD, "us", wanted, POLICY)
+    one = release(first.tree, first.record, "us", {"runtimes": {"nvidia": None}}, POLICY)
+    assert one.tree == {"runtimes": {"x": {"path": "x"}}, "dns": ["1.1.1.1"], "debug": True}
+    many = release(first.tree, first.record, "us", {"runtimes": None, "dns": ["1.1.1.1"]}, POLICY)
+    assert many.tree == {"debug": True}
+
+
+KEYS = st.sampled_from(["features", "runtimes", "dns", "labels", "debug"])
+SCALARS = st.one_of(st.booleans(), st.integers(0, 2), st.sampled_from(["a=1", "a=2", "b"]))
+TREES = st.fixed_dictionaries(
+    {},
+    optional={
+        "features": st.dictionaries(st.sampled_from("xyz"), SCALARS, max_size=3),
+        "runtimes": st.dictionaries(
+            st.sampled_from(["nvidia", "kata"]), st.fixed_dictionaries({"path": SCALARS}), max_size=2
+        ),
+        "dns": st.lists(st.sampled_from(["1", "2", "3"]), unique=True),
+        "labels": st.lists(st.sampled_from(["a=1", "b=1", "c=1"]), unique=True),
+        "debug": SCALARS,
+    },
+)
+
+
+@given(have=TREES, steps=st.lists(TREES, max_size=4))
+def test_whatever_was_wanted_in_between_nothing_is_left_of_it(
+    have: dict[str, t.Any], steps: list[dict[str, t.Any]]
+) -> None:
+    tree, record = copy.deepcopy(have), EMPTY_RECORD
+    for wanted in steps:
+        merged = merge(tree, record, "us", wanted, POLICY)
+        tree, record = merged.tree, merged.record
+        assert merge(tree, record, "us", wanted, POLICY).changed == ()
+    back = release(tree, record, "us", None, POLICY)
+    assert back.tree == have
+    assert back.record == EMPTY_RECORD

@@ -1,0 +1,342 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Settings, apply_plan, plan
+
+SUPPORT = ["ca-certificates", "iptables", "python3-requests"]
+PLATFORMS: dict[str, t.Any] = {
+    "debian-12": {
+        "docker": {"packages": ["docker.io"], "support": SUPPORT, "version": "20.10.24"},
+        "podman": {"packages": ["podman", "crun"], "support": ["iptables"], "version": "4.3.1"},
+    },
+    "debian-13": {"docker": {"packages": ["docker.io", "docker-cli"], "support": SUPPORT, "version": "26.1.5"}},
+}
+RUNNING = {
+    "load_state": "loaded",
+    "active_state": "active",
+    "unit_file_state": "enabled",
+    "fragment_path": "/lib/systemd/system/docker.service",
+}
+NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
+
+
+def settings(name: str = "docker", source: str = "distribution", **options: t.Any) -> Settings:
+    return Settings(name, source, options.pop("docker_options", {}), options.pop("recommended", True), PLATFORMS)
+
+
+def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: t.Any) -> dict[str, t.Any]:
+    docker = next((name for name in ("docker-ce", "docker.io") if name in packages), None)
+    version = {"docker-ce": "5:27.3.1-1~debian.12~bookworm", "docker.io": "20.10.24+dfsg1-1+b6"}.get(docker or "")
+    seen: dict[str, t.Any] = {
+        "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
+        "uid": 0,
+        "packages": {name: {"version": "1"} for name in packages},
+        "services": {"docker.service": RUNNING if docker else NO_UNIT, "containerd.service": NO_UNIT},
+        "engines": {
+            "docker": {"package": docker, "version": version, "info": None},
+            "podman": {"package": "podman" if "podman" in packages else None, "version": "4.3.1"},
+            "containerd": {"package": None, "version": None},
+        },
+        "docker_daemon_json": {"flags": []},
+        "files": {daemon_config.DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
+    }
+    seen.update(more)
+    return seen
+
+
+def with_daemon_json(seen: dict[str, t.Any], text: str, state: daemon_config.State | None = None) -> dict[str, t.Any]:
+    seen["files"][daemon_config.DEFAULT_PATH] = {"exists": True, "content": text}
+    seen["files"][RECORD_FILE] = {"content": daemon_config.dump_state(state) if state else None}
+    return seen
+
+
+def converged(options: dict[str, t.Any]) -> dict[str, t.Any]:
+    done = daemon_config.plan(
+        None,
+        daemon_config.State(EMPTY_RECORD),
+        engine_plan.MANAGER,
+        options,
+        present=True,
+        lists="union",
+        flags=[],
+        path=daemon_config.DEFAULT_PATH,
+    )
+    return with_daemon_json(host(packages=("docker.io", *SUPPORT)), done.text or "", done.state)
+
+
+def test_a_bare_host() -> None:
+    done = plan(host(), settings())
+    assert done["problems"] == []
+    assert done["packages"] == ["docker.io", *SUPPORT]
+    assert done["options"] == {"live-restore": True}
+    assert done["config_needed"]
+    assert done["service"] == {
+        "unit": "docker.service",
+        "is_known": False,
+        "enable": True,
+        "start": True,
+        "needed": True,
+    }
+    assert done["reason"] == "docker is not on this host; it comes from Some debian-12"
+
+
+def test_a_client_and_cdi_on_debian_13() -> None:
+    done = plan(host("debian-13"), settings())
+    assert "docker-cli" in done["packages"]
+    assert done["options"] == {"live-restore": True, "features": {"cdi": True}}
+
+
+def test_nothing_is_left_to_do_on_a_converged_host() -> None:
+    done = plan(converged({"live-restore": True}), settings())
+    assert (done["problems"], done["packages"], done["config_needed"]) == ([], [], False)
+    assert not done["service"]["needed"]
+
+
+def test_what_is_no_longer_wanted_has_to_be_taken_back() -> None:
+    seen = converged({"live-restore": True, "mtu": 9000})
+    assert plan(seen, settings())["config_needed"]
+    assert not plan(seen, settings(docker_options={"mtu": 9000}))["config_needed"]
+
+
+def test_what_the_daemon_may_not_have_taken_up_is_looked_at() -> None:
+    seen = converged({"live-restore": True})
+    state = daemon_config.load_state(seen["files"][RECORD_FILE]["content"], "x")
+    text = seen["files"][daemon_config.DEFAULT_PATH]["content"]
+    written = {"at": 1, "boot_id": "b", "reload": ["live-restore"], "restart": []}
+    assert plan(with_daemon_json(seen, text, state._replace(written=written)), settings())["config_needed"]
+
+
+def test_an_engine_of_another_origin_is_kept_and_completed() -> None:
+    done = plan(host("debian-13", packages=("docker-ce", "ca-certificates")), settings())
+    assert done["packages"] == ["iptables", "python3-requests"]
+    assert done["origin"] == "package docker-ce"
+    assert done["options"]["features"] == {"cdi": True}
+    assert "docker 5:27.3.1-1~debian.12~bookworm of package docker-ce is there and is kept" in done["reason"]
+
+
+def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
+    seen = host(
+        "gentoo-2", services={"docker.service": {**RUNNING, "fragment_path": "/etc/systemd/system/docker.service"}}
+    )
+    done = plan(seen, settings())
+    assert (done["problems"], done["packages"]) == ([], [])
+    assert done["origin"] == "unit /etc/systemd/system/docker.service"
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "words"),
+    [
+        (host("el-9"), settings(), "how to install it on Some el-9 is not known (known: debian-12, debian-13)"),
+        (host(None), settings("containerd"), "is not known (known: none)"),
+        (
+            host(),
+            settings(source="preinstalled"),
+            "container_engine_source=preinstalled, but docker is not on this host",
+        ),
+        (
+            host(),
+            settings(docker_options={"live_restore": True}),
+            "container_engine_docker_options.live_restore: dockerd has",
+        ),
+        (
+            host(),
+            settings(docker_options={"log-opts": {"max-file": 3}}),
+            "log-opts.max-file: dockerd wants text here, not 3",
+        ),
+        (
+            host(),
+            settings(docker_options={"storage-drvr": "x"}),
+            "container_engine_docker_options.storage-drvr: dockerd has no such option. Did you mean storage-driver?",
+        ),
+        (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
+        (host(uid=1000), settings(), "this needs root, and the host was seen as user 1000. Set become: true."),
+        (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
+        (
+            host(packages=("docker.io",), services={"docker.service": {**NO_UNIT, "load_state": "masked"}}),
+            settings(),
+            "docker.service is masked",
+        ),
+    ],
+)
+def test_what_speaks_against_it_is_said_before_any_change(seen: dict[str, t.Any], wanted: Settings, words: str) -> None:
+    problems = " ".join(plan(seen, wanted)["problems"])
+    assert words in problems
+
+
+def test_an_option_of_the_future_is_left_to_the_dockerd_that_is_there() -> None:
+    seen = host(packages=("docker.io", *SUPPORT))
+    assert plan(seen, settings(docker_options={"of-the-future": 1}))["problems"] == []
+
+
+def test_preinstalled_installs_nothing_at_all() -> None:
+    assert plan(host(packages=("docker-ce",)), settings(source="preinstalled"))["packages"] == []
+
+
+def test_no_root_is_needed_where_nothing_is_to_be_done() -> None:
+    assert plan({**converged({"live-restore": True}), "uid": 1000}, settings())["problems"] == []
+
+
+def test_podman_has_no_daemon() -> None:
+    done = plan(host(), settings("podman"))
+    assert done["packages"] == ["podman", "crun", "iptables"]
+    assert done["service"] is None
+    assert not done["config_needed"]
+
+
+def test_where_systemd_does_not_run_no_service_is_wanted() -> None:
+    assert plan(host(services={}), settings())["service"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "in_swarm", "expected"),
+    [
+        ({}, (20, 10, 24), False, {"live-restore": True}),
+        ({}, (24, 0), False, {"live-restore": True}),
+        ({}, (25, 0), False, {"live-restore": True, "features": {"cdi": True}}),
+        ({}, (28, 1, 9), False, {"live-restore": True, "features": {"cdi": True}}),
+        ({}, (28, 2), False, {"live-restore": True}),
+        ({}, (), False, {"live-restore": True}),
+        ({}, (27,), True, {"features": {"cdi": True}}),
+        (
+            {"live-restore": False, "features": {"cdi": False}},
+            (26,),
+            False,
+            {"live-restore": False, "features": {"cdi": False}},
+        ),
+        ({"features": {"buildkit": True}}, (26,), True, {"features": {"buildkit": True, "cdi": True}}),
+        ({"features": None}, (26,), True, {"features": None}),
+    ],
+)
+def test_recommended_options(
+    options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, expected: dict[str, t.Any]
+) -> None:
+    assert engine_plan.recommended(options, version, in_swarm) == expected
+
+
+def test_flags_of_the_unit_come_before_what_is_recommended() -> None:
+    seen = host("debian-13", packages=("docker.io", "docker-cli", *SUPPORT))
+    off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}
+    seen["docker_daemon_json"] = {"flags": [off]}
+    done = plan(seen, settings())
+    assert (done["problems"], done["options"]) == ([], {})
+    problems = plan(seen, settings(docker_options={"live-restore": True}))["problems"]
+    assert "--live-restore=false in /etc/default/docker" in problems[0]
+    assert not plan(seen, settings(docker_options={"live-restore": False}))["config_needed"]
+
+
+def test_a_swarm_is_seen() -> None:
+    seen = host(packages=("docker.io", *SUPPORT))
+    seen["engines"]["docker"]["info"] = {"server_version": "20.10.24", "swarm": True}
+    assert plan(seen, settings())["options"] == {}
+
+
+IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}
+BUSY = {"containers_running": 3, "live_restore": False, "swarm": False}
+SAFE = {"containers_running": 3, "live_restore": True, "swarm": False}
+PAUSED = {"containers_running": 0, "containers_paused": 3, "live_restore": False, "swarm": False}
+KEEPS = {"live-restore": True}
+RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
+
+
+@pytest.mark.parametrize(
+    ("pending", "info", "config", "policy", "expected"),
+    [
+        ({"reload": [], "restart": []}, BUSY, {}, "when_safe", ("none", False, False, "uses what is in the file")),
+        ({"reload": ["debug"], "restart": []}, BUSY, {}, "never", ("reload", True, False, "enough for debug")),
+        (RESTART, IDLE, {}, "when_safe", ("restart", False, True, "no container is running")),
+        (RESTART, SAFE, {}, "when_safe", ("wait", True, False, "would stop 3 running")),
+        (RESTART, SAFE, {"live-restore": False}, "when_safe", ("wait", True, False, "would stop 3 running")),
+        (RESTART, SAFE, KEEPS, "when_safe", ("restart", False, True, "live-restore keeps the 3 running")),
+        ({"reload": [], "restart": ["mtu"]}, SAFE, {}, "when_safe", ("restart", False, True, "keeps the 3 running")),
+        ({"reload": [], "restart": ["live-restore"]}, SAFE, {}, "when_safe", ("wait", False, False, "would stop 3")),
+        (RESTART, BUSY, KEEPS, "when_safe", ("reload_then_restart", True, True, "first turns live-restore on")),
+        (RESTART, {**BUSY, "swarm": True}, KEEPS, "when_safe", ("wait", True, False, "would stop 3 running")),
+        (RESTART, BUSY, {}, "when_safe", ("wait", True, False, "would stop 3 running containers")),
+        ({"reload": [], "restart": ["mtu"]}, BUSY, {}, "when_safe", ("wait", False, False, "mtu needs a restart")),
+        (RESTART, {**IDLE, "containers_paused": 0}, {}, "when_safe", ("restart", False, True, "no container")),
+        (RESTART, PAUSED, {}, "when_safe", ("wait", True, False, "would stop 3 paused containers")),
+        (RESTART, PAUSED, KEEPS, "when_safe", ("reload_then_restart", True, True, "which keeps 3 paused containers")),
+        (
+            RESTART,
+            {**SAFE, "containers_paused": 2},
+            KEEPS,
+            "when_safe",
+            ("restart", False, True, "live-restore keeps the 3 running and 2 paused containers"),
+        ),
+        (RESTART, BUSY, {}, "always", ("restart", False, True, "restart_policy is always")),
+        (RESTART, IDLE, {}, "never", ("wait", True, False, "restart_policy is never")),
+        (RESTART, None, {}, "when_safe", ("wait", True, False, "does not say whether containers run")),
+    ],
+)
+def test_how_options_become_effective(
+    pending: dict[str, list[str]],
+    info: dict[str, t.Any] | None,
+    config: dict[str, t.Any],
+    policy: str,
+    expected: tuple[str, bool, bool, str],
+) -> None:
+    done = apply_plan(pending, info, config, policy)
+    assert (done["action"], done["reload"], done["restart"]) == expected[:3]
+    assert expected[3] in done["reason"]
+
+
+def test_the_plan_is_plain_data() -> None:
+    assert json.loads(json.dumps(plan(host(), settings())))
+
+
+def test_a_masked_password_is_no_difference_and_is_left_to_the_module() -> None:
+    options = {"live-restore": True, "proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
+    seen = converged(options)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    done = plan(seen, settings(docker_options=options))
+    assert done["problems"] == []
+    assert done["options"] == options
+    assert done["config_needed"]  # the module compares the password
+    assert plan(seen, settings())["config_needed"]  # taken back
+
+
+def test_options_of_others_with_a_password_cost_a_converged_host_nothing() -> None:
+    theirs = '{"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}'
+    ours = daemon_config.plan(
+        theirs,
+        daemon_config.State(EMPTY_RECORD),
+        engine_plan.MANAGER,
+        {"live-restore": True},
+        present=True,
+        lists="union",
+        flags=[],
+        path=daemon_config.DEFAULT_PATH,
+    )
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), ours.text or "", ours.state)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    assert not plan(seen, settings())["config_needed"]
+
+
+def test_another_managers_password_is_not_taken_for_a_different_one() -> None:
+    options = {"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
+    state = daemon_config.State(EMPTY_RECORD)
+    text: str | None = None
+    for manager in ("other", engine_plan.MANAGER):
+        done = daemon_config.plan(
+            text, state, manager, options, present=True, lists="union", flags=[], path=daemon_config.DEFAULT_PATH
+        )
+        text, state = done.text, done.state
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
+    seen["files"] = daemon_config.masked_tree(seen["files"])
+    assert plan(seen, settings(docker_options=options, recommended=False))["problems"] == []
+
+
+def test_a_broken_daemon_json_is_reported_as_it_was_seen_before_masking() -> None:
+    seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), "{")
+    seen["docker_daemon_json"]["error"] = "/etc/docker/daemon.json, line 9"
+    assert plan(seen, settings())["problems"] == ["/etc/docker/daemon.json, line 9"]

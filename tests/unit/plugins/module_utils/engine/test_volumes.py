@@ -1,0 +1,177 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import Docker, EngineError, Podman
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker, FakePodman
+
+NAME = "nvidia_driver_580.95.05"
+
+
+@pytest.fixture
+def docker(tmp_path):
+    server = FakeDocker(tmp_path / "docker.sock")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def podman():
+    return FakePodman()
+
+
+@pytest.fixture(params=["docker", "podman"])
+def engine(request, docker, podman):
+    return Docker(docker.host) if request.param == "docker" else Podman(podman.run, "/usr/bin/podman")
+
+
+def test_a_volume_comes_and_goes(engine, tmp_path):
+    assert engine.absence() is None
+    assert engine.volume(NAME) is None
+    assert engine.volumes("nvidia_driver_") == []
+    engine.create(NAME, str(tmp_path))
+    found = engine.volume(NAME)
+    assert found.is_bound_to(str(tmp_path))
+    assert not found.is_bound_to("/srv")
+    assert found.text() == f"driver local, device {tmp_path}"
+    assert [volume.name for volume in engine.volumes("nvidia_driver_")] == [NAME]
+    assert engine.volumes("other") == []
+    engine.remove(NAME)
+    assert engine.volume(NAME) is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "options"),
+    [
+        ("nfs", {"type": "none", "o": "bind", "device": "/srv"}),
+        ("local", None),
+        ("local", {"type": "nfs", "o": "addr=10.0.0.1,rw", "device": ":/srv"}),
+        ("local", {"type": "none", "o": "bind", "device": "/elsewhere"}),
+    ],
+)
+def test_a_stranger_is_not_taken_for_ours(docker, driver, options):
+    docker.volumes[NAME] = {"Name": NAME, "Driver": driver, "Options": options}
+    assert not Docker(docker.host).volume(NAME).is_bound_to("/srv")
+
+
+def test_a_device_by_another_path_is_the_same(docker, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    docker.volumes[NAME] = {
+        "Name": NAME,
+        "Driver": "local",
+        "Options": {"type": "none", "o": "ro,bind", "device": str(tmp_path / "link")},
+    }
+    assert Docker(docker.host).volume(NAME).is_bound_to(str(tmp_path / "real"))
+
+
+def test_dockers_users_are_those_of_the_volume_and_of_its_directory(docker, tmp_path):
+    place = str(tmp_path / "580.95.05")
+    docker.containers = [
+        {"Id": "a" * 64, "Names": ["/web"], "State": "running", "Mounts": [{"Name": NAME, "Source": "/x/_data"}]},
+        {"Id": "b" * 64, "Names": ["/old"], "State": "exited", "Mounts": [{"Source": place + "/lib64"}]},
+        {"Id": "c" * 64, "Names": [], "State": "created", "Mounts": [{"Source": place}]},
+        {"Id": "d" * 64, "Names": ["/other"], "State": "running", "Mounts": [{"Source": place + ".1"}]},
+        {"Id": "e" * 64, "Names": ["/none"], "State": "running", "Mounts": None},
+    ]
+    assert Docker(docker.host).users(NAME, place) == ["cccccccccccc (created)", "old (exited)", "web (running)"]
+
+
+def test_podmans_users_are_those_of_the_volume_and_of_its_directory(podman):
+    podman.containers = [
+        {"Id": "a", "Names": ["web"], "State": "running", "Volumes": [NAME]},
+        {"Id": "b", "Names": ["both"], "State": "exited", "Volumes": [NAME, "/srv"]},
+        {"Id": "c", "Names": ["bind"], "State": "running", "Volumes": ["/srv"]},
+        {"Id": "d", "Names": ["other"], "State": "running", "Volumes": ["x"]},
+    ]
+    found = Podman(podman.run, "podman").users(NAME, "/srv")
+    assert found == ["bind (running)", "both (exited)", "web (running)"]
+
+
+@pytest.mark.parametrize("host", ["", "ssh://host", "unix://", "tcp://", "/var/run/docker.sock"])
+def test_an_address_of_another_form_is_named(host):
+    with pytest.raises(EngineError, match=f"docker_host={host} is not of the form"):
+        Docker(host)
+
+
+def test_docker_that_is_not_there_says_where_it_was_looked_for(tmp_path):
+    absence = Docker(f"unix://{tmp_path}/none.sock").absence()
+    assert absence == f"Docker does not answer at unix://{tmp_path}/none.sock: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((500, {"message": "disk is gone"}), r"refuses GET /volumes/.* \(500\): disk is gone"),
+        ((503, b"try later"), r"\(503\): try later"),
+        ((200, b"{half"), "answers GET /volumes/.* with no JSON"),
+    ],
+)
+def test_what_docker_refuses_is_said_in_its_words(docker, answer, words):
+    docker.answer = answer
+    with pytest.raises(EngineError, match=words):
+        Docker(docker.host).volume(NAME)
+
+
+def test_what_podman_refuses_is_said_in_its_words(podman):
+    podman.failure = (125, "", "Error: volume storage is gone\n")
+    with pytest.raises(EngineError, match=r"podman volume rm .* exited 125: Error: volume storage is gone"):
+        Podman(podman.run, "podman").remove(NAME)
+    podman.failure = (0, "{half", "")
+    with pytest.raises(EngineError, match="podman volume ls --format json answers with no JSON"):
+        Podman(podman.run, "podman").volume(NAME)
+
+
+@pytest.mark.parametrize(
+    ("names", "there", "expected"),
+    [
+        (["auto"], {"docker", "podman"}, ["docker", "podman"]),
+        (["auto"], {"docker"}, ["docker"]),
+        (["auto"], {"podman"}, ["podman"]),
+        (["docker"], {"docker", "podman"}, ["docker"]),
+        (["podman", "docker"], {"docker", "podman"}, ["docker", "podman"]),
+        (["auto", "podman"], {"docker", "podman"}, ["docker", "podman"]),
+        (["none"], {"docker", "podman"}, []),
+        (["none"], set(), []),
+    ],
+)
+def test_which_engines_are_meant(docker, podman, names, there, expected):
+    engines = volumes.chosen(
+        names,
+        Docker(docker.host if "docker" in there else "unix:///none.sock"),
+        Podman(podman.run, "/usr/bin/podman" if "podman" in there else None),
+    )
+    assert [engine.name for engine in engines] == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["auto"], ["engine=auto", "no container engine", "none.sock", "podman is not in PATH", "engine=none"]),
+        (["docker"], ["engine=docker", "none.sock", "Install and start it", "engine=none"]),
+        (["podman"], ["engine=podman", "podman is not in PATH", "engine=none"]),
+        (["none", "docker"], ["engine=none,docker", "can't be combined"]),
+    ],
+)
+def test_an_engine_that_is_not_there_is_named(tmp_path, podman, names, words):
+    with pytest.raises(EngineError) as error:
+        volumes.chosen(names, Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None))
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_where_none_is_needed_none_must_be_there(tmp_path, podman):
+    docker, nowhere = Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None)
+    assert volumes.chosen(["auto"], docker, nowhere, needed=False) == []
+    with pytest.raises(EngineError, match="engine=docker"):
+        volumes.chosen(["docker"], docker, nowhere, needed=False)
+
+
+@pytest.mark.parametrize(("host", "socket"), [("unix:///run/d.sock", "/run/d.sock"), ("tcp://10.0.0.1:2375", None)])
+def test_the_socket_by_which_docker_is_asked(host, socket):
+    assert Docker(host).socket == socket

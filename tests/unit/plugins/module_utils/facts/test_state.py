@@ -1,0 +1,253 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import state as facts_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import CODES
+
+NOTHING_INSTALLED = {
+    "loaded": None,
+    "kernel_module_flavor": None,
+    "library": None,
+    "library_path": None,
+    "running_kernel": "6.1.0-40-amd64",
+    "next_kernel": "6.1.0-40-amd64",
+    "on_disk": None,
+    "on_disk_next": None,
+}
+INSTALLED = {**NOTHING_INSTALLED, "library": "580.95.05", "on_disk": "580.95.05", "on_disk_next": "580.95.05"}
+LOADED = {**INSTALLED, "loaded": "580.95.05", "kernel_module_flavor": "open"}
+HOST = {"wsl": False, "secure_boot": False, "timeout": 10}
+
+
+def function(address="0000:3b:00.0", driver=None, kind="gpu"):
+    return {"address": address, "kernel_driver": driver, "kind": kind}
+
+
+def gpu(index=0, state="ok", address="0000:3b:00.0", reasons=("for a reason",)):
+    return {"index": index, "pci_bus_id": address, "health": {"state": state, "reasons": list(reasons)}}
+
+
+def failed(code):
+    return {"gpus": [], "failure": {"code": code, "name": CODES[code], "text": CODES[code].replace("_", " ").lower()}}
+
+
+GPU = [function()]
+HELD = [function(driver="nvidia")]
+SWITCH = function("0000:01:00.0", driver="nvidia", kind="nvswitch")
+CASES = [
+    # what, functions, versions, NVML's answer, host, state, words of the reason
+    ("eight answer", HELD, LOADED, {"gpus": [gpu()]}, {}, "ready", ["NVML answers for 1 GPU."]),
+    ("WSL2 has no PCI", [], NOTHING_INSTALLED, {"gpus": [gpu()]}, {"wsl": True}, "ready", ["1 GPU"]),
+    (
+        "one is sick",
+        HELD,
+        LOADED,
+        {"gpus": [gpu(0), gpu(1, "lost", "0000:5e:00.0"), gpu(2, "degraded", "0000:86:00.0")]},
+        {},
+        "ready",
+        ["3 GPUs", "see the health of GPU 1, 2"],
+    ),
+    (
+        "one is hidden",
+        [*HELD, function("0000:5e:00.0", "nvidia")],
+        LOADED,
+        {"gpus": [gpu()]},
+        {},
+        "ready",
+        ["does not show 0000:5e:00.0", "not passed into this container"],
+    ),
+    ("all are lost", HELD, LOADED, {"gpus": [gpu(state="lost")]}, {}, "error", ["No GPU of 1 can be used", "a reason"]),
+    ("a driver for nothing", [], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU", "PCI bus"]),
+    ("switches alone", [SWITCH], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU"]),
+    (
+        "no device nodes",
+        HELD,
+        LOADED,
+        {"gpus": []},
+        {},
+        "error",
+        ["offers none of the 1 GPU", "0000:3b:00.0", "device nodes"],
+    ),
+    (
+        "all with virtual machines",
+        [function(driver="vfio-pci")],
+        LOADED,
+        {"gpus": []},
+        {},
+        "driver_not_loaded",
+        ["vfio-pci holds 0000:3b:00.0", "virtual machines"],
+    ),
+    ("nothing at all", [], NOTHING_INSTALLED, failed(12), {}, "no_hardware", ["no NVIDIA GPU on the PCI bus."]),
+    ("an image for GPUs", [], INSTALLED, failed(9), {}, "no_hardware", ["files are installed (580.95.05)"]),
+    (
+        "a bare host",
+        GPU,
+        NOTHING_INSTALLED,
+        failed(12),
+        {},
+        "no_driver",
+        ["The PCI bus has 1 GPU", "role nvidia_driver"],
+    ),
+    (
+        "a bare host with nouveau",
+        [function(driver="nouveau")],
+        NOTHING_INSTALLED,
+        failed(12),
+        {},
+        "no_driver",
+        ["install one", "nouveau holds 0000:3b:00.0", "reboot"],
+    ),
+    (
+        "not loaded",
+        GPU,
+        INSTALLED,
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["580.95.05 is installed for the running kernel 6.1.0-40-amd64 but not loaded", "modprobe nvidia"],
+    ),
+    (
+        "not loaded under Secure Boot",
+        GPU,
+        INSTALLED,
+        failed(9),
+        {"secure_boot": True},
+        "driver_not_loaded",
+        ["modprobe nvidia", "Secure Boot is on", "enrol the key"],
+    ),
+    (
+        "nouveau in the way",
+        [function(driver="nouveau")],
+        INSTALLED,
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["nouveau holds 0000:3b:00.0: keep nouveau from loading and reboot"],
+    ),
+    (
+        "nova in the way",
+        [function(driver="nova_core")],
+        INSTALLED,
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["nova_core holds"],
+    ),
+    (
+        "built for the next kernel",
+        GPU,
+        {**INSTALLED, "on_disk": None, "next_kernel": "6.1.0-41-amd64"},
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["installed for kernel 6.1.0-41-amd64, but 6.1.0-40-amd64 is running: reboot"],
+    ),
+    (
+        "a module and no library",
+        GPU,
+        {**INSTALLED, "library": None},
+        failed(12),
+        {},
+        "driver_not_loaded",
+        ["modprobe nvidia"],
+    ),
+    (
+        "built for no kernel",
+        GPU,
+        {**INSTALLED, "on_disk": None, "on_disk_next": None},
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["no kernel module for the running kernel 6.1.0-40-amd64", "dkms status"],
+    ),
+    (
+        "loaded, but nothing bound",
+        GPU,
+        LOADED,
+        failed(9),
+        {},
+        "driver_not_loaded",
+        ["580.95.05 is loaded, but drives no GPU", "kernel log"],
+    ),
+    (
+        "loaded without a library",
+        HELD,
+        {**LOADED, "library": None},
+        failed(12),
+        {},
+        "error",
+        ["580.95.05 is loaded, but libnvidia-ml.so.1 can not be loaded", "driver_root"],
+    ),
+    (
+        "upgraded under a running module",
+        HELD,
+        {**LOADED, "loaded": "570.133.20"},
+        failed(18),
+        {},
+        "version_mismatch",
+        ["module is 570.133.20", "library is 580.95.05", "modprobe -r", "reboot"],
+    ),
+    (
+        "library upgraded alone",
+        HELD,
+        {**LOADED, "loaded": "570.133.20", "on_disk": "570.133.20"},
+        failed(18),
+        {},
+        "version_mismatch",
+        ["570.133.20", "580.95.05", "Install both in one version"],
+    ),
+    ("no permission", HELD, LOADED, failed(4), {}, "error", ["permission", "become root", "/dev/nvidiactl"]),
+    ("operating system", HELD, LOADED, failed(17), {}, "error", ["NVML_ERROR_OPERATING_SYSTEM", "/dev/nvidiactl"]),
+    ("WSL2 without a driver", [], NOTHING_INSTALLED, failed(12), {"wsl": True}, "no_driver", ["WSL2", "in Windows"]),
+    (
+        "silent at the start",
+        HELD,
+        LOADED,
+        {"gpus": [], "silent_in": "nvmlInit"},
+        {},
+        "error",
+        ["did not answer within 10 seconds (nvmlInit)", "reboot"],
+    ),
+    (
+        "silent at the third",
+        HELD,
+        LOADED,
+        {"gpus": [gpu(0), gpu(1), gpu(2, "lost")], "silent_in": "nvmlDeviceGetName", "count": 8, "answered": 2},
+        {},
+        "error",
+        ["nvmlDeviceGetName of GPU 2", "GPUs 3 to 7 were not asked"],
+    ),
+    (
+        "crashed",
+        HELD,
+        LOADED,
+        {"gpus": [], "crash": "it was killed by signal 11 (Segmentation fault)"},
+        {},
+        "error",
+        ["crashed: it was killed by signal 11", "kernel log"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_state_and_what_to_do(case):
+    functions, versions, answer, host, state, words = case
+    decided, reason = facts_state.decide(functions, versions, answer, {**HOST, **host})
+    assert decided == state
+    for word in words:
+        assert word in reason
+    assert reason.endswith(".")
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize("functions", [[], GPU, HELD], ids=["no GPU", "unbound", "bound"])
+@pytest.mark.parametrize("versions", [NOTHING_INSTALLED, INSTALLED, LOADED], ids=["none", "installed", "loaded"])
+def test_every_code_on_every_host_gives_a_state_and_a_reason(code, functions, versions):
+    state, reason = facts_state.decide(functions, versions, failed(code), HOST)
+    assert state in ("no_hardware", "no_driver", "driver_not_loaded", "version_mismatch", "error")
+    assert reason
+    assert "None" not in reason

@@ -1,0 +1,163 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The apt preference that keeps NVIDIA's repository from upgrading a driver from another source."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
+    DISTRIBUTIONS,
+    KEY,
+    add,
+    bare,
+    name,
+    nvidia,
+    trust,
+)
+
+FILE = nvidia_repository.APT_PREFERENCE_FILE
+ENTRY = "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"
+# The packages of a desktop installation. Role nvidia_driver installs other packages.
+UBUNTUS = dict.fromkeys(("nvidia-driver-580", "libnvidia-compute-580", "nvidia-dkms-580"), "580.95.05-0ubuntu0.24.04.1")
+UBUNTUS_SERVER = {"libnvidia-compute-580-server": "580.95.05-0ubuntu0.24.04.1"}
+DEBIANS = dict.fromkeys(("libcuda1", "nvidia-smi", "nvidia-kernel-dkms"), "535.261.03-1~deb12u1")
+NVIDIAS = dict.fromkeys(("libnvidia-compute-580", "nvidia-dkms-580-open"), "580.95.05-0ubuntu1")
+NVIDIAS_ON_DEBIAN = dict.fromkeys(("libnvidia-ml1", "libcuda1", "nvidia-driver-cuda", "nvidia-open"), "580.95.05-1")
+
+
+def files(done: dict[str, t.Any]) -> dict[str, str]:
+    return {file["path"]: file["state"] for file in done["files"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "written"),
+    [
+        ("ubuntu-24.04", UBUNTUS, True),
+        ("ubuntu-24.04", UBUNTUS_SERVER, True),
+        ("debian-12", DEBIANS, True),
+        ("ubuntu-24.04", NVIDIAS, False),
+        ("debian-12", NVIDIAS_ON_DEBIAN, False),
+        ("ubuntu-24.04", {}, False),
+        ("ubuntu-24.04", {"nvidia-container-toolkit": "1.18.0-1"}, False),
+        ("el-9", {"nvidia-driver-cuda": "580.95.05-1.el9"}, False),
+        ("sles-15", {"nvidia-compute-G06": "580.95.05-1"}, False),
+    ],
+)
+def test_the_repository_has_the_lowest_priority_for_a_driver_from_another_source(
+    key: str, packages: dict[str, str], written: bool
+) -> None:
+    done = nvidia(bare(key, packages=packages), "12.6")
+    assert done["problems"] == []
+    assert (FILE in files(done)) is written
+    if written:
+        # Not after the entry: apt would have that alone in between.
+        assert list(files(done).items()) == [(FILE, "present"), (ENTRY, "present")]
+        assert f"write {FILE}, {ENTRY}, /etc/profile.d/gpufleet-cuda.sh" in done["summary"]
+        lines = done["files"][0]["content"].splitlines()
+        assert lines[-3:] == [
+            "Package: dkms *nvidia* libcuda* libnvcuvid* libnvoptix*",
+            "Pin: release o=NVIDIA",
+            "Pin-Priority: 100",
+        ]
+
+
+def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
+    """Return an Ubuntu host with a toolkit and these packages."""
+    wanted = nvidia(bare("ubuntu-24.04", packages=packages), "12.6")
+    there = bare("ubuntu-24.04", packages={**packages, "cuda-toolkit-12-6": "12.6.3-1"}, **more)
+    for file in [*wanted["files"], wanted["profile"]]:
+        add(there, file["path"], file["content"])
+    name(there, wanted["repository"])
+    trust(there, wanted["repository"])
+    record = {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": ["/usr/local/cuda-12.6"]}
+    return add(there, packages_record.TOOLKIT, record)
+
+
+@pytest.mark.parametrize("packages", [{}, UBUNTUS, UBUNTUS_SERVER])
+def test_a_converged_host_has_no_changes(packages: dict[str, str]) -> None:
+    done = nvidia(having(packages), "12.6")
+    assert (done["problems"], done["summary"], done["acts"]) == ([], [], False)
+
+
+def test_the_preference_is_written_for_a_driver_that_is_installed_later() -> None:
+    there = having(UBUNTUS)
+    del there["files"][FILE]
+    done = nvidia(there, "12.6")
+    assert (done["summary"], done["repository"], done["packages"]) == ([f"write {FILE}"], None, [])
+
+
+@pytest.mark.parametrize("gone", ["driver", "entry", "for the driver's own"])
+def test_an_unneeded_preference_is_removed(gone: str) -> None:
+    there = having(UBUNTUS)
+    if gone == "driver":
+        for package in UBUNTUS:
+            del there["packages"][package]
+    elif gone == "entry":
+        del there["files"][ENTRY]
+    else:
+        add(there, config_files.PIN_FILE, "x")
+    assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
+
+
+def test_the_preferences_of_role_nvidia_driver_are_enough() -> None:
+    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), config_files.PIN_FILE, "x")
+    assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
+    # apt uses the first matching file, in the order of their names.
+    assert config_files.PIN_FILE < FILE
+
+
+def test_an_existing_entry_needs_no_preference() -> None:
+    there = bare("ubuntu-24.04", packages=UBUNTUS)
+    name(there, nvidia(there, "12.6")["repository"], "/etc/apt/sources.list.d/mine.list")
+    assert files(nvidia(there, "12.6")) == {}
+
+
+def test_the_preference_is_removed_with_the_toolkits() -> None:
+    there = having(UBUNTUS)
+    assert FILE in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
+    del there["files"][FILE]
+    assert FILE not in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
+
+
+def test_the_observation_includes_the_preference() -> None:
+    assert FILE in observation.FILES
+
+
+def test_the_preference_is_removed_before_nvidias_driver_is_installed() -> None:
+    there = add(host("ubuntu-24.04"), FILE, "x")
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04"))["todo"]
+    assert [file["path"] for file in todo["files"] if file["state"] == "absent"] == [FILE]
+    # Role nvidia_driver changes files below /etc/apt before it installs packages.
+    assert FILE.startswith("/etc/apt/")
+
+
+def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
+    there, data = add(host("debian-12", packages=dict(DEBIANS)), FILE, "x"), platform("debian-12")
+
+    def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        return files(driver_plan.plan(there, {"source": "distribution"}, data, available)["todo"])
+
+    # Before a version is selected, no pin exists, so the toolkit's preference must be kept.
+    first = changed(None)
+    assert not {config_files.PIN_FILE, FILE} & set(first)
+    query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
+    done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
+    assert (done[config_files.PIN_FILE], done[FILE]) == ("present", "absent")
+
+
+def test_the_preference_is_restored_if_nvidias_driver_is_not_installed() -> None:
+    before, now = add(host("ubuntu-24.04"), FILE, "x"), host("ubuntu-24.04")
+    files = driver_removal.files_to_restore(before, now, "580.95.05")
+    assert files == [{"path": FILE, "state": "present", "content": "x"}]

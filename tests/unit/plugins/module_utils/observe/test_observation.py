@@ -1,0 +1,536 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config, merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
+
+K = "6.1.0-47-amd64"
+OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'
+UNIT = (
+    "Id={0}\nLoadState=loaded\nActiveState={1}\nSubState=running\nUnitFileState=enabled\nFragmentPath=/lib/{0}\n"
+    "DropInPaths=/etc/a.conf /etc/b.conf\nNeedDaemonReload=no\nActiveEnterTimestampMonotonic=12345\n"
+)
+
+
+class Programs:
+    """The local programs that an observation asks."""
+
+    def __init__(self, **answers: str) -> None:
+        self.answers = answers
+        self.asked: list[list[str]] = []
+
+    def __call__(self, argv: list[str]) -> tuple[int, str, str]:
+        self.asked.append(argv)
+        if argv[0] == "systemctl" and "systemctl" in self.answers:
+            state = self.answers["systemctl"]
+            return 0, "\n".join(UNIT.format(unit, state) for unit in argv[argv.index("--") + 1 :]), ""
+        name = argv[0].replace("-", "_")
+        return (0, self.answers[name], "") if name in self.answers else (127, "", "not installed")
+
+
+def observe(tree: Tree, run=None, ask=None, **more) -> dict:
+    return observation.observe(tree.root, machine="x86_64", kernel=K, run=run or Programs(), ask=ask, **more)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    tree = Tree(tmp_path, K)
+    tree.file("etc/os-release", OS_RELEASE)
+    return tree
+
+
+def test_an_empty_root_is_described_and_not_an_error(tmp_path):
+    host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=Programs())
+    assert host["os"]["key"] is None
+    assert host["accelerators"] == []
+    assert host["kernel"]["next_boot"] == K
+    assert host["reboot_required_reasons"] == []
+    json.dumps(host)
+
+
+def test_a_loaded_driver_counts_by_the_libraries_of_its_container_and_not_by_itself(tree):
+    tree.loaded("535.261.03")
+    assert driver_source.installed(observe(tree), {"sources": {}}) is None
+    tree.library("535.261.03", "run/nvidia/driver/usr/lib/x86_64-linux-gnu")
+    assert driver_source.installed(observe(tree), {"sources": {}}) == "preinstalled"
+
+
+def test_accelerators_of_every_vendor_and_nothing_else(tree):
+    tree.function("0000:01:00.0", "0x20b0")
+    tree.function("0000:01:00.1", "0x1aef", class_id="0x040300")
+    tree.function("0000:02:00.0", "0x1af1", class_id="0x068000")
+    tree.function("0000:03:00.0", "0x740f", vendor="0x1002", class_id="0x038000")
+    tree.function("0000:04:00.0", "0x1020", vendor="0x1da3", class_id="0x120000")
+    tree.function("0000:05:00.0", "0x7264", vendor="0x1d0f", class_id="0x088000")
+    tree.function("0000:06:00.0", "0xec20", vendor="0x1d0f", class_id="0x020000")
+    tree.function("0000:07:00.0", "0x2000", vendor="0x1a03", class_id="0x030000")
+    tree.function("0000:08:00.0", "0x56c0", vendor="0x8086", class_id="0x038000")
+    tree.function("0000:09:00.0", "0x4680", vendor="0x8086", class_id="0x030000")
+    host = observe(tree)
+    assert [(item["address"], item["vendor"], item["kind"], item["generation"]) for item in host["accelerators"]] == [
+        ("0000:01:00.0", "nvidia", "gpu", "Ampere"),
+        ("0000:03:00.0", "amd", "gpu", None),
+        ("0000:04:00.0", "habana", "accelerator", "Gaudi2"),
+        ("0000:05:00.0", "neuron", "accelerator", "Inferentia2"),
+        ("0000:08:00.0", "intel", "gpu", None),
+    ]
+    assert host["nvidia"]["gpus"] == ["0000:01:00.0"]
+    assert host["nvidia"]["device_ids"] == ["0x20b0"]
+    assert host["nvidia"]["nvswitches"] == ["0000:02:00.0"]
+    assert len(host["nvidia"]["pci_devices"]) == 3
+
+
+@pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback"])
+def test_what_is_handed_to_virtual_machines_is_seen_and_is_not_the_hosts(tree, driver):
+    tree.function("0000:01:00.0", "0x20b0", driver="nvidia")
+    tree.function("0000:02:00.0", "0x1db1", driver=driver)
+    tree.function("0000:03:00.0", "0x22a3", class_id="0x068000", driver=driver)
+    nvidia = observe(tree)["nvidia"]
+    assert (nvidia["gpus"], nvidia["device_ids"], nvidia["nvswitches"]) == (["0000:01:00.0"], ["0x20b0"], [])
+    assert nvidia["gpus_of_guests"] == ["0000:02:00.0"]
+    assert [function["kernel_driver"] for function in nvidia["pci_devices"]] == ["nvidia", driver, driver]
+
+
+OTHERS = [
+    ("0x1d0f", "0x7064", "0x088000", "neuron", "Inferentia"),
+    ("0x1d0f", "0x7067", "0x088000", "neuron", "Inferentia"),
+    ("0x1d0f", "0x7164", "0x088000", "neuron", "Trainium"),
+    ("0x1d0f", "0x7264", "0x088000", "neuron", "Inferentia2"),
+    ("0x1d0f", "0x7364", "0x088000", "neuron", "Trainium2"),
+    ("0x1d0f", "0x7564", "0x088000", "neuron", "Trainium3"),
+    ("0x1d0f", "0x7565", "0x088000", "neuron", "Trainium3"),
+    ("0x1da3", "0x0001", "0x120000", "habana", "Goya"),
+    ("0x1da3", "0x1000", "0x120000", "habana", "Gaudi"),
+    ("0x1da3", "0x1030", "0x120000", "habana", "Gaudi2"),
+    ("0x1da3", "0x1063", "0x120000", "habana", "Gaudi3"),
+    ("0x1da3", "0x2000", "0x120000", "habana", None),
+    ("0x1002", "0x74a1", "0x120000", "amd", None),
+    ("0x1002", "0x740f", "0x038000", "amd", None),
+]
+
+
+@pytest.mark.parametrize("row", OTHERS)
+def test_accelerators_of_other_vendors_by_their_ids(tree, row):
+    vendor_id, device, class_id, vendor, generation = row
+    tree.function("0000:05:00.0", device, vendor=vendor_id, class_id=class_id)
+    (item,) = observe(tree)["accelerators"]
+    assert (item["vendor"], item["generation"]) == (vendor, generation)
+
+
+def test_modules_of_other_vendors_where_their_accelerators_are(tree):
+    tree.file("sys/module/neuron/version", "2.30.2.0\n")
+    tree.file(f"lib/modules/{K}/modules.dep", "updates/dkms/neuron.ko.xz:\nkernel/drivers/gpu/drm/amd/amdgpu.ko:\n")
+    tree.file("lib/modules/6.1.0-56-amd64/vmlinuz")
+    assert observe(tree)["accelerator_drivers"] == {}
+    tree.function("0000:05:00.0", "0x7264", vendor="0x1d0f", class_id="0x088000")
+    assert observe(tree)["accelerator_drivers"] == {"neuron": {"loaded": True, "version": "2.30.2.0", "kernels": [K]}}
+    tree.function("0000:06:00.0", "0x1020", vendor="0x1da3", class_id="0x120000")
+    habana = observe(tree)["accelerator_drivers"]["habanalabs"]
+    assert habana == {"loaded": False, "version": None, "kernels": []}
+
+
+def test_nvlink5_switches_show_as_infiniband_devices(tree):
+    tree.function("0000:01:00.0", "0x2901")
+    tree.file("sys/class/infiniband/mlx5_0/device/vpd", b"\x82 NVLINK5 SW_MNG \x00")
+    tree.file("sys/class/infiniband/mlx5_1/device/vpd", b"\x82 ConnectX \x00")
+    assert observe(tree)["nvidia"]["nvlink5_switches"] == ["mlx5_0"]
+
+
+ADAPTERS = [
+    ("no driver", {}, b"\x82 NVLINK5 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("a name of InfiniBand's", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
+    ("no name yet", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("an adapter for the network", {}, b"\x82 ConnectX-7 \x00", "", []),
+    ("a virtual machine's", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
+    ("another vendor's", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
+]
+
+
+@pytest.mark.parametrize(("function", "data", "name", "found"), [row[1:] for row in ADAPTERS],
+                         ids=[row[0] for row in ADAPTERS])  # fmt: skip
+def test_nvlink5_switches_are_seen_by_what_the_adapter_is(tree, function, data, name, found):
+    tree.function("0000:1b:00.0", "0x2901")
+    tree.function("0000:05:00.0", "0x1021", **{"vendor": "0x15b3", "class_id": "0x020700", **function})
+    tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", data)
+    if name:
+        tree.file(f"sys/bus/pci/devices/0000:05:00.0/infiniband/{name}/node_type", "1: CA\n")
+        tree.link(f"sys/class/infiniband/{name}/device", "../../../bus/pci/devices/0000:05:00.0")
+    assert observe(tree)["nvidia"]["nvlink5_switches"] == found
+
+
+def test_a_host_without_gpus_has_no_switches_of_theirs(tree):
+    tree.function("0000:05:00.0", "0x1021", vendor="0x15b3", class_id="0x020700")
+    tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", b"\x82 SW_MNG \x00")
+    assert observe(tree)["nvidia"]["nvlink5_switches"] == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_ib_umad_counts_as_loaded_where_it_is_part_of_the_kernel(tree, there):
+    tree.file("proc/modules", "ib_core 1 0 - Live 0x0\n")
+    if there:
+        tree.file("sys/class/infiniband_mad/abi_version", "5\n")
+    assert observe(tree)["modules_loaded"] == ["ib_core", *(["ib_umad"] if there else [])]
+
+
+@pytest.mark.parametrize(
+    ("lines", "users"),
+    [
+        ("", {}),
+        ("nvidia\n", {}),
+        ("nvidia 1 0 - Live 0x0\next4 1 1 dm_x, Live 0x0\n", {}),
+        ("gdrdrv 1 0 - Live 0x0\nnvidia 1 2 nvidia_uvm,gdrdrv, Live 0x0\n", {"nvidia": ["gdrdrv", "nvidia_uvm"]}),
+    ],
+    ids=["a kernel without modules", "a line that says little", "others", "one of somebody else's"],
+)
+def test_modules_that_need_the_drivers_are_seen(tree, lines, users):
+    tree.file("proc/modules", lines)
+    assert observe(tree)["module_users"] == users
+
+
+def test_versions_loaded_in_user_space_and_on_disk(tree):
+    tree.function("0000:01:00.0", driver="nvidia")
+    tree.loaded("535.261.03", PROPRIETARY)
+    tree.library("550.163.01")
+    tree.file("proc/modules", "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 1 nvidia_uvm, Live 0x0\next4 1 0 - Live 0x0\n")
+    tree.module("550.163.01", name="nvidia-current")
+    fields = ("version:        550.163.01", "license:        NVIDIA", "signer: DKMS key", f"vermagic:       {K} SMP")
+    run = Programs(modinfo="\n".join(fields))
+    host = observe(tree, run)
+    assert host["driver"]["loaded"] == "535.261.03"
+    assert host["driver"]["kernel_module_flavor"] == "proprietary"
+    assert host["driver"]["library"] == "550.163.01"
+    assert (host["driver"]["on_disk"], host["driver"]["on_disk_flavor"]) == ("550.163.01", "proprietary")
+    assert host["modules_loaded"] == ["nvidia", "nvidia_uvm"]
+    assert host["module_users"] == {"nvidia": ["nvidia_uvm"]}
+    (kernel,) = host["kernel"]["kernels"]
+    assert kernel["nvidia_module"] == {
+        "path": f"/lib/modules/{K}/updates/dkms/nvidia-current.ko",
+        "version": "550.163.01",
+        "flavor": "proprietary",
+        "signer": "DKMS key",
+        "built_for": K,
+    }
+    assert [reason["id"] for reason in host["reboot_reasons"]] == ["library_differs", "module_differs"]
+    assert len(host["reboot_required_reasons"]) == 2
+
+
+SECURE = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+@pytest.mark.parametrize(
+    ("content", "enabled"),
+    [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"", None), (None, None)],
+)
+def test_secure_boot(tree, content, enabled):
+    if content is not None:
+        tree.file(SECURE, content)
+    tree.file(
+        "proc/keys", "1 I--Q--- 1 perm 1f030000 0 0 asymmetri Debian Secure Boot CA: 6ccece7e: X509.rsa 1b6eb1 []\n"
+    )
+    tree.file("sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    state = observe(tree)["secure_boot"]
+    assert state["enabled"] is enabled
+    assert state["trusted_signers"] == ["Debian Secure Boot CA: 6ccece7e"]
+    assert state["lockdown"] == "integrity"
+    assert state["signatures_enforced"]
+
+
+def test_nouveau_bound_loaded_available_and_blacklisted(tree):
+    tree.function("0000:01:00.0", driver="nouveau")
+    tree.file("sys/module/nouveau/initstate", "live")
+    tree.file(f"lib/modules/{K}/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko.xz:\n")
+    tree.file("etc/modprobe.d/a.conf", "# blacklist nova_core\nblacklist nouveau\n")
+    tree.file("usr/lib/modprobe.d/b.conf", "blacklist nova-core\n")
+    foreign = observe(tree)["foreign_drivers"]
+    assert foreign["nouveau"] == {
+        "loaded": True,
+        "bound": ["0000:01:00.0"],
+        "available": True,
+        "blacklisted_by": ["/etc/modprobe.d/a.conf"],
+    }
+    assert foreign["nova_core"]["blacklisted_by"] == ["/usr/lib/modprobe.d/b.conf"]
+    assert not foreign["nova_core"]["available"]
+
+
+def test_services_are_asked_for_in_one_call(tree):
+    run = Programs(systemctl="active")
+    host = observe(tree, run, units=["my.service"])
+    assert len([argv for argv in run.asked if argv[0] == "systemctl"]) == 1
+    assert host["services"]["my.service"]["active_state"] == "active"
+    assert host["services"]["docker.service"]["drop_in_paths"] == ["/etc/a.conf", "/etc/b.conf"]
+    assert host["services"]["docker.service"]["active_since_us"] == 12345
+    assert observe(tree)["services"] == {}
+
+
+def test_an_answer_for_another_number_of_units_is_not_guessed_at():
+    assert services.read(["a", "b"], lambda argv: (0, UNIT.format("a", "active"), "")) == {}
+    assert services.read([], lambda argv: (0, "", "")) == {}
+
+
+@pytest.mark.parametrize(("state", "asked"), [("active", True), ("inactive", False)])
+def test_only_an_engine_that_runs_is_asked(tree, state, asked):
+    requests = []
+
+    def ask(path, request):
+        requests.append((path, request))
+        runtimes = {"runc": {}, "nvidia": {}}
+        return {"ServerVersion": "20.10.24", "ContainersRunning": 1, "ContainersPaused": 2, "Runtimes": runtimes}
+
+    host = observe(tree, Programs(systemctl=state), ask)
+    assert bool(requests) is asked
+    info = host["engines"]["docker"]["info"]
+    assert (info["runtimes"] if asked else info) == (["nvidia", "runc"] if asked else None)
+    if asked:
+        assert (info["containers_running"], info["containers_paused"]) == (1, 2)
+
+
+def test_cdi_specifications_are_seen_where_engines_look(tree):
+    text = '{"kind": "nvidia.com/gpu", "containerEdits": {"mounts": [{"hostPath": "/lib/libcuda.so.535.261.03"}]}}'
+    tree.file("etc/cdi/a.json", text)
+    tree.file("srv/cdi/b.json", '{"kind": "nvidia.com/gpu"}')
+    host = observe(
+        tree, Programs(systemctl="active"), lambda _path, _request: {"CDISpecDirs": ["/etc/cdi", "/srv/cdi"]}
+    )
+    assert host["cdi_specs"] == [
+        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], "ours": False},
+        {"path": "/srv/cdi/b.json", "driver_versions": [], "ours": False},
+    ]
+    assert [spec["path"] for spec in observe(tree)["cdi_specs"]] == ["/etc/cdi/a.json"]
+
+
+DAEMON_JSON = [
+    (None, None, None),
+    ("", {}, None),
+    ('{"live-restore": true}', {"live-restore": True}, None),
+    ('\ufeff{"live-restore": true}\r\n', {"live-restore": True}, None),
+    ("{", None, "not JSON"),
+    ("[]", None, "JSON object"),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "error"), DAEMON_JSON)
+def test_daemon_json(tree, text, content, error):
+    if text is not None:
+        tree.file("etc/docker/daemon.json", text)
+    seen = observe(tree)["docker_daemon_json"]
+    assert seen["exists"] is (text is not None)
+    assert seen["content"] == content
+    assert (error or "") in (seen["error"] or "")
+
+
+@pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])
+def test_no_password_of_dockers_leaves_the_host(tree, proxy):
+    text = json.dumps({"proxies": {"http-proxy": proxy}})
+    state = daemon_config.plan(
+        text,
+        daemon_config.State(merge.EMPTY_RECORD),
+        "us",
+        {"allow-nondistributable-artifacts": [proxy]},
+        present=True,
+        lists="union",
+        flags=[],
+        path="daemon.json",
+    ).state
+    record = daemon_config.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
+    tree.file("etc/docker/daemon.json", text)
+    tree.file(record.lstrip("/"), daemon_config.dump_state(state))
+    tree.file("lib/systemd/system/docker.service", f"[Service]\nExecStart=/usr/bin/dockerd --http-proxy {proxy}\n")
+    host = observe(tree)
+    assert "s3cret" not in json.dumps(host)
+    assert json.loads(host["files"][record]["content"])["entries"]
+    assert host["docker_daemon_json"]["flags"]
+    assert host["docker_daemon_json"]["content"]["proxies"]["http-proxy"].endswith("********@p")
+
+
+def test_files_asked_for_and_their_limits(tree):
+    tree.file("etc/mine.conf", "x = 1\n").chmod(0o640)
+    tree.file("etc/large", "x" * (256 * 1024 + 1))
+    files = observe(tree, files=["/etc/mine.conf", "/etc/large", "/etc/none"])["files"]
+    assert files["/etc/mine.conf"] == {"exists": True, "content": "x = 1\n", "mode": "0640"}
+    assert files["/etc/large"]["exists"]
+    assert files["/etc/large"]["content"] is None
+    assert not files["/etc/none"]["exists"]
+
+
+def test_apt_sources_without_passwords_and_unattended_upgrades(tree):
+    tree.file("etc/apt/sources.list", "deb http://user:secret@mirror.example/debian bookworm main\n")
+    run = Programs(
+        apt_config='APT::Periodic::Unattended-Upgrade "1";\nUnattended-Upgrade::Package-Blacklist:: "nvidia-";\n'
+    )
+    apt = observe(tree, run)["apt"]
+    assert "secret" not in json.dumps(apt)
+    assert apt["sources"][0]["distribution"]
+    assert apt["missing_components"] == ["contrib", "non-free", "non-free-firmware"]
+    assert apt["unattended_upgrades"] == {"enabled": True, "blacklist": ["nvidia-"]}
+
+
+REPO = (
+    "[cuda]\nname=CUDA\nbaseurl=https://user:secret@developer.example/cuda\nenabled=1\n"
+    "[off]\nenabled = no\nmirrorlist=https://x.example\n"
+)
+
+
+def test_repositories_and_streams_of_dnf(tree):
+    tree.file("etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n')
+    tree.file("etc/yum.repos.d/cuda.repo", REPO)
+    tree.file("etc/yum.repos.d/README", "[x]\n")
+    tree.file(
+        "etc/dnf/modules.d/nvidia-driver.module",
+        "[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nstate=enabled\n",
+    )
+    tree.file("etc/dnf/modules.d/php.module", "[php]\nname=php\nstream=\nstate=\n")
+    host = observe(tree)
+    assert host["os"]["key"] == "el-9"
+    assert host["apt"] is None
+    path = "/etc/yum.repos.d/cuda.repo"
+    assert host["repositories"] == [
+        {"id": "cuda", "file": path, "url": "https://developer.example/cuda", "enabled": True},
+        {"id": "off", "file": path, "url": None, "enabled": False},
+    ]
+    assert host["module_streams"] == {"nvidia-driver": "580-open"}
+
+
+IMAGES = [
+    ({}, (None, None)),
+    ({"opt/dlami/nvme/x": ""}, ("dlami", None)),
+    ({"opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent-all.json": "{}"}, ("dlami", None)),
+    ({"opt/aws_neuronx_venv_pytorch_2_9/bin/python": ""}, ("dlami", None)),
+    ({"opt/aws_neuronx_tools/x": ""}, (None, None)),
+    ({"opt/azurehpc/component_versions.txt": "{}"}, ("azure_hpc", None)),
+    ({"etc/dgx-release": ""}, ("dgx", None)),
+    ({"sys/class/dmi/id/product_name": "NVIDIA DGX H100\n"}, ("dgx", None)),
+    ({"sys/class/dmi/id/sys_vendor": "Amazon EC2\n", "opt/dlami/x": ""}, ("dlami", "aws")),
+    ({"sys/class/dmi/id/product_name": "Google Compute Engine\n"}, (None, "gcp")),
+    ({"sys/class/dmi/id/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77\n"}, (None, "azure")),
+]
+
+
+@pytest.mark.parametrize(("files", "expected"), IMAGES)
+def test_kind_of_image(tree, files, expected):
+    for path, content in files.items():
+        tree.file(path, content)
+    image = observe(tree)["image"]
+    assert (image["kind"], image["cloud"]) == expected
+    assert bool(image["evidence"]) is (image["kind"] is not None)
+
+
+@pytest.mark.parametrize("path", ["run/reboot-required", "run/reboot-needed"])
+def test_the_distributions_wish_for_a_reboot(tree, path):
+    tree.file(path)
+    tree.file(f"{path}.pkgs", "linux-base\nlibc6\nlinux-base\n")
+    assert observe(tree)["reboot_flag"] == {"present": True, "packages": ["libc6", "linux-base"]}
+
+
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n'
+BOOTED = 1_763_700_000 + 30
+
+
+@pytest.mark.parametrize(
+    ("name", "came", "packages"),
+    [
+        ("glibc", BOOTED - 1, []),
+        ("glibc", BOOTED + 1, ["glibc"]),
+        ("systemd", BOOTED + 1, ["systemd"]),
+        ("kernel-core", BOOTED + 1, []),
+        ("vim", BOOTED + 1, []),
+    ],
+)
+def test_where_no_file_says_so_packages_that_came_after_the_boot_do(tree, name, came, packages):
+    tree.file("etc/os-release", ROCKY)
+    tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
+    tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
+    run = Programs(rpm=f"bash\t5.1-9\tx86_64\t1\n{name}\t2.34-1\tx86_64\t{came}\n{name}\t2.34-1\ti686\t1\n")
+    host = observe(tree, run)
+    assert host["reboot_flag"] == {"present": bool(packages), "packages": packages}
+    assert any(packages[0] in text for text in host["reboot_required_reasons"]) if packages else True
+
+
+@pytest.mark.parametrize("flagged", [False, True])
+def test_suse_wants_a_reboot_where_its_file_says_so(tree, flagged):
+    tree.file("etc/os-release", 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n')
+    tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
+    tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
+    if flagged:
+        tree.file("run/reboot-needed", "")
+    host = observe(tree, Programs(rpm=f"glibc\t2.38-1\tx86_64\t{BOOTED + 1}\n"))
+    assert host["os"]["package_manager"] == "zypper"
+    assert host["reboot_flag"] == {"present": flagged, "packages": []}
+
+
+def test_a_clock_that_nobody_can_read_asks_for_no_reboot(tree):
+    tree.file("etc/os-release", ROCKY)
+    host = observe(tree, Programs(rpm="glibc\t2.34-1\tx86_64\t9999999999\nsystemd\t252-1\tx86_64\t(none)\n"))
+    assert host["reboot_flag"] == {"present": False, "packages": []}
+
+
+CONTAINER = "4f1c9ab3e2d0" + "0" * 52
+
+
+def process(tree: Tree, pid: int, command: str, opened=(), *, cgroup="0::/init.scope", mounts="mnt:[1]", dev=()):
+    tree.file(f"proc/{pid}/comm", command + "\n")
+    tree.file(f"proc/{pid}/cgroup", cgroup + "\n")
+    tree.link(f"proc/{pid}/ns/mnt", mounts)
+    for number, target in enumerate(opened):
+        tree.link(f"proc/{pid}/fd/{number}", target)
+    for name in dev:
+        tree.file(f"proc/{pid}/root/dev/{name}")
+
+
+def test_holders_are_processes_and_containers_whatever_the_engine(tree):
+    tree.loaded("535.261.03")
+    process(tree, 1, "systemd", ["/dev/null"])
+    process(tree, 700, "nvidia-persiste", ["/dev/nvidiactl", "/dev/nvidia0"])
+    process(tree, 900, "sleep", cgroup=f"1:name=systemd:/docker/{CONTAINER}", mounts="mnt:[2]", dev=["nvidia1", "null"])
+    process(tree, 901, "sh", cgroup=f"1:name=systemd:/docker/{CONTAINER}", mounts="mnt:[2]", dev=["nvidia1"])
+    process(tree, 950, "sleep", cgroup=f"0::/machine.slice/libpod-{CONTAINER}.scope", mounts="mnt:[3]", dev=["null"])
+    process(tree, 960, "unit", cgroup="0::/system.slice/x.service", mounts="mnt:[4]", dev=["nvidia0"])
+    assert observe(tree)["holders"] == [
+        {"pid": 700, "command": "nvidia-persiste", "devices": ["/dev/nvidia0", "/dev/nvidiactl"], "open": True,
+         "container": None, "container_name": None},
+        {"pid": 900, "command": "sleep", "devices": ["/dev/nvidia1"], "open": False, "container": CONTAINER[:12],
+         "container_name": None},
+    ]  # fmt: skip
+
+
+def test_a_container_is_named_by_docker(tree):
+    tree.loaded("535.261.03")
+    process(tree, 1, "systemd")
+    process(tree, 900, "sleep", cgroup=f"1:name=systemd:/docker/{CONTAINER}", mounts="mnt:[2]", dev=["nvidia1"])
+
+    def ask(_path, request):
+        return {"Name": "/job"} if request == f"/containers/{CONTAINER[:12]}/json" else {"ServerVersion": "20.10"}
+
+    (holder,) = observe(tree, Programs(systemctl="active"), ask)["holders"]
+    assert holder["container_name"] == "job"
+
+
+def test_a_host_that_is_a_container_itself_is_not_its_own_holder(tree):
+    tree.loaded("535.261.03")
+    outer = "a27c18e06434" + "0" * 52
+    process(tree, 1, "systemd", cgroup=f"1:name=systemd:/docker/{outer}/init.scope", dev=["nvidia0"])
+    process(tree, 65, "logind", cgroup=f"1:name=systemd:/docker/{outer}/x.service", mounts="mnt:[2]", dev=["nvidia0"])
+    group = f"1:name=systemd:/docker/{outer}/docker/{CONTAINER}"
+    process(tree, 90, "sleep", cgroup=group, mounts="mnt:[3]", dev=["nvidia0"])
+    assert [(holder["pid"], holder["container"]) for holder in observe(tree)["holders"]] == [(90, CONTAINER[:12])]
+
+
+def test_identity_tells_boots_apart_on_one_kernel(tree):
+    tree.file("etc/machine-id", "5f3ab1c2\n")
+    tree.file("proc/sys/kernel/random/boot_id", "0f6e2b3c\n")
+    tree.file("proc/1/stat", "1 (a (b) c) S " + " ".join(str(number) for number in range(4, 40)))
+    assert observe(tree)["identity"] == {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/22"}
+
+
+def test_users_of_the_persistence_daemon(tree):
+    assert observe(tree)["daemon_users"] == []
+    tree.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnvidia-persistenced:x:991:985::/:/sbin/nologin\n")
+    assert observe(tree)["daemon_users"] == ["nvidia-persistenced"]

@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is there of NVIDIA's repository already: what is kept, what goes, what has to be mended by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import nvidia
+
+URL = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"
+PLACE = "/etc/apt/sources.list.d"
+OURS = f"{PLACE}/gpufleet-nvidia-cuda.sources"
+OUR_KEY = "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg"
+LEGACY = f"{PLACE}/cuda.list"
+KEYRING_LIST = f"{PLACE}/cuda-ubuntu2404-x86_64.list"
+KEY, OTHER_KEY = "/usr/share/keyrings/cuda-archive-keyring.gpg", "/usr/share/keyrings/old.gpg"
+HOUSE = "https://archive.example/ubuntu"
+MIXED = "/etc/apt/sources.list"
+
+
+def entry(file: str, *uris: str, key: str = "", enabled: bool = True) -> dict:
+    """Describe an entry of apt's, of NVIDIA's repository unless another address is given."""
+    return {"file": file, "uris": list(uris) or [URL], "signed_by": key, "enabled": enabled}
+
+
+def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubuntu-24.04") -> dict:
+    there = host(key, apt={"sources": sources}, packages=dict.fromkeys(packages, "1"))
+    return driver_plan.plan(there, {"source": "nvidia"}, platform(key))
+
+
+@pytest.mark.parametrize(
+    ("sources", "added", "removed"),
+    [
+        # apt refuses an address that has two keys, whichever of them came first.
+        ([entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, f"{URL}/", key=KEY)], True, [LEGACY, KEYRING_LIST]),
+        ([entry(KEYRING_LIST, key=KEY)], False, []),
+        ([entry(OURS, key=OUR_KEY), entry(KEYRING_LIST, f"{URL}/", key=KEY)], False, [KEYRING_LIST]),
+        ([entry(KEYRING_LIST, key=KEY), entry(OURS, key=OUR_KEY)], False, [KEYRING_LIST]),
+        ([entry(OURS, key=OUR_KEY), entry(f"{PLACE}/mine.list", key=KEY)], False, [f"{PLACE}/mine.list"]),
+        # Somebody's own entry is used, and no legacy one is.
+        ([entry(KEYRING_LIST, key=KEY), entry(f"{PLACE}/mine.list", key=OTHER_KEY)], False, [KEYRING_LIST]),
+        ([entry(f"{PLACE}/mine.list", key=KEY), entry(f"{PLACE}/too.list", key=KEY)], False, []),
+        (
+            [entry(f"{PLACE}/mine.list", key=KEY), entry(f"{PLACE}/too.list", key=OTHER_KEY)],
+            False,
+            [f"{PLACE}/too.list"],
+        ),
+        ([entry(f"{PLACE}/mine.list", key=KEY), entry(MIXED, HOUSE)], False, []),
+        # An entry without a key clashes with ours if it comes after it.
+        ([entry(f"{PLACE}/nvidia-cuda.list", f"{URL}/")], True, [f"{PLACE}/nvidia-cuda.list"]),
+        ([entry(f"{PLACE}/nvidia-cuda.list", enabled=False)], True, []),
+    ],
+)
+def test_the_address_is_left_with_one_key(sources, added, removed):
+    result = resolve(sources)
+    assert result["errors"] == []
+    assert bool(result["todo"]["repository"]) is added
+    assert result["todo"]["remove_files"] == removed
+    assert set(removed) <= set(result["todo"]["look"]["without"])
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [entry(MIXED, HOUSE), entry(MIXED, key="")],
+        [entry(MIXED, HOUSE, URL, key=KEY), entry(OURS, key=OUR_KEY)],
+        [entry(f"{PLACE}/mine.list", key=KEY), entry(MIXED), entry(MIXED, HOUSE)],
+        [entry(MIXED), entry(MIXED, HOUSE, enabled=False)],
+    ],
+)
+def test_a_file_with_other_repositories_is_not_removed_but_named(sources):
+    for errors in (
+        resolve(sources)["errors"],
+        nvidia(host("ubuntu-24.04", apt={"sources": sources}), "12.6")["problems"],
+    ):
+        assert len(errors) == 1
+        assert errors[0].startswith(f"{MIXED} names NVIDIA's repository {URL} beside others")
+        assert "Take that entry out of the file" in errors[0]
+
+
+@pytest.mark.parametrize("path", [f"{PLACE}/mine.list", LEGACY])
+def test_a_file_that_clashes_with_itself_is_named_too(path):
+    assert path in resolve([entry(path, key=KEY), entry(path)])["errors"][0]
+
+
+def test_a_toolkit_leaves_one_key_too():
+    there = host("ubuntu-24.04", apt={"sources": [entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, key=KEY)]})
+    done = nvidia(there, "12.6")
+    assert done["remove_files"] == [LEGACY, KEYRING_LIST]
+    assert done["repository"] is not None
+
+
+LOCAL = "cuda-repo-ubuntu2404-12-6-local"
+LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
+
+
+@pytest.mark.parametrize(
+    ("sources", "packages", "files", "removed"),
+    [
+        ([], ("cuda-repo-ubuntu2404",), [], ["cuda-repo-ubuntu2404"]),
+        # What such a package has in itself goes with it, so no version of it counts.
+        ([entry(LOCAL_LIST, f"file:///var/{LOCAL}")], (LOCAL, "cuda-keyring"), [LOCAL_LIST], ["cuda-keyring", LOCAL]),
+        ([entry(MIXED, HOUSE), entry(MIXED, f"file:///var/{LOCAL}")], (LOCAL,), [], [LOCAL]),
+        ([], ("cuda-repository-of-mine", "cuda-repo-ubuntu2204-12-6-local", "cuda-toolkit-12-6"), [], []),
+        # They may have the key of an entry that stays; ours has its own.
+        ([entry(f"{PLACE}/mine.list", key=KEY)], ("cuda-keyring",), [], []),
+        ([entry(OURS, key=OUR_KEY)], ("cuda-keyring",), [], ["cuda-keyring"]),
+    ],
+)
+def test_packages_that_brought_the_repository_go(sources, packages, files, removed):
+    todo = resolve(sources, packages)["todo"]
+    assert (todo["remove_files"], todo["remove_packages"]) == (files, removed)
+    assert set(files) <= set(todo["look"]["without"])
+
+
+@pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])
+def test_so_do_those_of_rpm(key, package):
+    path = f"/etc/repos.d/{package}.repo"
+    repositories = [{"id": "local", "file": path, "url": f"file:///var/{package}-12-6-local", "enabled": True}]
+    there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform(key))["todo"]
+    assert (todo["remove_files"], todo["remove_packages"]) == ([path], [f"{package}-12-6-local"])

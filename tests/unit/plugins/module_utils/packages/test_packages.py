@@ -1,0 +1,517 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import files as base_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks as packages_locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
+
+STATUS = """\
+Package: nvidia-smi
+Status: hold ok installed
+Priority: optional
+Architecture: amd64
+Version: 535.309.01-0+deb12u1
+Description: something
+ that mentions Package: libcuda1
+
+Package: libcuda1
+Status: install ok installed
+Architecture: amd64
+Version: 535.309.01-0+deb12u1
+
+Package: libcuda1
+Status: install ok installed
+Architecture: i386
+Version: 1
+
+Package: nvidia-kernel-dkms
+Status: install ok half-configured
+Architecture: amd64
+Version: 535.309.01-0+deb12u1
+
+Package: nvidia-settings
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 530.0
+
+Package: vim
+Status: install ok installed
+Architecture: amd64
+Version: 9
+
+Package: mine
+Status: install ok installed
+Architecture: all
+Version: 1.0
+"""
+
+
+def nothing(argv):
+    return 127, "", ""
+
+
+def test_dpkg_packages_holds_and_what_is_unfinished(tmp_path):
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(STATUS)
+    state = installed.read(str(tmp_path), "apt", nothing, ["mine"])
+    assert state["installed"] == {
+        "nvidia-smi": {"version": "535.309.01-0+deb12u1", "held": True, "arch": "amd64"},
+        "libcuda1": {"version": "535.309.01-0+deb12u1", "held": False, "arch": "amd64"},
+        "mine": {"version": "1.0", "held": False, "arch": "all"},
+    }
+    assert state["unfinished"] == ["nvidia-kernel-dkms"]
+    assert state["config_files"] == ["nvidia-settings"]
+    assert not state["interrupted"]
+    journal = tmp_path / "var/lib/dpkg/updates"
+    journal.mkdir()
+    (journal / "tmp.i").write_text("")
+    assert not installed.read(str(tmp_path), "apt", nothing)["interrupted"]
+    (journal / "0001").write_text("")
+    assert installed.read(str(tmp_path), "apt", nothing)["interrupted"]
+
+
+HOLD = """\
+import fcntl, sys, time
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextlib.contextmanager
+def locked(path, seconds=60.0):
+    """Let another process hold a lock as dpkg does."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, path, str(seconds)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"locked\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def dpkg(tmp_path):
+    """dpkg's directory with the journal of a run, which has ended or not."""
+    directory = tmp_path / "var/lib/dpkg"
+    (directory / "updates").mkdir(parents=True)
+    (directory / "updates" / "0001").write_text("")
+    return directory
+
+
+def dpkg_state(root):
+    state = installed.read(str(root), "apt", nothing)
+    return {name: state[name] for name in ("interrupted", "busy")}
+
+
+@pytest.mark.parametrize("lock", ["lock-frontend", "lock"])
+def test_a_running_dpkg_is_not_an_interrupted_one(tmp_path, dpkg, lock):
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+    with locked(dpkg / lock):
+        assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+    with locked(dpkg / lock):
+        (dpkg / "updates" / "0001").unlink()
+    assert dpkg_state(tmp_path) == {"interrupted": False, "busy": False}
+
+
+def test_a_user_who_may_not_open_the_lock_sees_who_holds_it(tmp_path, dpkg, monkeypatch):
+    real = open
+
+    def refuse(path, *more, **options):
+        if os.fspath(path).endswith("lock-frontend"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *more, **options)
+
+    with locked(dpkg / "lock-frontend"):
+        monkeypatch.setattr(installed, "open", refuse, raising=False)
+        assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
+    assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
+
+
+def test_waiting_ends_with_the_lock_or_with_the_time(tmp_path, dpkg):
+    start = time.monotonic()
+    with locked(dpkg / "lock-frontend", 1.5):
+        installed.wait_until_free(str(tmp_path), 0)
+        installed.wait_until_free(str(tmp_path), 0.2)
+        assert time.monotonic() - start < 1
+        assert installed.is_busy(str(tmp_path))
+        installed.wait_until_free(str(tmp_path), 30)
+    assert not installed.is_busy(str(tmp_path))
+    assert time.monotonic() - start < 10
+
+
+FOREIGN = """\
+Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.22.1
+
+Package: nvtop
+Status: install ok installed
+Architecture: amd64
+Version: 3.0.1-1
+
+Package: libfoo
+Status: install ok installed
+Architecture: i386
+Version: 1.0-1
+
+Package: data
+Status: install ok installed
+Architecture: all
+Version: 1.0-1
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1.0-1
+"""
+ASKED_OF_APT = {
+    "nvtop": True, "nvtop:amd64": True, "nvtop:any": True, "nvtop:native": True, "nvtop:i386": False,
+    "libfoo:i386": True, "libfoo:any": True, "libfoo": False, "libfoo:amd64": False,
+    "data": True, "data:all": True, "data:amd64": True, "data:i386": False,
+    "gone": False, "nonesuch": False,
+}  # fmt: skip
+
+
+def test_names_that_were_asked_about_are_answered_as_apt_takes_them(tmp_path):
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(FOREIGN)
+    state = installed.read(str(tmp_path), "apt", nothing, list(ASKED_OF_APT))
+    assert state["asked"] == ASKED_OF_APT
+    assert sorted(state["installed"]) == ["data", "libfoo", "nvtop"]
+    assert installed.read(str(tmp_path), "apt", nothing)["asked"] == {}
+    assert installed.read(str(tmp_path), None, nothing, ["nvtop"])["asked"] == {"nvtop": False}
+
+
+KERNELS = (
+    "kernel-devel\t5.14.0-570.el9\tx86_64\nkernel-devel\t5.14.0-611.el9\tx86_64\n"
+    "nvtop\t3.1.0-2.el9\tx86_64\nbind\t32:9.16.23-1.el9\tx86_64\ncuda\t13.0.2-1\tx86_64\n"
+)
+ASKED_OF_DNF = {
+    "kernel-devel": True, "kernel-devel.x86_64": True, "kernel-devel-5.14.0-570.el9.x86_64": True,
+    "kernel-devel-5.14.0-611.el9": True, "kernel-devel-5.14.0": True, "kernel-devel-5.14.0-570.el9.aarch64": False,
+    "kernel-devel-5.14.0-427.el9.x86_64": False, "kernel-devel-5.14": False, "kernel": False,
+    "nvtop": True, "nvtop-3.1.0": True, "nvtop-0:3.1.0-2.el9.x86_64": True, "nvtop-3.1.1": False,
+    "bind-9.16.23-1.el9": True, "bind-32:9.16.23": True, "bind-31:9.16.23": False, "cuda-13": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+def test_names_that_were_asked_about_are_answered_as_dnf_and_zypper_take_them(tmp_path, manager):
+    state = installed.read(str(tmp_path), manager, lambda argv: (0, KERNELS, ""), list(ASKED_OF_DNF))
+    assert state["asked"] == ASKED_OF_DNF
+
+
+RPMS = "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\nkernel-devel\t5.14.0-570.el9\tx86_64\nbash\t5.1-1\tx86_64\n"
+LOCKS = [
+    ("nvidia-driver-cuda-3:580.95.05-1.el9.*", True),
+    ("nvidia-driver-cuda-580.95.05-1.el9", True),
+    ("nvidia-driver-cuda", True),
+    ("*nvidia*580*", True),
+    ("nvidia-driver-3:580.95.05-1.el9.*", False),
+    ("# nvidia-driver-cuda", False),
+    ("!nvidia-driver-cuda-3:570.1-1.el9.*", False),
+]
+
+
+@pytest.mark.parametrize(("lock", "held"), LOCKS)
+def test_rpm_packages_and_dnfs_locks(tmp_path, lock, held):
+    path = tmp_path / "etc/dnf/plugins/versionlock.list"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"\n{lock}\n")
+    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""))
+    assert sorted(state["installed"]) == ["kernel-devel", "nvidia-driver-cuda"]
+    assert state["installed"]["nvidia-driver-cuda"]["held"] is held
+    assert not state["installed"]["kernel-devel"]["held"]
+
+
+def test_keys_of_rpm_are_told_apart_by_their_version():
+    out = "gpg-pubkey d42d0685\ngpg-pubkey fd431d51\nbash 5.2.26\nglibc 2.34\nglibc 2.34\n"
+    names = installed.names("/", "dnf", lambda argv: (0, out, ""))
+    assert names == ["bash", "glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
+
+
+def test_locks_of_dnf5_and_zypper(tmp_path):
+    for path, text in (
+        ("etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver-cuda"\n'),
+        (
+            "etc/zypp/locks",
+            "\ntype: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: nvidia-driver-cuda\n",
+        ),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    for manager in ("dnf", "zypper"):
+        state = installed.read(str(tmp_path), manager, lambda argv: (0, RPMS, ""))
+        assert state["installed"]["nvidia-driver-cuda"]["held"], manager
+
+
+def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
+    state = installed.read(str(tmp_path), None, nothing)
+    assert (state["installed"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
+
+
+# --- package offers ---
+
+MADISON = """\
+nvidia-smi | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
+nvidia-smi | 535.309.01-0+deb12u1 | http://s.example.org/debian-security bookworm-security/non-free amd64 Packages
+nvidia-graphics-drivers | 535.309.01-0+deb12u1 | http://m.example.org/debian bookworm/non-free Sources
+  libcuda1 | 535.261.03-1 | http://m.example.org/debian bookworm/non-free amd64 Packages
+"""
+
+
+def test_apt_offers_are_sorted_and_empty_for_unknown_names():
+    offers = packages_offers.read("apt", ["nvidia-smi", "libcuda1", "nonesuch"], lambda argv: (100, MADISON, ""))
+    assert offers == {
+        "nvidia-smi": ["535.309.01-0+deb12u1", "535.261.03-1"],
+        "libcuda1": ["535.261.03-1"],
+        "nonesuch": [],
+    }
+
+
+def test_dnf_offers_match_names_with_a_version():
+    out = "nvidia-driver-cuda\t580.95.05-1.el9\nnvidia-driver-cuda\t580.82.07-1.el9\nkernel-devel\t5.14.0-570.el9\n"
+    names = ["nvidia-driver-cuda", "kernel-devel-5.14.0-570.el9.x86_64"]
+    offers = packages_offers.read("dnf", names, lambda argv: (0, out, ""))
+    assert offers == {
+        "nvidia-driver-cuda": ["580.95.05-1.el9", "580.82.07-1.el9"],
+        "kernel-devel-5.14.0-570.el9.x86_64": ["5.14.0-570.el9"],
+    }
+
+
+def test_zypper_offers():
+    out = (
+        "S | Name | Type | Version | Arch | Repository\n--+------+------+---------+------+---\n"
+        "  | nvidia-compute-G06 | package | 580.95.05-0 | x86_64 | cuda\n"
+        "  | nvidia-compute-G06 | srcpackage | 570.1-0 | noarch | cuda\n"
+    )
+    assert packages_offers.read("zypper", ["nvidia-compute-G06"], lambda argv: (0, out, "")) == {
+        "nvidia-compute-G06": ["580.95.05-0"]
+    }
+
+
+def test_a_name_with_wildcards_selects_all_matches():
+    def apt(argv):
+        if argv[1:] == ["-c", "/v/apt.conf", "pkgnames"]:
+            return 0, "libcuda1\nnvidia-smi\nnvidia-smi-dbg\n", ""
+        assert argv == ["apt-cache", "-c", "/v/apt.conf", "madison", "nonesuch", "libcuda1", "nvidia-smi"]
+        return 100, MADISON, ""
+
+    offers = packages_offers.read("apt", ["nonesuch", "lib*[0-9]", "nvidia-sm?"], apt, [["-c", "/v/apt.conf"]])
+    assert {name: versions[:1] for name, versions in offers.items()} == {
+        "nvidia-smi": ["535.309.01-0+deb12u1"],
+        "libcuda1": ["535.261.03-1"],
+        "nonesuch": [],
+    }
+
+
+def test_zypper_supports_wildcards_only_without_match_exact():
+    asked = []
+
+    def zypper(argv):
+        asked.append("--match-exact" in argv)
+        names = ("cuda-toolkit-12-6", "cuda-toolkit-12-6-config-common", "cuda-toolkit-13-0")
+        return 0, "".join(f" | {name} | package | 1-1 | x86_64 | cuda\n" for name in names), ""
+
+    assert sorted(packages_offers.read("zypper", ["cuda-toolkit-*-[0-9]"], zypper)) == [
+        "cuda-toolkit-12-6",
+        "cuda-toolkit-13-0",
+    ]
+    assert packages_offers.read("zypper", ["cuda-toolkit-12-6"], zypper) == {"cuda-toolkit-12-6": ["1-1"]}
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+def test_the_offers_of_several_views_are_merged(manager):
+    def ask(argv):
+        version = "580.95.05-1" if "--own" in argv else "570.172.08-1"
+        return 0, f"x\t{version}\n | x | package | {version} | x86_64 | r\n", ""
+
+    assert packages_offers.read(manager, ["x"], ask, [[], ["--own"]]) == {"x": ["580.95.05-1", "570.172.08-1"]}
+
+
+STREAMS = """\
+Name          Stream       Profiles   Summary
+nvidia-driver 580-open [e] default    stand-in
+nvidia-driver latest [d]   default    stand-in
+other         1            default    another module
+
+Hint: [d]efault, [e]nabled, [x]disabled, [i]nstalled
+"""
+
+
+def test_module_streams_of_all_views():
+    def dnf(argv):
+        if "--own" in argv:
+            return 0, STREAMS, ""
+        return 1, "", "Error: No matching Modules to list\n"
+
+    assert packages_offers.streams(["nvidia-driver", "x"], dnf, [[], ["--own"]]) == {
+        "nvidia-driver": ["latest", "580-open"],
+        "x": [],
+    }
+    assert packages_offers.streams([], nothing) == {}
+    with pytest.raises(packages_offers.OffersError, match="no space left"):
+        packages_offers.streams(["x"], lambda argv: (1, "", "no space left"))
+
+
+@pytest.mark.parametrize(
+    ("manager", "asked", "there"),
+    [
+        ("dnf", "kernel-devel.x86_64", True),
+        ("dnf", "kernel-devel-5.14.0-570.el9.x86_64", True),
+        ("dnf", "kernel-devel.12", False),
+        ("apt", "kernel-devel:amd64", True),
+        ("apt", "kernel-devel:nonesuch", False),
+    ],
+)
+def test_offers_match_names_with_an_architecture(manager, asked, there):
+    text = {
+        "dnf": "kernel-devel\t5.14.0-570.el9\n",
+        "apt": "kernel-devel | 5.14.0-570.el9 | http://x x/main Packages\n",
+    }
+    offers = packages_offers.read(manager, [asked], lambda argv: (0, text[manager], ""))
+    assert offers == {asked: ["5.14.0-570.el9"] if there else []}
+
+
+def test_no_names_run_no_command():
+    assert packages_offers.read("apt", [], nothing) == {}
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+def test_the_error_of_the_package_manager_is_reported(manager):
+    with pytest.raises(packages_offers.OffersError, match="the lists are broken"):
+        packages_offers.read(manager, ["x"], lambda argv: (1, "", "the lists are broken"))
+
+
+# --- locks ---
+
+
+class Dpkg:
+    """A fake dpkg with selections."""
+
+    def __init__(self, held: set[str]) -> None:
+        self.held = held
+
+    def __call__(self, argv):
+        if argv[0] == "dpkg-query":
+            return 0, "".join(f"{name}\t{'hold' if name in self.held else 'install'}\n" for name in argv[4:]), ""
+        assert argv[0] == "apt-mark"
+        self.held = self.held | set(argv[2:]) if argv[1] == "hold" else self.held - set(argv[2:])
+        return 0, "", ""
+
+
+def test_dpkg_holds_are_changed_with_one_command():
+    dpkg = Dpkg({"libcuda1"})
+    assert packages_locks.read("apt", ["libcuda1", "nvidia-smi"], dpkg) == {"libcuda1"}
+    packages_locks.change("apt", ["nvidia-smi"], True, dpkg)
+    assert dpkg.held == {"libcuda1", "nvidia-smi"}
+    packages_locks.change("apt", ["libcuda1", "nvidia-smi"], False, dpkg)
+    assert dpkg.held == set()
+
+
+@pytest.mark.parametrize("left, there", [("", False), ("type: package\n", True)])
+def test_the_empty_lock_file_of_zypper_is_removed(tmp_path, left, there):
+    locks = tmp_path / "etc/zypp/locks"
+    locks.parent.mkdir(parents=True)
+
+    def zypper(argv):
+        locks.write_text(left if "removelock" in argv else "type: package\nsolvable_name: x\n")
+        return 0, "", ""
+
+    packages_locks.change("zypper", ["x"], True, zypper, str(tmp_path))
+    assert locks.exists()
+    packages_locks.change("zypper", ["x"], False, zypper, str(tmp_path))
+    assert locks.exists() == there
+    packages_locks.change("zypper", ["x"], False, lambda argv: (0, "", ""), str(tmp_path / "elsewhere"))
+
+
+def test_dnf_locks_match_names_with_and_without_a_version():
+    out = "nvidia-driver-cuda-3:580.95.05-1.el9.*\nkmod-nvidia-open-dkms-3:580.95.05-1.el9.*\n"
+    names = [
+        "nvidia-driver-cuda",
+        "nvidia-driver",
+        "kmod-nvidia-open-dkms-580.95.05-1.el9",
+        "nvidia-driver-cuda-570.1-1.el9",
+        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
+    ]
+    assert packages_locks.read("dnf", names, lambda argv: (0, out, "")) == {
+        "nvidia-driver-cuda",
+        "kmod-nvidia-open-dkms-580.95.05-1.el9",
+        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
+    }
+
+
+def test_a_missing_versionlock_plugin_is_named():
+    with pytest.raises(packages_locks.LocksError, match="python3-dnf-plugin-versionlock"):
+        packages_locks.read("dnf", ["x"], lambda argv: (1, "", "No such command: versionlock"))
+
+
+def test_zypper_locks():
+    out = "# | Name | Type | Repository\n--+------+-----+----\n1 | nvidia-compute-G06 | package | (any)\n"
+    assert packages_locks.read("zypper", ["nvidia-compute-G06", "x"], lambda argv: (0, out, "")) == {
+        "nvidia-compute-G06"
+    }
+
+
+def test_the_error_of_a_hold_names_the_command():
+    with pytest.raises(packages_locks.LocksError, match="apt-mark hold x failed with exit status 100: no"):
+        packages_locks.change("apt", ["x"], True, lambda argv: (100, "", "no"))
+
+
+# --- versions and platforms ---
+
+
+@pytest.mark.parametrize(
+    ("version", "upstream"),
+    [
+        ("535.309.01-0+deb12u1", "535.309.01"),
+        ("1:550.163.01-2", "550.163.01"),
+        ("580.95.05-0ubuntu0.24.04.1", "580.95.05"),
+        ("3:580.95.05-1.el9", "580.95.05"),
+        ("580.95.05_k6.4.0_150700.51-0", "580.95.05"),
+        ("580.95.05", "580.95.05"),
+        ("570~rc1", "570"),
+        (None, ""),
+    ],
+)
+def test_upstream_version(version, upstream):
+    assert base_files.upstream_version(version) == upstream
+
+
+PLATFORMS = [
+    ('ID=debian\nVERSION_ID="12"\n', "debian-12", "apt"),
+    ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n', "ubuntu-24.04", "apt"),
+    ('ID="rhel"\nVERSION_ID="8.10"\n', "el-8", "dnf"),
+    ('ID="almalinux"\nID_LIKE="rhel centos fedora"\nVERSION_ID="10.0"\n', "el-10", "dnf"),
+    ('ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\n', "amazon-2023", "dnf"),
+    ('ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.7"\n', "sles-15", "zypper"),
+    ('ID="miracle"\nID_LIKE="rhel fedora"\nVERSION_ID="9.4"\n', "el-9", "dnf"),
+    ("ID=alpine\nVERSION_ID=3.20\n", None, None),
+    ("", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "manager"), PLATFORMS)
+def test_platform(tmp_path, text, key, manager):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(text)
+    system = host_platform.read(str(tmp_path), "arm64")
+    assert (system["key"], system["package_manager"], system["arch"]) == (key, manager, "aarch64")

@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record import DRIVER, TOOLKIT
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
+
+V = "580.95.05"
+
+
+def having(record: str | dict | None, path: str = DRIVER, **changes) -> dict:
+    """Describe a host with a record."""
+    text = record if isinstance(record, str) or record is None else json.dumps(record)
+    there = host("el-9", **changes)
+    there["files"][path] = {"exists": text is not None, "content": text}
+    return there
+
+
+def finished(there: dict, before: list[str], after: list[str] | None = None, **more) -> dict:
+    return json.loads(packages_record.finish(there, DRIVER, before, before if after is None else after, **more))
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "ours"),
+    [
+        ("libcuda1", "libcuda1", True),
+        ("libcuda1=535.309.01-0+deb12u1", "libcuda1", True),
+        ("nvidia-driver-cuda-3:580.95.05-1.el9", "nvidia-driver-cuda", True),
+        ("kernel-devel-5.14.0-570.el9.x86_64", "kernel-devel", True),
+        ("cuda-toolkit-12-6", "cuda-toolkit-12-6", True),
+        ("cuda-toolkit-12-6", "cuda-toolkit", False),
+        ("linux-headers-6.1.0-47-amd64", "linux-headers", False),
+        ("libcuda1", "libcuda11", False),
+    ],
+)
+def test_requested_packages_are_installed_for_certain(asked, name, ours):
+    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"], asked=[asked]))
+    there = ["vim", name, "tmux"]
+    assert packages_record.installed_for_certain(interrupted, DRIVER, there) == ({name} if ours else set())
+    assert packages_record.possibly_installed(interrupted, DRIVER, there) == {name, "tmux"}
+    packages, uncertain = ([name], ["tmux"]) if ours else ([], sorted([name, "tmux"]))
+    done = finished(interrupted, there)
+    assert (done["packages"], done["uncertain"]) == (packages, uncertain)
+
+
+def test_packages_that_were_installed_before_are_not_recorded():
+    begun = packages_record.begin(having(None), DRIVER, ["libcuda1"], asked=["libcuda1=535-1", "dkms"])
+    assert json.loads(begun)["asked"] == ["dkms"]
+    assert packages_record.installed_for_certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
+    # The next run requests a package that the user has installed in the meantime.
+    again = packages_record.begin(having(begun), DRIVER, ["libcuda1", "ffmpeg"], asked=["ffmpeg"])
+    assert finished(having(again), ["libcuda1", "ffmpeg", "dkms"])["packages"] == ["dkms"]
+
+
+def test_a_finished_record_ignores_later_packages():
+    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
+    assert packages_record.is_unfinished(interrupted, DRIVER)
+    done = packages_record.finish(interrupted, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
+    assert json.loads(done) == {"packages": ["dkms"], "files": {}, "key": "EB"}
+    assert not packages_record.is_unfinished(having(done), DRIVER)
+    # The user installs nvidia-settings later.
+    assert packages_record.possibly_installed(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
+
+
+def test_packages_that_the_other_role_requested_are_not_recorded():
+    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"]))
+    other = packages_record.begin(having(None, TOOLKIT), TOOLKIT, ["vim"], asked=["cuda-toolkit-12-6"])
+    interrupted["files"][TOOLKIT] = {"exists": True, "content": other}
+    assert packages_record.possibly_installed(interrupted, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
+
+
+def stream(name: str, before: str | None) -> dict:
+    return {"module": "nvidia-driver", "name": f"nvidia-driver:{name}", "before": before and f"nvidia-driver:{before}"}
+
+
+@pytest.mark.parametrize(
+    ("record", "todo", "expected"),
+    [
+        ({}, stream("580-open", None), stream("580-open", None)),
+        ({}, stream("580-open", "570"), stream("580-open", "570")),
+        # The role switches to another stream: the first stream remains the previous one.
+        ({"stream": stream("580-open", "570")}, stream("595-open", "580-open"), stream("595-open", "570")),
+        # The user has enabled another stream in the meantime.
+        ({"stream": stream("580-open", "570")}, stream("595-open", "590"), stream("595-open", "590")),
+        # A run was interrupted between two streams.
+        ({"pending_stream": stream("580-open", "570")}, stream("580-open", None), stream("580-open", "570")),
+        ({"pending_stream": stream("580-open", "570")}, None, stream("580-open", "570")),
+        ({}, None, None),
+    ],
+)
+def test_the_first_stream_is_recorded_as_the_previous_stream(record, todo, expected):
+    begun = json.loads(packages_record.begin(having(record), DRIVER, ["vim"], stream=todo))
+    assert begun.get("pending_stream") == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "done", "pending"),
+    [
+        ("580-open", stream("580-open", "570"), None),
+        # The previous stream was restored after a failure.
+        ("570", None, None),
+        # The previous stream could not be restored.
+        (None, None, stream("580-open", "570")),
+    ],
+)
+def test_only_an_enabled_stream_is_recorded(now, done, pending):
+    begun = {"pending": ["vim"], "pending_stream": stream("580-open", "570")}
+    left = finished(having(begun, module_streams={"nvidia-driver": now} if now else {}), ["vim"])
+    assert (left.get("stream"), left.get("pending_stream")) == (done, pending)
+
+
+def test_a_failed_switch_keeps_the_recorded_stream():
+    begun = {"stream": stream("570-open", None), "pending_stream": stream("580-open", None), "pending": ["vim"]}
+    left = finished(having(begun, module_streams={"nvidia-driver": "570-open"}), ["vim"])
+    assert (left["stream"], "pending_stream" in left) == (stream("570-open", None), False)
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected", "is_unfinished"),
+    [
+        ({"library": V, "on_disk": V, "runfile": True}, {"runfile": V}, True),
+        ({"library": V, "on_disk_next": V, "runfile": True}, {"runfile": V}, True),
+        # The installer was killed.
+        ({"library": V, "runfile": True}, {"pending_runfile": V}, False),
+        ({"library": V}, {"pending_runfile": V}, False),
+        ({"runfile": True}, {"pending_runfile": V}, False),
+        # The installer failed and left nothing, or the previous driver.
+        ({}, {}, True),
+        ({"library": "570.86.15", "on_disk": "570.86.15", "runfile": True}, {}, True),
+    ],
+)
+def test_the_driver_state_tells_how_an_installer_run_ended(driver, expected, is_unfinished):
+    begun = packages_record.begin_runfile(having(None), DRIVER, V)
+    assert json.loads(begun)["pending_runfile"] == V
+    there = having(begun, driver=driver)
+    assert packages_record.is_unfinished(there, DRIVER) is is_unfinished
+    left = finished(there, ["vim"])
+    assert {name: value for name, value in left.items() if "runfile" in name} == expected
+
+
+def test_a_successful_installer_run_is_recorded():
+    there = having({"runfile": "570.86.15", "pending_runfile": V}, driver={"library": V, "runfile": True})
+    left = finished(there, ["vim"], runfile=V)
+    assert (left["runfile"], "pending_runfile" in left) == (V, False)

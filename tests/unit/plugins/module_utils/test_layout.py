@@ -1,0 +1,108 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The packages of module_utils: what may import what, and how large a package or a file may become."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+COLLECTION = "ansible_collections.gpufleet.hosts.plugins"
+PACKAGE = f"{COLLECTION}.module_utils"
+PLUGINS = Path(__file__).resolve().parents[4] / "plugins"
+MODULE_UTILS = PLUGINS / "module_utils"
+# A package imports from those before it in this list, never from those after it.
+ORDER = [
+    "base",
+    "hardware",
+    "host",
+    "nvml",
+    "packages",
+    "engine",
+    "volume",
+    "cdi",
+    "toolkit",
+    "facts",
+    "driver",
+    "cuda",
+    "container",
+    "observe",
+    "site",
+]
+SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
+DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+MOST_FILES = 20
+MOST_LINES = 400
+
+
+def imported_packages(source: str) -> set[str]:
+    """Name the packages of module_utils that a source imports from, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {module[len(PACKAGE) + 1 :].split(".")[0] for module in modules if module.startswith(PACKAGE + ".")}
+    return found
+
+
+def code_lines(source: str) -> int:
+    """Count the lines of code: no empty line, no comment, no docstring, no documentation of a module."""
+    texts = set()
+    for node in ast.walk(ast.parse(source)):
+        is_documentation = isinstance(node, ast.Expr) or (
+            isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in DOCUMENTATION
+        )
+        if is_documentation and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            texts.update(range(node.lineno, node.end_lineno + 1))
+    lines = enumerate(source.splitlines(), start=1)
+    return sum(
+        1 for number, line in lines if line.strip() and not line.lstrip().startswith("#") and number not in texts
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (f"from {PACKAGE} import base, site", {"base", "site"}),
+        (f"from {PACKAGE}.driver import plan", {"driver"}),
+        (f"def late():\n    from {PACKAGE}.driver.plan import plan", {"driver"}),
+        (f"import {PACKAGE}.cdi.reader as reader", {"cdi"}),
+        (f"from {COLLECTION}.plugin_utils import host_program\nimport os", set()),
+    ],
+)
+def test_imports_are_found_in_every_form(source, expected):
+    assert imported_packages(source) == expected
+
+
+def test_every_file_is_in_a_package_of_the_order():
+    assert {path.relative_to(MODULE_UTILS).parts[0] for path in SOURCES} <= set(ORDER)
+    assert {len(path.relative_to(MODULE_UTILS).parts) for path in SOURCES} == {2}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
+def test_imports_go_down_the_order(path):
+    allowed = ORDER[: ORDER.index(path.parent.name) + 1]
+    assert imported_packages(path.read_text(encoding="utf-8")) <= set(allowed)
+
+
+def test_init_files_are_there_and_empty():
+    packages = {path.parent for path in SOURCES}
+    assert [str(package) for package in packages if (package / "__init__.py").read_bytes()] == []
+
+
+def test_no_package_has_too_many_files():
+    sizes = {name: sum(path.parent.name == name for path in SOURCES) for name in ORDER}
+    assert {name: size for name, size in sizes.items() if size > MOST_FILES} == {}
+
+
+def test_no_file_is_too_long():
+    sources = [*SOURCES, *(path for path in PLUGINS.rglob("*.py") if MODULE_UTILS not in path.parents)]
+    sizes = {str(path.relative_to(PLUGINS)): code_lines(path.read_text(encoding="utf-8")) for path in sources}
+    assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
