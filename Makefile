@@ -37,13 +37,15 @@ sandbox-down: setup ## Remove the simulated hosts and what is in them
 test: lint unit sanity molecule ## What CI runs: lint, unit tests, sanity, the default scenario from bare hosts
 
 .PHONY: lint
-lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the documentation
+lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the documentation, the tarball
 	@ruff check .
 	@ruff format --check .
 	@yamllint --strict .
 	@ansible-lint --offline --strict
 	@antsibull-changelog lint
 	@antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self .
+	@python tools/role_readme.py --check
+	@python tools/release_check.py
 
 .PHONY: unit
 unit: setup ## Unit tests
@@ -74,6 +76,15 @@ gpu-bundle: setup ## What a GPU host without a package registry needs for gpu-ac
 .PHONY: gpu-acceptance
 gpu-acceptance: ## The collection against this machine's real NVIDIA GPUs; changes no setting of a card
 	@$(PYTHON) tests/gpu/run
+
+##@ Release it
+.PHONY: docs
+docs: setup ## Update the tables of variables in the README files of the roles
+	@python tools/role_readme.py
+
+.PHONY: release-check
+release-check: setup ## Build the tarball, check it with galaxy-importer, install it and use it
+	@python tools/release_check.py --install
 
 ##@ Housekeeping
 .PHONY: setup
