@@ -57,22 +57,22 @@ def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -
         ({"ansible_skip_tags": ["container_engine"]}, {"engine": ["auto"], "expected_engines": []}),
     ],
 )
-def test_a_check_expects_the_engine_that_this_run_brings(variables: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert rendered("Give containers the driver's files", False, False, **variables) == expected
+def test_check_mode_expects_the_engine_that_this_run_installs(variables: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert rendered("Create the driver volume", False, False, **variables) == expected
 
 
 @pytest.mark.parametrize(
     ("runs_docker", "has_podman", "variables", "words"),
     [
-        (False, False, {}, "once the driver is loaded, and registered with docker."),
-        (True, True, {}, "once the driver is loaded, and registered with docker and podman."),
-        (False, False, {"container_engine_name": "podman"}, "once the driver is loaded, and registered with podman."),
+        (False, False, {}, "once the driver is loaded and registers it with docker."),
+        (True, True, {}, "once the driver is loaded and registers it with docker and podman."),
+        (False, False, {"container_engine_name": "podman"}, "once the driver is loaded and registers it with podman."),
         (True, False, {"container_engine_name": "containerd"}, "once the driver is loaded."),
         (False, False, {"ansible_skip_tags": ["container_engine"]}, "once the driver is loaded."),
     ],
 )
-def test_a_check_names_the_engines_before_the_driver_is_loaded(
+def test_check_mode_names_the_engines_before_the_driver_is_loaded(
     runs_docker: bool, has_podman: bool, variables: dict[str, Any], words: str
 ) -> None:
-    told = rendered("Say that containers would get the driver's files", runs_docker, has_podman, **variables)
-    assert told["msg"].endswith(words)
+    result = rendered("Report the driver volume that a real run would create", runs_docker, has_podman, **variables)
+    assert result["msg"].endswith(words)

@@ -12,14 +12,14 @@ import yaml
 FAILURE = Path(__file__).resolve().parents[3] / "roles/nvidia_persistenced/tasks/failure.yml"
 
 
-@pytest.mark.parametrize(("journal", "said"), [("Failed to open GPU", "Failed to open GPU"), ("", "nothing")])
-def test_a_daemon_that_fails_says_why_and_what_to_do(journal, said):
+@pytest.mark.parametrize(("journal", "quoted"), [("Failed to open GPU", "Failed to open GPU"), ("", "empty")])
+def test_a_failed_daemon_is_reported_with_reason_and_remedy(journal, quoted):
     *_before, task = yaml.safe_load(FAILURE.read_text(encoding="utf-8"))
     text = jinja2.Template(task["ansible.builtin.fail"]["msg"]).render(
-        __nvidia_persistenced_failure="The daemon does not start.",
+        __nvidia_persistenced_failure="nvidia-persistenced did not start.",
         __nvidia_persistenced_plan={"reason": "no NVIDIA driver is loaded, so the daemon is not started"},
         __nvidia_persistenced_journal={"stdout": journal},
     )
-    assert text.startswith("The daemon does not start. No NVIDIA driver is loaded, so the daemon is not started. See")
+    assert text.startswith("nvidia-persistenced did not start. No NVIDIA driver is loaded, so the daemon is not started. Check")
     assert "dmesg" in text
-    assert text.endswith(f"The daemon says: {said}")
+    assert text.endswith(f"The daemon's journal: {quoted}")

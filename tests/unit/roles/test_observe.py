@@ -26,25 +26,25 @@ OTHERS = [
 ]
 
 
-def said(failed: dict) -> str:
+def reported(failed: dict) -> str:
     """Return the role's message for a module's failure."""
     block = yaml.safe_load((ROLE / "tasks/main.yml").read_text(encoding="utf-8"))[0]
     (rescue,) = block["rescue"]
     environment = jinja2.Environment()
     environment.tests["search"] = lambda text, pattern: re.search(pattern, text) is not None
     values = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-    words = environment.from_string(rescue["vars"]["__observe_said"]).render(ansible_failed_result=failed)
-    return environment.from_string(rescue["ansible.builtin.fail"]["msg"]).render(values, __observe_said=words)
+    words = environment.from_string(rescue["vars"]["__observe_error"]).render(ansible_failed_result=failed)
+    return environment.from_string(rescue["ansible.builtin.fail"]["msg"]).render(values, __observe_error=words)
 
 
 @pytest.mark.parametrize("failed", OLD)
-def test_a_python_that_is_too_old_is_named_with_the_way_out(failed):
-    text = said(failed)
+def test_an_old_python_is_reported_with_the_remedy(failed):
+    text = reported(failed)
     for word in ("Python 3.9 or newer", "dnf install python3.12", "ansible_python_interpreter", failed["msg"]):
         assert word in text
     assert text.startswith("This host needs")
 
 
 @pytest.mark.parametrize("failed", OTHERS)
-def test_any_other_failure_is_told_as_it_was(failed):
-    assert said(failed) == " ".join(failed.values())
+def test_any_other_failure_is_quoted(failed):
+    assert reported(failed) == " ".join(failed.values())
