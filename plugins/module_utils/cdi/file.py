@@ -57,7 +57,7 @@ def is_from_toolkit(text: str) -> bool:
     return any(program in text for program in TOOLKIT_PROGRAMS)
 
 
-def marker_path(path: str) -> str:
+def mark_of(path: str) -> str:
     """Return the path of the marker file, which says that this module manages the file at `path`.
 
     The marker is a separate file because a specification cannot hold annotations before CDI 0.6.0. Engines ignore its
@@ -68,7 +68,7 @@ def marker_path(path: str) -> str:
 
 def is_managed(path: str) -> bool:
     """Tell whether this module manages the file at `path`."""
-    return os.path.isfile(marker_path(path))
+    return os.path.isfile(mark_of(path))
 
 
 def files(directories: list[str]) -> list[str]:
@@ -149,12 +149,12 @@ def write(path: str, text: str) -> None:
             os.chmod(directory, 0o755)
         if not managed:
             # The marker comes first, so that an interrupted run leaves no specification without a marker.
-            _write(marker_path(path), MARKER_TEXT.format(os.path.basename(path)))
+            _write(mark_of(path), MARKER_TEXT.format(os.path.basename(path)))
         _write(path, text)
     except OSError as error:
         if not managed:
             with contextlib.suppress(OSError):
-                os.unlink(marker_path(path))
+                os.unlink(mark_of(path))
         if creates_directory:
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
@@ -182,7 +182,7 @@ def _write(path: str, text: str) -> None:
 def remove(path: str) -> None:
     """Remove the file, then its marker."""
     try:
-        for name in (path, marker_path(path)):
+        for name in (path, mark_of(path)):
             if os.path.lexists(name):
                 os.unlink(name)
     except OSError as error:
