@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which engines site.yml has the driver volume registered with, also in check mode before an engine is there."""
+"""The engines with which site.yml registers the driver volume, also in check mode before an engine is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def trusted(value: Any) -> Any:
 
 
 def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -> dict[str, Any]:
-    """The arguments of a task of the play, for a host with these engines."""
+    """Return the arguments of a task of the play, for a host with these engines."""
     (play,) = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
     task = next(task for task in play["tasks"] if task["name"] == name)
     engines = {
@@ -57,22 +57,24 @@ def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -
         ({"ansible_skip_tags": ["container_engine"]}, {"engine": ["auto"], "expected_engines": []}),
     ],
 )
-def test_a_check_expects_the_engine_that_this_run_brings(variables: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert rendered("Give containers the driver's files", False, False, **variables) == expected
+def test_check_mode_expects_the_engine_that_the_run_would_install(
+    variables: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert rendered("Create the driver volume", False, False, **variables) == expected
 
 
 @pytest.mark.parametrize(
     ("runs_docker", "has_podman", "variables", "words"),
     [
-        (False, False, {}, "once the driver is loaded, and registered with docker."),
-        (True, True, {}, "once the driver is loaded, and registered with docker and podman."),
-        (False, False, {"container_engine_name": "podman"}, "once the driver is loaded, and registered with podman."),
-        (True, False, {"container_engine_name": "containerd"}, "once the driver is loaded."),
-        (False, False, {"ansible_skip_tags": ["container_engine"]}, "once the driver is loaded."),
+        (False, False, {}, "after the driver is loaded, and registered with docker."),
+        (True, True, {}, "after the driver is loaded, and registered with docker and podman."),
+        (False, False, {"container_engine_name": "podman"}, "after the driver is loaded, and registered with podman."),
+        (True, False, {"container_engine_name": "containerd"}, "after the driver is loaded."),
+        (False, False, {"ansible_skip_tags": ["container_engine"]}, "after the driver is loaded."),
     ],
 )
-def test_a_check_names_the_engines_before_the_driver_is_loaded(
+def test_check_mode_names_the_engines_before_the_driver_is_loaded(
     runs_docker: bool, has_podman: bool, variables: dict[str, Any], words: str
 ) -> None:
-    told = rendered("Say that containers would get the driver's files", runs_docker, has_podman, **variables)
-    assert told["msg"].endswith(words)
+    arguments = rendered("Report that the driver volume would be created", runs_docker, has_podman, **variables)
+    assert arguments["msg"].endswith(words)
