@@ -110,6 +110,9 @@ options:
     description: Seconds to wait for an answer of the driver, greater than 0 and at most 3600.
     type: float
     default: 10
+  _nvml_binding_path:
+    description: Path of pynvml on the host. The action plugin sets this internal option. Do not set it in a playbook.
+    type: path
 notes:
   - Requires pynvml (Python package nvidia-ml-py) on the host or on the controller.
 author:
