@@ -305,13 +305,13 @@ def _unique_by_name(libraries: list[_Library], subdirectory: str) -> list[Driver
         chosen.setdefault(os.path.basename(library.path), library)
     files, taken = [], set(chosen)
     for name in sorted(chosen):
-        links = sorted(_links(name, chosen[name]) - taken)
+        links = sorted(_links(chosen[name]) - taken)
         taken.update(links)
         files.append(DriverFile(chosen[name].path, subdirectory, name, tuple(links)))
     return files
 
 
-def _links(name: str, library: _Library) -> set[str]:
+def _links(library: _Library) -> set[str]:
     """Return the names of links: the host's own, the SONAME, and names that applications open directly."""
     links, soname = set(library.links), library.elf.soname
     if soname and soname.startswith("lib") and "/" not in soname:
@@ -320,7 +320,7 @@ def _links(name: str, library: _Library) -> set[str]:
             links.add(re.sub(r"[0-9.]+$", "", soname))
         if library.base == "libGLX_nvidia":
             links.add("libGLX_indirect.so.0")
-    return links - {name}
+    return links
 
 
 def _binaries(sets: frozenset[str], machine: str, root: str, search_path: Iterable[str]) -> Iterator[DriverFile]:

@@ -175,10 +175,52 @@ def test_the_matching_one_of_two_tls_libraries_is_included(tmp_path):
 
 def test_files_of_another_version_are_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
+    expected = found(tmp_path)
     directory = tmp_path / "usr/lib/x86_64-linux-gnu"
     for base in ("libnvidia-ptxjitcompiler", "libcuda"):
         driver_tree.library(directory, base, "570.133.20", links=False)
-    assert all(name.endswith(VERSION) for name in found(tmp_path) if not name.startswith("bin/"))
+    assert found(tmp_path) == expected
+
+
+def test_a_link_with_another_version_in_its_name_is_not_a_mismatch(tmp_path):
+    driver_tree.library(tmp_path / "usr/lib64", "libcuda", VERSION)
+    driver_tree.link(tmp_path / "usr/lib64/libnvidia-ml.so.570.133.20", f"libcuda.so.{VERSION}")
+    assert list(found(tmp_path)) == [f"lib64/libcuda.so.{VERSION}"]
+
+
+def test_a_driver_of_another_machine_is_not_a_mismatch(tmp_path):
+    driver_tree.arm64(tmp_path, VERSION)
+    with pytest.raises(driver_files.DriverFilesError, match=f"found no x86_64 libcuda.so.{VERSION}"):
+        found(tmp_path)
+
+
+def test_an_executable_with_the_name_of_a_library_is_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    expected = found(tmp_path)
+    driver_tree.program(tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.{VERSION}")
+    assert found(tmp_path) == expected
+
+
+def test_links_that_are_not_library_names_are_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    expected = found(tmp_path)
+    driver_tree.link(tmp_path / "usr/lib/x86_64-linux-gnu/libcuda.so.1.old", f"libcuda.so.{VERSION}")
+    assert found(tmp_path) == expected
+
+
+def test_a_file_wins_over_a_link_of_the_same_name(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    name = f"libnvidia-ml.so.{VERSION}"
+    driver_tree.write_elf(tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-cfg.so.{VERSION}", soname=name)
+    files = found(tmp_path)
+    assert files[f"lib64/libnvidia-cfg.so.{VERSION}"][1] == []
+    assert files[f"lib64/{name}"][0] == f"usr/lib/x86_64-linux-gnu/{name}"
+
+
+def test_a_program_that_is_not_executable_is_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    (tmp_path / "usr/bin/nvidia-smi").chmod(0o644)
+    assert "bin/nvidia-smi" not in found(tmp_path)
 
 
 def test_the_separately_versioned_nvvm_comes_from_the_driver_directory(tmp_path):
