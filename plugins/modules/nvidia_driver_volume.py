@@ -35,8 +35,8 @@ options:
       - V(present) creates or repairs the volume of O(driver_version), or of the loaded driver, and registers it with
         the engines.
       - V(absent) removes the volume of O(driver_version), or every volume if O(driver_version) is not set. It fails
-        before it removes anything if a container uses one of them. It also fails if a stopped Docker that the module
-        may not start has one of them registered.
+        before it removes anything if a container, a process or a CDI specification uses one of them. It also fails if a
+        stopped Docker that the module may not start has one of them registered.
     type: str
     choices: [present, absent]
     default: present
@@ -51,7 +51,7 @@ options:
   engine:
     description:
       - Container engines to register the volume with.
-      - V(auto) selects every installed engine. If there is none, O(state=present) fails.
+      - V(auto) selects Docker if it answers, and Podman if it is installed. Without either, O(state=present) fails.
       - V(none) creates only the directory and cannot be combined with other values.
       - The module does not start an engine in check mode, or if this option does not name the engine. Instead, it reads
         the volumes and containers of a stopped Docker from Docker's data directory.

@@ -356,9 +356,9 @@ def test_a_partial_upgrade_is_a_version_mismatch(tmp_path):
 
 def test_a_damaged_cache_is_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    whole = found(tmp_path)
+    expected = found(tmp_path)
     (tmp_path / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1\xff\xff")
-    assert found(tmp_path) == whole
+    assert found(tmp_path) == expected
 
 
 @pytest.mark.parametrize("sets", [[], ["compat32"]])
