@@ -387,7 +387,7 @@ def _files(host: specification.Host) -> list[driver_files.DriverFile]:
 
 
 def _volume_edits(driver_volume_path: str, host: specification.Host, check: bool) -> dict:
-    directory = driver_volume.directory(driver_volume_path, host.version)
+    directory = driver_volume.volume_directory(driver_volume_path, host.version)
     if all(os.path.isdir(os.path.join(directory, name)) for name in driver_volume.SUBDIRECTORIES):
         return specification.volume_edits(directory, os.listdir(os.path.join(directory, "bin")))
     if not check:

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
 VERSION = "580.95.05"
 
@@ -98,6 +98,7 @@ def test_the_specification_is_written_once(host):
     assert result["devices"] == ["0", "GPU-00000000", "1", "GPU-00000001", "all"]
     assert result["skipped"] == result["maintained_by"] == result["warnings"] == []
     spec = json.loads(host.path.read_text())
+    cdi_schema.check(spec)
     assert [device["name"] for device in spec["devices"]] == result["devices"]
     assert result["diff"]["before"] == ""
     assert result["diff"]["after"] == host.path.read_text()
@@ -278,6 +279,7 @@ def test_check_mode_before_the_volume_exists(host):
 def test_files_need_no_volume(host):
     (host.volumes / "nvidia_driver").rename(host.root / "away")
     host.run(libraries="files")
+    cdi_schema.check(json.loads(host.path.read_text()))
     assert "/usr/lib64/libcuda.so.1" in host.path.read_text()
 
 
