@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Action plugin of nvidia_cdi_spec: where the host has no pynvml, the controller's goes along."""
+"""Action plugin of nvidia_cdi_spec: it sends the controller's pynvml to hosts without one."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
 
 
 class ActionModule(NvmlAction):
-    """The module does the work; see plugin_utils/nvml_binding.py for what is added."""
+    """Run the module. The base class in plugin_utils/nvml_binding.py sends pynvml."""

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_cdi_spec
-short_description: Describe a host's NVIDIA GPUs to container engines in a CDI specification
+short_description: Manage a CDI specification that describes the host's NVIDIA GPUs
 version_added: 0.1.0
 description:
-  - Writes a specification of the Container Device Interface for the GPUs that NVML shows, without a toolkit of the
-    vendor's. Docker (25 or newer with the feature C(cdi), 28.2 or newer as it is), Podman (4.1 or newer), containerd
-    and CRI-O then take C(nvidia.com/gpu=0), C(nvidia.com/gpu=GPU-…), C(nvidia.com/gpu=MIG-…) or C(nvidia.com/gpu=all)
-    as a device.
-  - It declares the lowest version that has what it says, 0.5.0 as a rule, so that Podman 4.3 of Debian 12 reads it.
-  - There are no two specifications for one device. Where another file describes C(nvidia.com/gpu), the one that the
-    vendor's toolkit keeps for example, that one counts. It is told in RV(maintained_by), and ours is not written, or is
-    removed if it was there.
-  - A file that something else made is neither replaced nor removed, unless O(take_over=true). That one is ours is noted
-    beside it, in C(.gpufleet-nvidia.json.gpufleet) for example, which engines don't read.
-  - Run it again after a driver upgrade, a change of MIG devices, or a reboot that gives devices other numbers.
+  - Writes a Container Device Interface (CDI) specification of the GPUs that NVML shows. NVIDIA's container toolkit is
+    not required.
+  - Docker 25 and newer, Podman 4.1 and newer, containerd and CRI-O then accept C(nvidia.com/gpu=0),
+    C(nvidia.com/gpu=GPU-…), C(nvidia.com/gpu=MIG-…) or C(nvidia.com/gpu=all) as a device. Docker before 28.2 needs the
+    feature C(cdi) in C(daemon.json).
+  - The specification declares the lowest CDI version that supports its content, usually 0.5.0. Podman 4.3 of Debian 12
+    can read that version.
+  - The module never adds a second specification for the same devices. If another file describes C(nvidia.com/gpu), for
+    example that of NVIDIA's toolkit, the module reports it in RV(maintained_by) and writes no specification. It removes
+    one that it wrote earlier.
+  - A file that this module did not create is neither replaced nor removed, unless O(take_over=true). The module marks
+    its file with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines
+    ignore.
+  - Run the module again after a driver upgrade, a change of MIG devices, or a reboot that changes device numbers.
 attributes:
   check_mode:
     support: full
@@ -35,79 +38,83 @@ attributes:
 options:
   state:
     description:
-      - V(present) writes the specification, V(absent) removes it.
+      - V(present) writes the specification. V(absent) removes it.
     type: str
     choices: [present, absent]
     default: present
   path:
     description:
-      - The file, in one of O(spec_dirs), with the suffix C(.json) or C(.yaml). It is JSON either way.
-      - Engines read C(/etc/cdi) and C(/var/run/cdi). What is in the latter is gone after a reboot.
+      - Path of the specification, in one of O(spec_dirs), with the suffix C(.json) or C(.yaml). The content is always
+        JSON.
+      - By default, engines read C(/etc/cdi) and C(/var/run/cdi). A reboot deletes the files in C(/var/run/cdi).
     type: path
     default: /etc/cdi/gpufleet-nvidia.json
   take_over:
     description:
-      - Whether to replace or remove a file at O(path) that this module did not make.
-      - Without it that is an error, whoever made the file, the vendor's toolkit or an administrator.
+      - Whether to replace or remove a file at O(path) that this module did not create.
+      - With V(false), the module fails if NVIDIA's toolkit or an administrator created the file.
     type: bool
     default: false
   spec_dirs:
-    description: Directories where the engines look for specifications.
+    description: Directories in which the engines look for specifications.
     type: list
     elements: path
     default: [/etc/cdi, /var/run/cdi]
   libraries:
     description:
-      - How a container comes by the driver's libraries.
-      - V(volume) mounts the driver volume of M(gpufleet.hosts.nvidia_driver_volume), which must be there, at
-        C(/usr/local/nvidia) and sets C(LD_LIBRARY_PATH). One of the image's own is replaced by that, which is how
-        CDI works.
-      - V(files) mounts each library on its own in the directories where the loaders of Debian's and Red Hat's families
-        look by default. No variable is set.
-      - Programs such as nvidia-smi are mounted in C(/usr/bin) either way.
+      - How containers get the driver's libraries.
+      - V(volume) mounts the driver volume at C(/usr/local/nvidia) and sets C(LD_LIBRARY_PATH). This replaces an
+        C(LD_LIBRARY_PATH) of the image, because CDI cannot extend a variable. Create the volume with
+        M(gpufleet.hosts.nvidia_driver_volume) first.
+      - V(files) mounts each library separately in the default library directories of the Debian and Red Hat families.
+        It sets no variable.
+      - With both values, programs such as nvidia-smi are mounted in C(/usr/bin).
     type: str
     choices: [volume, files]
     default: volume
   driver_volume_path:
-    description: Directory of the driver volumes, O(gpufleet.hosts.nvidia_driver_volume#module:path).
+    description: Directory of the driver volumes, as in O(gpufleet.hosts.nvidia_driver_volume#module:path).
     type: path
     aliases: [volume_path]
     default: /var/lib/gpufleet/volumes
   sets:
     description:
-      - Which libraries to give with O(libraries=files), and which configuration files (OpenCL for V(compute); Vulkan,
-        EGL and OptiX for V(graphics)) with either.
+      - Libraries to mount with O(libraries=files).
+      - With both values of O(libraries), V(compute) also mounts the configuration file of OpenCL, and V(graphics) those
+        of Vulkan, EGL and OptiX.
     type: list
     elements: str
     choices: [utility, compute, video, graphics, ngx, compat32]
     default: [utility, compute, video, graphics, ngx, compat32]
   driver_root:
     description:
-      - Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
-      - With O(state=absent) it need not be there.
+      - Root directory of the driver's files if the driver is not installed in the host's own file system, for example
+        V(/run/nvidia/driver).
+      - The directory does not have to exist with O(state=absent).
     type: path
   device_numbers:
     description:
-      - Write type, major and minor number of each device node.
-      - The number of C(/dev/nvidia-uvm) may be another after a reboot. Where containers start at boot, before this
-        module has run again, V(false) leaves the numbers to the engine, which then looks when it starts a container.
+      - Whether to write the type, the major number and the minor number of each device node.
+      - With V(false), the engine reads them from the node whenever it starts a container. Use V(false) if containers
+        start at boot, because a reboot can change the major number of C(/dev/nvidia-uvm).
     type: bool
     default: true
   additional_gids:
     description:
-      - Let a container's processes join the groups of device nodes that are not open to everybody, so that they need
-        no root in there. This takes CDI 0.7.0, which Podman before 5.1 and Docker before 26.1 do not read.
+      - Whether processes in the container join the groups of device nodes that are not world-writable. Users other than
+        root can then open these nodes.
+      - This requires CDI 0.7.0, which Podman before 5.1 and Docker before 26.1 cannot read.
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for a driver that does not answer, more than 0 and at most 3600.
+    description: Seconds to wait for an answer of the driver, greater than 0 and at most 3600.
     type: float
     default: 10
   _nvml_binding_path:
-    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    description: Path of pynvml on the host. The action plugin sets this internal option. Do not set it in a playbook.
     type: path
 notes:
-  - Needs pynvml (Python package nvidia-ml-py) on the host or on the controller.
+  - Requires pynvml (Python package nvidia-ml-py) on the host or on the controller.
 author:
   - gpufleet maintainers (@gpufleet)
 seealso:
@@ -116,10 +123,10 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Give containers the loaded driver
+- name: Create the volume of the loaded driver
   gpufleet.hosts.nvidia_driver_volume:
 
-- name: Let engines hand out GPUs by CDI name
+- name: Describe the GPUs to container engines
   gpufleet.hosts.nvidia_cdi_spec:
 
 - name: Run a container on GPU 1
@@ -128,7 +135,7 @@ EXAMPLES = r"""
     image: localhost/training:latest
     device: [nvidia.com/gpu=1]
 
-- name: Leave the environment of images alone, and device numbers to the engine
+- name: Describe the GPUs without an environment variable or device numbers
   gpufleet.hosts.nvidia_cdi_spec:
     libraries: files
     device_numbers: false
@@ -136,7 +143,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The specification's file.
+  description: Path of the specification.
   returned: success
   type: str
   sample: /etc/cdi/gpufleet-nvidia.json
@@ -146,58 +153,58 @@ kind:
   type: str
   sample: nvidia.com/gpu
 cdi_version:
-  description: The version that the specification declares. Null for O(state=absent).
+  description: CDI version that the specification declares. Null if no specification is written.
   returned: success
   type: str
   sample: 0.5.0
 devices:
-  description: Names of the devices, to be put behind C(nvidia.com/gpu=). Empty for O(state=absent).
+  description: Device names, for use after C(nvidia.com/gpu=). Empty if no specification is written.
   returned: success
   type: list
   elements: str
   sample: ["0", "GPU-c3f1d2a0-5b6e-4c8d-9e7f-001122334455", "all"]
 skipped:
-  description: GPUs and MIG devices that are not described.
+  description: GPUs and MIG devices that the specification leaves out.
   returned: success
   type: list
   elements: dict
   contains:
     gpu:
-      description: Index of the GPU, or of GPU and MIG device.
+      description: Index of the GPU, or indices of the GPU and the MIG device.
       type: str
       returned: always
       sample: "3"
     reason:
-      description: Why not.
+      description: Why the device is left out.
       type: str
       returned: always
       sample: "GPU is lost"
   sample: []
 maintained_by:
-  description: Other files that describe C(nvidia.com/gpu), because of which ours is not written.
+  description: Other specifications that describe C(nvidia.com/gpu). If there are any, the module writes none.
   returned: success
   type: list
   elements: dict
   contains:
     path:
-      description: The file.
+      description: Path of the other specification.
       type: str
       returned: always
       sample: /var/run/cdi/nvidia.yaml
     devices:
-      description: Names of the devices that it describes.
+      description: Names of the devices in the other specification.
       type: list
       elements: str
       returned: always
       sample: ["0", "all"]
     missing_devices:
-      description: Names of devices that we would describe, and that it does not.
+      description: Names of devices on the host that the other specification lacks.
       type: list
       elements: str
       returned: always
       sample: ["0:1"]
     stale:
-      description: Files and device nodes that it names, and that are not there.
+      description: Missing files and device nodes that the other specification refers to.
       type: list
       elements: str
       returned: always
@@ -207,6 +214,7 @@ maintained_by:
 
 import os
 import platform
+from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -247,7 +255,7 @@ def main() -> None:
         supports_check_mode=True,
     )
 
-    def ask() -> dict:
+    def gather_facts() -> dict:
         return gather.gather(
             run=module.run_command,
             timeout=module.params["timeout"],
@@ -256,7 +264,7 @@ def main() -> None:
         )["facts"]
 
     try:
-        result = result_of(module.params, ask, module.check_mode)
+        result = apply_state(module.params, gather_facts, module.check_mode)
     except BindingMissing as error:
         module.fail_json(**error.result())
     except (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError) as error:
@@ -268,14 +276,14 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
-    """Do what was asked, or find out what that would be."""
+def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, root: str = "/") -> dict:
+    """Apply the requested state. In check mode, only predict the result."""
     path = params["path"]
     _validate(params)
     before = cdi_file.read(path)
-    stranger = None if params["take_over"] else _stranger(path, before)
-    if stranger and params["state"] == "absent":
-        raise cdi_file.FileError(f"{stranger} Leave it to its maker, or set take_over=true to remove it.")
+    foreign = None if params["take_over"] else _foreign_file(path, before)
+    if foreign and params["state"] == "absent":
+        raise cdi_file.FileError(f"{foreign} Set take_over=true to remove it anyway.")
     result = {
         "path": path,
         "kind": specification.KIND,
@@ -287,11 +295,11 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
     }
     after = ""
     if params["state"] == "present":
-        made = _make(params, ask(), check, root)
-        result["skipped"] = made.skipped
-        devices = [device["name"] for device in made.spec["devices"]]
-        others, broken = cdi_file.others(params["spec_dirs"], specification.KIND, path)
-        result["warnings"] = made.warnings + broken + [_report(other) for other in others]
+        built = _build(params, gather_facts(), check, root)
+        result["skipped"] = built.skipped
+        devices = [device["name"] for device in built.spec["devices"]]
+        others, errors = cdi_file.other_specs(params["spec_dirs"], specification.KIND, path)
+        result["warnings"] = built.warnings + errors + [_warning(other) for other in others]
         result["maintained_by"] = [
             {
                 "path": other.path,
@@ -302,28 +310,29 @@ def result_of(params: dict, ask, check: bool, root: str = "/") -> dict:
             for other in others
         ]
         if not others:
-            after = cdi_file.text_of(made.spec)
-            result.update(cdi_version=made.spec["cdiVersion"], devices=devices)
+            after = cdi_file.serialize(built.spec)
+            result.update(cdi_version=built.spec["cdiVersion"], devices=devices)
     changed = not cdi_file.is_current(path, after) if after else os.path.lexists(path)
-    if stranger and changed:
-        raise cdi_file.FileError(
-            f"{stranger} Leave it to its maker and give a `path` of our own, or set take_over=true to replace it."
-        )
+    if foreign and changed:
+        raise cdi_file.FileError(f"{foreign} Set another `path`, or set take_over=true to replace it.")
     if not check:
         if not after:
             cdi_file.remove(path)
-        elif changed or not cdi_file.is_marked(path):
+        elif changed or not cdi_file.is_managed(path):
             cdi_file.write(path, after)
     diff = {"before_header": path, "after_header": path, "before": before, "after": after}
     return {**result, "changed": changed, "diff": diff}
 
 
-def _stranger(path: str, text: str) -> str | None:
-    """Say whose file is in our place, None where it is ours or there is none."""
-    if cdi_file.is_vendors(text):
-        return f"{path} is not ours: the vendor's toolkit made it, it calls nvidia-cdi-hook or nvidia-ctk."
-    if os.path.lexists(path) and not cdi_file.is_marked(path):
-        return f"{path} is not ours: something else made it, there is no {cdi_file.mark_of(path)}."
+def _foreign_file(path: str, text: str) -> str | None:
+    """Describe the file at `path` if this module did not create it."""
+    if cdi_file.is_from_toolkit(text):
+        return (
+            f"{path} was not created by this module: it calls nvidia-cdi-hook or nvidia-ctk, so it comes from NVIDIA's "
+            "toolkit."
+        )
+    if os.path.lexists(path) and not cdi_file.is_managed(path):
+        return f"{path} was not created by this module: its marker {cdi_file.mark_of(path)} does not exist."
     return None
 
 
@@ -331,7 +340,7 @@ def _validate(params: dict) -> None:
     path = params["path"]
     fault = base_options.timeout_fault(params["timeout"])
     if params["state"] == "present":
-        # What removes a file needs no driver.
+        # Removing the file needs no driver.
         fault = fault or base_options.driver_root_fault(params["driver_root"])
     if fault:
         raise cdi_file.FileError(fault)
@@ -340,18 +349,19 @@ def _validate(params: dict) -> None:
     if params["libraries"] == "files":
         driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
-        raise cdi_file.FileError(f"path={path} is not an absolute path that ends with .json or .yaml, as engines ask")
+        raise cdi_file.FileError(f"path={path} is not an absolute path that ends with .json or .yaml")
     directories = [os.path.realpath(directory) for directory in params["spec_dirs"]]
     if os.path.realpath(os.path.dirname(path)) not in directories:
         raise cdi_file.FileError(
-            f"path={path} is in none of spec_dirs={','.join(params['spec_dirs'])}, so no engine would read it"
+            f"path={path} is not in spec_dirs={','.join(params['spec_dirs'])}, so no engine would read the file. Set a "
+            "`path` in one of these directories."
         )
 
 
-def _make(params: dict, facts: dict, check: bool, root: str) -> specification.Made:
+def _build(params: dict, facts: dict, check: bool, root: str) -> specification.Result:
     if facts["nvidia_gpu_state"] != "ready":
         raise specification.CdiError(
-            f"the GPUs can't be described, their state is {facts['nvidia_gpu_state']}: "
+            f"the GPUs cannot be described because their state is {facts['nvidia_gpu_state']}: "
             f"{facts['nvidia_gpu_state_reason']}"
         )
     driver_root = params["driver_root"] or "/"
@@ -368,7 +378,7 @@ def _make(params: dict, facts: dict, check: bool, root: str) -> specification.Ma
         edits = specification.file_edits(_files(host), host.machine)
     else:
         edits = _volume_edits(params["driver_volume_path"], host, check)
-    return specification.make(facts["nvidia_gpus"], host, edits)
+    return specification.build(facts["nvidia_gpus"], host, edits)
 
 
 def _files(host: specification.Host) -> list[driver_files.DriverFile]:
@@ -377,32 +387,32 @@ def _files(host: specification.Host) -> list[driver_files.DriverFile]:
 
 
 def _volume_edits(driver_volume_path: str, host: specification.Host, check: bool) -> dict:
-    place = driver_volume.directory(driver_volume_path, host.version)
-    if all(os.path.isdir(os.path.join(place, name)) for name in driver_volume.PLACES):
-        return specification.volume_edits(place, os.listdir(os.path.join(place, "bin")))
+    directory = driver_volume.volume_directory(driver_volume_path, host.version)
+    if all(os.path.isdir(os.path.join(directory, name)) for name in driver_volume.SUBDIRECTORIES):
+        return specification.volume_edits(directory, os.listdir(os.path.join(directory, "bin")))
     if not check:
         raise specification.CdiError(
-            f"there is no whole driver volume for driver {host.version} at {place}. Make it with nvidia_driver_volume "
+            f"the volume of driver {host.version} at {directory} is missing or incomplete. Run nvidia_driver_volume "
             "first, or set libraries=files."
         )
-    # A run that is not a check would have made it before.
-    return specification.volume_edits(place, [file.name for file in _files(host) if file.place == "bin"])
+    # In check mode, an earlier task of the same play may only have predicted the volume.
+    return specification.volume_edits(directory, [file.name for file in _files(host) if file.subdirectory == "bin"])
 
 
-def _report(other: cdi_file.Other) -> str:
-    if other.ours:
+def _warning(other: cdi_file.OtherSpec) -> str:
+    if other.managed:
         return (
-            f"{other.path} describes {specification.KIND} already; this module made it under that name. Remove it with "
-            f"state=absent and path={other.path}, then run this again. Until then nothing is written."
+            f"{other.path} already describes {specification.KIND}, so no specification was written. This module "
+            f"created it. Remove it with state=absent and path={other.path}, then run this module again."
         )
     text = (
-        f"{other.path} describes {specification.KIND} already; it is left to whoever maintains it, and ours is not "
-        "written."
+        f"{other.path} already describes {specification.KIND}, so no specification was written. This module did not "
+        "create that file and leaves it unchanged."
     )
     if other.stale:
         text += (
-            f" It names what is not there: {', '.join(other.stale[:3])}. Have it made anew "
-            "(systemctl restart nvidia-cdi-refresh), or remove it."
+            f" It refers to missing files: {', '.join(other.stale[:3])}. Regenerate it (systemctl restart "
+            "nvidia-cdi-refresh) or remove it."
         )
     return text
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_volume
-short_description: Collect the NVIDIA driver's user-space files into a volume for containers
+short_description: Manage volumes with the NVIDIA driver's user-space files for containers
 version_added: 0.1.0
 description:
-  - Collects the libraries and programs of the loaded NVIDIA driver into a directory that containers mount read-only
-    at C(/usr/local/nvidia), and registers that directory with the container engine as a named volume. Neither the
-    image needs a driver, nor the host a toolkit of the vendor's.
-  - Files are hard links to the host's own where the file systems allow that, and copies elsewhere.
-  - Each driver version has a volume of its own. Containers of an older version keep it until it is pruned.
-  - A volume is built beside its place and renamed into it. One that is damaged is mended without taking files away
-    from containers that run on it.
+  - Collects the libraries and programs of the loaded NVIDIA driver in a directory, and registers the directory with the
+    container engine as a named volume. Containers mount it read-only at C(/usr/local/nvidia).
+  - With the volume, images need no driver, and the host does not need NVIDIA's container toolkit.
+  - The files are hard links to the host's files if the file systems allow it, and copies otherwise.
+  - Each driver version has its own volume. Containers that use the volume of an older version keep it until it is
+    pruned.
+  - A new volume is built in a temporary directory and renamed. A damaged volume is repaired without removing files from
+    running containers.
 attributes:
   check_mode:
     support: full
@@ -31,78 +32,82 @@ attributes:
 options:
   state:
     description:
-      - V(present) makes the volume of O(driver_version), or of the loaded driver, whole and known to the engine.
-      - V(absent) removes the volume of O(driver_version), or of every version where none is given. It fails, before
-        anything is removed, if one of them is used by a container, or if a Docker that does not run has it
-        registered and is not to be started.
+      - V(present) creates or repairs the volume of O(driver_version), or of the loaded driver, and registers it with
+        the engines.
+      - V(absent) removes the volume of O(driver_version), or every volume if O(driver_version) is not set. It fails
+        before it removes anything if a container, a process or a CDI specification uses one of them. It also fails if a
+        stopped Docker that the module may not start has one of them registered.
     type: str
     choices: [present, absent]
     default: present
   path:
     description:
-      - Directory for volumes. The volume of driver 580.95.05 is C(nvidia_driver/580.95.05) below it.
-      - On the file system of the driver's own files a volume takes no space.
-      - Other modules of this collection call it C(driver_volume_path), so that does, too.
+      - Directory for volumes. The volume of driver 580.95.05 is its subdirectory C(nvidia_driver/580.95.05).
+      - A volume takes no extra space on the file system of the driver's own files.
+      - Other modules of this collection call this option C(driver_volume_path), which is an alias here.
     type: path
     aliases: [driver_volume_path]
     default: /var/lib/gpufleet/volumes
   engine:
     description:
       - Container engines to register the volume with.
-      - V(auto) means each that is there. If none is, O(state=present) fails.
-      - V(none) makes the directory alone. It stands alone.
-      - In check mode, and where it is not named, an engine is not started to be asked. What a Docker that does not run
-        has registered, and which of its containers use what, is read from its directory then.
+      - V(auto) selects Docker if it answers, and Podman if it is installed. Without either, O(state=present) fails.
+      - V(none) creates only the directory and cannot be combined with other values.
+      - The module does not start an engine in check mode, or if this option does not name the engine. Instead, it reads
+        the volumes and containers of a stopped Docker from Docker's data directory.
     type: list
     elements: str
     choices: [auto, docker, podman, none]
     default: [auto]
   expected_engines:
     description:
-      - Engines that check mode takes for there although they are not, because something before this task would have
-        installed or started them. What such a Docker has registered is read from its directory.
-      - Without effect outside check mode.
+      - Engines that check mode treats as available, because an earlier task would have installed or started them.
+        Check mode reads what such a Docker has registered from its data directory.
+      - Has no effect outside check mode.
     type: list
     elements: str
     choices: [docker, podman]
     default: []
   docker_host:
-    description: Address of Docker's API, C(unix:///path) or C(tcp://host:port) without TLS.
+    description: Address of the Docker API, C(unix:///path) or C(tcp://host:port) without TLS.
     type: str
     default: unix:///var/run/docker.sock
   sets:
     description:
-      - Which libraries and programs to collect.
+      - Libraries and programs to collect.
       - V(utility) is nvidia-smi and NVML, V(compute) is CUDA and OpenCL, V(video) is the codecs, V(graphics) is OpenGL,
         Vulkan and OptiX, V(ngx) is DLSS.
-      - V(compat32) adds the 32-bit libraries of the other sets, where the host has them.
+      - V(compat32) adds the 32-bit libraries of the other sets if the host has them.
     type: list
     elements: str
     choices: [utility, compute, video, graphics, ngx, compat32]
     default: [utility, compute, video, graphics, ngx, compat32]
   driver_root:
     description:
-      - Root of the driver's files where they are not the host's own, for example V(/run/nvidia/driver).
-      - With O(state=absent) it need not be there.
+      - Root directory of the driver's files if the driver is not installed in the host's own file system, for example
+        V(/run/nvidia/driver).
+      - The directory does not have to exist with O(state=absent).
     type: path
     default: /
   driver_version:
     description:
-      - Version of the driver whose files to collect. Without it that of the loaded kernel module.
-      - Set it to build a volume before the reboot that a driver upgrade needs, or on a machine without the module.
+      - Version of the driver whose files to collect. The default is the version of the loaded kernel module.
+      - Set it to create the volume before the reboot that completes a driver upgrade, or on a machine without the
+        kernel module.
     type: str
   prune:
     description:
-      - Remove the volumes of other versions.
-      - Kept are those that a container uses, running or not, that a process has mounted, that a CDI specification
-        names, that a Docker which does not run has registered, and that of the loaded driver. RV(kept) says which
-        and why. A container that has the volume by CDI is named like one that mounts it.
+      - Whether to remove unused volumes of other driver versions.
+      - A volume is kept if a container uses it, running or not, if a process has it mounted, if a CDI specification
+        refers to it, if a stopped Docker has it registered, or if its driver is loaded.
+      - RV(kept) lists these volumes with the reason. Containers that get the volume through CDI are listed like
+        containers that mount it.
     type: bool
     default: false
   selinux_type:
     description:
-      - SELinux type for the volume's directories and copies, set only where SELinux is enforcing.
-      - Hard links keep the type of the host's file, which they share.
+      - SELinux type of the volume's directories and copies. It is set only if SELinux is enforcing.
+      - A hard link has the type of the host's file.
     type: str
     default: container_ro_file_t
 author:
@@ -113,7 +118,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Give containers the loaded driver, and drop volumes of older ones that nothing uses
+- name: Create the volume of the loaded driver and remove unused volumes of other versions
   gpufleet.hosts.nvidia_driver_volume:
     prune: true
   register: driver
@@ -124,7 +129,7 @@ EXAMPLES = r"""
            -e, LD_LIBRARY_PATH=/usr/local/nvidia/lib64, debian:12, /usr/local/nvidia/bin/nvidia-smi, -L]
   changed_when: false
 
-- name: Prepare the volume of an upgraded driver before the reboot, with compute libraries alone
+- name: Create the volume of an upgraded driver before the reboot, with NVML and the compute libraries only
   gpufleet.hosts.nvidia_driver_volume:
     driver_version: 580.95.05
     sets: [utility, compute]
@@ -136,17 +141,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 volume:
-  description: The volume that is there now, or would be outside check mode. Null for O(state=absent).
+  description: The volume. In check mode, the volume that a run would create. Null with O(state=absent).
   returned: success
   type: dict
   contains:
     name:
-      description: Name by which the engine knows it.
+      description: Name of the volume in the engine.
       type: str
       returned: always
       sample: nvidia_driver_580.95.05
     path:
-      description: Its directory.
+      description: Directory of the volume.
       type: str
       returned: always
       sample: /var/lib/gpufleet/volumes/nvidia_driver/580.95.05
@@ -156,17 +161,17 @@ volume:
       returned: always
       sample: 580.95.05
     mount:
-      description: What an engine's C(--volume) takes to mount it by name.
+      description: Value of the engine's option C(--volume) that mounts the volume by name.
       type: str
       returned: always
       sample: nvidia_driver_580.95.05:/usr/local/nvidia:ro
     bind:
-      description: What C(--volume) takes to mount it by path, with O(engine=none) for example.
+      description: Value of the option C(--volume) that mounts the volume by path, for example with O(engine=none).
       type: str
       returned: always
       sample: /var/lib/gpufleet/volumes/nvidia_driver/580.95.05:/usr/local/nvidia:ro
     env:
-      description: Variables by which a container finds the volume's libraries.
+      description: Environment variables with which a container finds the volume's libraries.
       type: dict
       returned: always
       sample: {LD_LIBRARY_PATH: "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"}
@@ -189,34 +194,34 @@ volume:
       returned: always
       sample: [nvidia-smi]
     engines:
-      description: Engines that know the volume.
+      description: Engines that have the volume registered.
       type: list
       elements: str
       returned: always
       sample: [docker]
     total_bytes:
-      description: Size of its files in bytes.
+      description: Total size of the volume in bytes.
       type: int
       returned: always
       sample: 612368384
     hard_linked_bytes:
-      description: Bytes of RV(volume.total_bytes) that are hard links to the host's files, and take no space.
+      description: Bytes of RV(volume.total_bytes) in hard links to the host's files. They take no extra space.
       type: int
       returned: always
       sample: 612368384
     copied_bytes:
-      description: Bytes of RV(volume.total_bytes) that are copies.
+      description: Bytes of RV(volume.total_bytes) in copies.
       type: int
       returned: always
       sample: 0
 removed:
-  description: Names of the volumes that were removed.
+  description: Names of the removed volumes.
   returned: success
   type: list
   elements: str
   sample: [nvidia_driver_570.133.20]
 kept:
-  description: Volumes that O(prune) left, with the reason.
+  description: Volumes that O(prune) kept, with the reason.
   returned: success
   type: list
   elements: dict
@@ -232,12 +237,12 @@ kept:
       returned: always
       sample: 570.133.20
     reason:
-      description: Why it was kept.
+      description: Why the volume was kept.
       type: str
       returned: always
       sample: "docker container trainer (running)"
 actions:
-  description: What was done, or would be.
+  description: Actions that were performed. In check mode, the actions that a run would perform.
   returned: success
   type: list
   elements: str
@@ -258,9 +263,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import process
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
 
 CDI_DIRECTORIES = ("etc/cdi", "run/cdi")
-REMEMBERED = (
-    "Docker, which does not run and has it registered (start it; where it is gone for good, remove volumes/{name} from "
-    "its directory)"
+REGISTERED_WITH_STOPPED_DOCKER = (
+    "Docker, which is stopped and has the volume registered (start Docker; if it is no longer installed, delete "
+    "volumes/{name} in its data directory)"
 )
 
 
@@ -294,7 +299,7 @@ def main() -> None:
     podman = volumes.Podman(module.run_command, module.get_bin_path("podman"))
     try:
         docker = volumes.Docker(module.params["docker_host"])
-        result = Run(module.params, docker, podman, module.check_mode).result()
+        result = Run(module.params, docker, podman, module.check_mode).apply_state()
     except (driver_files.DriverFilesError, driver_volume.VolumeError, volumes.EngineError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
@@ -303,7 +308,7 @@ def main() -> None:
 
 
 class Run:
-    """One run of the module: what it was asked, the host it acts on, and what it did."""
+    """One run of the module: its parameters, the host, and the actions taken so far."""
 
     def __init__(
         self,
@@ -317,41 +322,41 @@ class Run:
         self.path = os.path.normpath(params["path"])
         self.loaded = host_driver.loaded_module(root)[0]
         self._validate()
-        # A check starts no engine, nor does a run that is not told to use it: see _informants.
-        self.docker, self.podman = (self._foreseen(engine) if check else engine for engine in (docker, podman))
+        # Check mode starts no engine. A run starts only the engines that it uses: see _all_engines.
+        self.docker, self.podman = (self._for_check_mode(engine) if check else engine for engine in (docker, podman))
         self.engines = volumes.chosen(params["engine"], self.docker, self.podman, needed=params["state"] == "present")
-        self._told: list | None = None
+        self._known_engines: list | None = None
         self.actions: list[str] = []
         self.before: dict = {}
         self.after: dict = {}
 
-    def _foreseen(self, engine):
-        """Return what a check knows of an engine that is not to be started, or that is expected and not there yet."""
-        engine = self._not_started(engine)
+    def _for_check_mode(self, engine):
+        """Return a view of the engine's files if a request would start it, or if it is expected but not available."""
+        engine = self._without_starting(engine)
         if engine.name not in self.params["expected_engines"] or not engine.absence():
             return engine
         return stopped.docker(self.root) if engine.name == "docker" else stopped.EngineAtRest(engine.name)
 
-    def _not_started(self, engine):
-        """Return what an engine has on disk, where a question would start it."""
+    def _without_starting(self, engine):
+        """Return a view of the engine's files if a request would start the engine."""
         if engine.name == "podman":
             return engine if engine.absence() else stopped.podman(self.root) or engine
-        asleep = engine.socket and stopped.waits_to_be_started(engine.socket, self.root)
-        return stopped.docker(self.root) if asleep else engine
+        would_start = engine.socket and stopped.waits_to_be_started(engine.socket, self.root)
+        return stopped.docker(self.root) if would_start else engine
 
-    def _informants(self) -> list:
-        """Return those who know of volumes and containers: the engines that answer, and what a silent Docker has."""
-        if self._told is None:
-            self._told = list(self.engines)
+    def _all_engines(self) -> list:
+        """Return every engine that may have volumes or containers. A stopped Docker is represented by its files."""
+        if self._known_engines is None:
+            self._known_engines = list(self.engines)
             for engine in (self.docker, self.podman):
                 if engine not in self.engines:
-                    self._told += self._bystander(engine)
-        return self._told
+                    self._known_engines += self._unused_engine(engine)
+        return self._known_engines
 
-    def _bystander(self, engine) -> list:
-        """Return who tells what an engine has that this run does not use."""
+    def _unused_engine(self, engine) -> list:
+        """Return a list with an engine that this run does not use, or with the view of its files, if available."""
         if not isinstance(engine, stopped.EngineAtRest):
-            engine = self._not_started(engine)
+            engine = self._without_starting(engine)
         if not engine.absence():
             return [engine]
         return [stopped.docker(self.root)] if engine.name == "docker" else []
@@ -363,16 +368,16 @@ class Run:
         if not os.path.isabs(self.params["path"]):
             raise driver_volume.VolumeError(f"path={self.params['path']} is not an absolute path")
         fault = base_options.driver_root_fault(self.params["driver_root"])
-        # What removes a volume needs no driver.
+        # Removing a volume needs no driver.
         if fault and self.params["state"] == "present":
             raise driver_volume.VolumeError(fault)
         driver_files.check_sets(self.params["sets"])
 
-    def result(self) -> dict:
-        """Do what was asked, or find out what that would be."""
-        there = driver_volume.versions(self.path)
+    def apply_state(self) -> dict:
+        """Apply the requested state. In check mode, only predict the result."""
+        existing = driver_volume.versions(self.path)
         volume = self._present() if self.params["state"] == "present" else None
-        removed, kept = self._removals(volume, there)
+        removed, kept = self._removals(volume, existing)
         return {
             "changed": bool(self.actions),
             "volume": volume,
@@ -386,11 +391,11 @@ class Run:
         version = self.params["driver_version"] or self.loaded
         if version is None:
             raise driver_volume.VolumeError(
-                "no NVIDIA driver is loaded: /sys/module/nvidia/version is not there. Load it (modprobe nvidia), or "
-                "say with driver_version whose files to collect."
+                "no NVIDIA driver is loaded: /sys/module/nvidia/version does not exist. Load the driver (modprobe "
+                "nvidia), or set driver_version to the version whose files to collect."
             )
-        place = driver_volume.directory(self.path, version)
-        want = driver_volume.wanted(
+        directory = driver_volume.volume_directory(self.path, version)
+        layout = driver_volume.layout_of(
             version,
             driver_files.find(
                 version,
@@ -401,59 +406,60 @@ class Run:
                 ignore=[os.path.join(self.path, driver_volume.KIND)],
             ),
         )
-        register = self._unregistered(version, place)
-        self._fill(want, place)
-        for engine in register:
+        unregistered = self._unregistered(version, directory)
+        self._build(layout, directory)
+        for engine in unregistered:
             self.actions.append(f"register {driver_volume.volume_name(version)} with {engine.name}")
             if not self.check:
-                engine.create(driver_volume.volume_name(version), place)
-        self.before["engines"] = [engine.name for engine in self.engines if engine not in register]
+                engine.create(driver_volume.volume_name(version), directory)
+        self.before["engines"] = [engine.name for engine in self.engines if engine not in unregistered]
         self.after["engines"] = [engine.name for engine in self.engines]
-        return self._describe(want, place)
+        return self._describe(layout, directory)
 
-    def _unregistered(self, version: str, place: str) -> list:
-        """Return the engines that don't know the volume yet; a stranger under its name is an error."""
+    def _unregistered(self, version: str, directory: str) -> list:
+        """Return the engines that do not have the volume yet. Another volume with its name is an error."""
         name, unregistered = driver_volume.volume_name(version), []
         for engine in self.engines:
             found = engine.volume(name)
             if found is None:
                 unregistered.append(engine)
-            elif not found.is_bound_to(place):
+            elif not found.is_bound_to(directory):
                 raise volumes.EngineError(
-                    f"{engine.name} has a volume {name} that is not ours ({found.text()} instead of driver local, "
-                    f"device {place}). Remove it ({engine.name} volume rm {name}) once no container uses it, or set "
-                    "`path` to where its directory is."
+                    f"{engine.name} already has a different volume {name} ({found.text()} instead of driver local, "
+                    f"device {directory}). Remove it ({engine.name} volume rm {name}) when no container uses it, or "
+                    "set `path` to the directory of that volume."
                 )
         return unregistered
 
-    def _fill(self, want: driver_volume.Wanted, place: str) -> None:
-        label = self._label()
+    def _build(self, layout: driver_volume.Layout, directory: str) -> None:
+        label = self._selinux_label()
         if self.check:
-            changes, was = driver_volume.difference(want, place, label), os.path.isdir(place)
+            changes, existed = driver_volume.difference(layout, directory, label), os.path.isdir(directory)
             if changes:
-                driver_volume.refuse_hopeless(want, place, changes)
+                driver_volume.check_destination(layout, directory, changes)
         else:
             with driver_volume.locked(self.path) as base:
-                was = os.path.isdir(place)
-                changes = driver_volume.build(want, base, label)
+                existed = os.path.isdir(directory)
+                changes = driver_volume.build(layout, base, label)
         if not changes:
             self.before["files"] = self.after["files"] = []
             return
-        name, count = driver_volume.volume_name(want.version), len(want.files)
-        if was:
+        name, count = driver_volume.volume_name(layout.version), len(layout.files)
+        if existed:
             self.actions.append(
-                f"mend volume {name}: add {len(changes.add)}, replace {len(changes.replace)}, "
+                f"repair volume {name}: add {len(changes.add)}, replace {len(changes.replace)}, "
                 f"remove {len(changes.remove)} of its files and links"
             )
         else:
             self.actions.append(f"build volume {name} of {count} files")
         self.before["files"] = sorted([f"{name} ({fault})" for name, fault in changes.replace.items()] + changes.remove)
         self.after["files"] = sorted(
-            f"{name} -> {want.links[name]}" if name in want.links else name for name in [*changes.add, *changes.replace]
+            f"{name} -> {layout.links[name]}" if name in layout.links else name
+            for name in [*changes.add, *changes.replace]
         )
 
-    def _label(self) -> str | None:
-        """Return the SELinux label for what is ours, None where SELinux does not enforce."""
+    def _selinux_label(self) -> str | None:
+        """Return the SELinux label of the volume. It is None if SELinux is not enforcing."""
         with contextlib.suppress(OSError):
             selinux = os.path.join(self.root, "sys/fs/selinux")
             with open(os.path.join(selinux, "enforce"), encoding="ascii") as enforce:
@@ -464,114 +470,118 @@ class Run:
                 return f"system_u:object_r:{self.params['selinux_type']}{level}"
         return None
 
-    def _describe(self, want: driver_volume.Wanted, place: str) -> dict:
-        def names(where: str) -> list[str]:
-            return sorted(name.split("/", 1)[1] for name in want.files if name.startswith(where + "/"))
+    def _describe(self, layout: driver_volume.Layout, directory: str) -> dict:
+        def names(subdirectory: str) -> list[str]:
+            return sorted(name.split("/", 1)[1] for name in layout.files if name.startswith(subdirectory + "/"))
 
         return {
-            "name": driver_volume.volume_name(want.version),
-            "path": place,
-            "version": want.version,
-            "mount": driver_volume.mount_spec(want.version),
-            "bind": f"{place}:{driver_volume.MOUNT_POINT}:ro",
+            "name": driver_volume.volume_name(layout.version),
+            "path": directory,
+            "version": layout.version,
+            "mount": driver_volume.mount_spec(layout.version),
+            "bind": f"{directory}:{driver_volume.MOUNT_POINT}:ro",
             "env": driver_volume.container_env(),
             "libraries": names("lib64"),
             "libraries_compat32": names("lib"),
             "binaries": names("bin"),
             "engines": [engine.name for engine in self.engines],
-            **driver_volume.sizes(want, place),
+            **driver_volume.sizes(layout, directory),
         }
 
-    def _removals(self, volume: dict | None, there: list[str]) -> tuple[list[str], list[dict]]:
-        """Remove what state and prune say, of the versions that were there."""
-        version, asked, pruned = self.params["driver_version"], [], []
-        known = self._known(there) if volume is None or self.params["prune"] else []
+    def _removals(self, volume: dict | None, existing: list[str]) -> tuple[list[str], list[dict]]:
+        """Remove the volumes that `state` and `prune` select. `existing` lists the versions before this run."""
+        requested, pruned = [], []
+        known = self._known_versions(existing) if volume is None or self.params["prune"] else []
         if volume is None:
-            asked = [one for one in known if version in {None, one}]
+            requested = [version for version in known if self.params["driver_version"] in {None, version}]
         if self.params["prune"]:
-            pruned = [one for one in known if one not in asked and (volume is None or one != volume["version"])]
-        used = {version: self._used(version) for version in [*asked, *pruned]}
-        held = [f"{driver_volume.volume_name(version)}: {used[version]}" for version in asked if used[version]]
-        if held:
+            current = volume["version"] if volume else None
+            pruned = [version for version in known if version not in requested and version != current]
+        users = {version: self._users_of(version) for version in [*requested, *pruned]}
+        in_use = [f"{driver_volume.volume_name(version)}: {users[version]}" for version in requested if users[version]]
+        if in_use:
             raise driver_volume.VolumeError(
-                f"in use, so nothing was removed: {'; '.join(held)}. Remove what uses it first."
+                f"the volumes are in use, so nothing was removed: {'; '.join(in_use)}. First remove these containers "
+                "and CDI specifications, and stop these processes."
             )
         kept = []
         for version in pruned:
-            reason = used[version] or ("its driver is the loaded one" if version == self.loaded else None)
+            reason = users[version] or ("its driver is loaded" if version == self.loaded else None)
             if reason:
                 kept.append({"name": driver_volume.volume_name(version), "version": version, "reason": reason})
-        doomed = [version for version in [*asked, *pruned] if version not in {item["version"] for item in kept}]
-        for version in doomed:
+        kept_versions = {item["version"] for item in kept}
+        unused = [version for version in [*requested, *pruned] if version not in kept_versions]
+        for version in unused:
             self._remove(version)
-        made = {volume["version"]} if volume else set()
-        self.before["volumes"] = there
-        self.after["volumes"] = sorted({*there, *made} - set(doomed), key=driver_volume.version_key)
-        return [driver_volume.volume_name(version) for version in doomed], kept
+        created = {volume["version"]} if volume else set()
+        self.before["volumes"] = existing
+        self.after["volumes"] = sorted({*existing, *created} - set(unused), key=driver_volume.version_key)
+        return [driver_volume.volume_name(version) for version in unused], kept
 
-    def _known(self, there: list[str]) -> list[str]:
-        """List the versions on disk, and those that only an engine remembers."""
-        prefix, known = driver_volume.volume_name(""), set(there)
-        for engine in self._informants():
+    def _known_versions(self, existing: list[str]) -> list[str]:
+        """List the versions on disk and those that only an engine has registered."""
+        prefix, known = driver_volume.volume_name(""), set(existing)
+        for engine in self._all_engines():
             for volume in engine.volumes(prefix):
                 version = volume.name[len(prefix) :]
-                place = driver_volume.directory(self.path, version)
-                if driver_files.VERSION.fullmatch(version) and volume.is_bound_to(place):
+                directory = driver_volume.volume_directory(self.path, version)
+                if driver_files.VERSION.fullmatch(version) and volume.is_bound_to(directory):
                     known.add(version)
         return sorted(known, key=driver_volume.version_key)
 
-    def _used(self, version: str) -> str | None:
-        """Say who uses the volume of a version."""
-        name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
-        told = self._informants()
-        users = [f"{engine.name} container {user}" for engine in told for user in engine.users(name, place)]
-        users += self._mounting(place, users)
+    def _users_of(self, version: str) -> str | None:
+        """Name the containers, processes and CDI specifications that use the volume of a version."""
+        name, directory = driver_volume.volume_name(version), driver_volume.volume_directory(self.path, version)
+        engines = self._all_engines()
+        users = [f"{engine.name} container {user}" for engine in engines for user in engine.users(name, directory)]
+        users += self._mounting_processes(directory, users)
         users += [
-            REMEMBERED.format(name=name)
-            for engine in told
-            if self._is_out_of_reach(engine) and _binds(engine, name, place)
+            REGISTERED_WITH_STOPPED_DOCKER.format(name=name)
+            for engine in engines
+            if self._is_read_only(engine) and _has_volume(engine, name, directory)
         ]
-        users += [f"CDI specification {path}" for path in self._specifications(place)]
+        users += [f"CDI specification {path}" for path in self._specifications(directory)]
         return ", ".join(users) or None
 
-    def _mounting(self, place: str, known: list[str]) -> list[str]:
-        """Name who else has the volume mounted: containers that got it by CDI or from an engine that is not asked.
+    def _mounting_processes(self, directory: str, known: list[str]) -> list[str]:
+        """Name other users that have the volume mounted, such as containers that got it through CDI.
 
-        What an engine mounts for a container is to be seen in other processes, too, and says nothing of those then.
+        An engine's own mount of the volume is also visible in unrelated processes. If a user is known already, only
+        processes in containers count.
         """
-        processes = host_processes.mount_users(place, self.root)
+        processes = host_processes.mount_users(directory, self.root)
         titles = {}
         if any(process.container for process in processes):
-            for engine in self._informants():
+            for engine in self._all_engines():
                 titles.update({key: f"{engine.name} container {title}" for key, title in engine.titles().items()})
         found = [
             titles.get(process.container) or str(process) for process in processes if process.container or not known
         ]
-        return [one for one in dict.fromkeys(found) if one not in known]
+        return [user for user in dict.fromkeys(found) if user not in known]
 
-    def _is_out_of_reach(self, engine) -> bool:
-        """Tell whether an engine can't be told to forget a volume, by a run that is no check either."""
+    def _is_read_only(self, engine) -> bool:
+        """Tell whether a run, in check mode or not, only reads the engine's files and cannot remove its volumes."""
         return isinstance(engine, stopped.EngineAtRest) and engine not in self.engines
 
-    def _specifications(self, place: str) -> list[str]:
-        """List the CDI specifications that name the volume's directory, by whichever path."""
-        inside = os.path.realpath(place) + os.sep
+    def _specifications(self, directory: str) -> list[str]:
+        """List the CDI specifications that refer to the volume's directory, directly or through links."""
+        inside = os.path.realpath(directory) + os.sep
         return [
             path
-            for path in cdi_file.files([os.path.join(self.root, directory) for directory in CDI_DIRECTORIES])
-            if any((os.path.realpath(name) + os.sep).startswith(inside) for name in cdi_file.named_in(path))
+            for path in cdi_file.files([os.path.join(self.root, name) for name in CDI_DIRECTORIES])
+            if any((os.path.realpath(name) + os.sep).startswith(inside) for name in cdi_file.host_paths_in(path))
         ]
 
     def _remove(self, version: str) -> None:
-        name, place = driver_volume.volume_name(version), driver_volume.directory(self.path, version)
+        name, directory = driver_volume.volume_name(version), driver_volume.volume_directory(self.path, version)
         self.actions.append(f"remove volume {name}")
         if self.check:
             return
-        for engine in self._informants():
-            # One that is out of reach does not have it, or we would not be here.
-            if not self._is_out_of_reach(engine) and _binds(engine, name, place):
+        for engine in self._all_engines():
+            # A volume that a read-only engine has registered counts as used, so it is not removed here.
+            if not self._is_read_only(engine) and _has_volume(engine, name, directory):
                 engine.remove(name)
-        if not os.path.lexists(place):
+        if not os.path.lexists(directory):
             return
         with driver_volume.locked(self.path) as base:
             driver_volume.remove(base, version)
@@ -580,10 +590,10 @@ class Run:
                     os.rmdir(base)
 
 
-def _binds(engine, name: str, place: str) -> bool:
-    """Tell whether an engine has the volume, and it is ours."""
+def _has_volume(engine, name: str, directory: str) -> bool:
+    """Tell whether an engine has a volume of this name that is bound to the directory."""
     found = engine.volume(name)
-    return found is not None and found.is_bound_to(place)
+    return found is not None and found.is_bound_to(directory)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of a CDI specification among the files of others."""
+"""Read, write and remove the file of a CDI specification, and find other specifications of the same devices."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from typing import NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.driver import SUFFIXES, mark_of
 
-# Programs of the vendor's toolkit: a specification that calls one is made by it.
-VENDOR_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
+# Programs of NVIDIA's toolkit. A specification that calls one of them comes from the toolkit.
+TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
 MODE = 0o644
-MARK_TEXT = "{} is made by the Ansible module gpufleet.hosts.nvidia_cdi_spec, which replaces it and removes it.\n"
+MARKER_TEXT = "The Ansible module gpufleet.hosts.nvidia_cdi_spec manages {} and may replace or remove it.\n"
 
 
 class FileError(Exception):
-    """The file can't be read, written or removed, or is not ours."""
+    """The file cannot be read, written or removed, or this module did not create it."""
 
 
-class Other(NamedTuple):
-    """Another specification of the same kind; `ours` is one that this module made under another name."""
+class OtherSpec(NamedTuple):
+    """Another specification of the same kind. `managed` means that this module created it under another name."""
 
     path: str
     devices: tuple[str, ...]
     stale: tuple[str, ...]
-    ours: bool
+    managed: bool
 
 
-def text_of(spec: dict) -> str:
-    """Return a specification as it is written."""
+def serialize(spec: dict) -> str:
+    """Return the content of the file of a specification."""
     return json.dumps(spec, indent=2) + "\n"
 
 
 def read(path: str) -> str:
-    """Return what the file holds, nothing where there is none."""
+    """Return the content of the file, or an empty string if it does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:
             return handle.read()
@@ -52,73 +52,77 @@ def read(path: str) -> str:
         raise FileError(f"cannot read {path}: {error.strerror}") from error
 
 
-def is_vendors(text: str) -> bool:
-    """Tell whether a specification is made by the vendor's toolkit."""
-    return any(program in text for program in VENDOR_PROGRAMS)
+def is_from_toolkit(text: str) -> bool:
+    """Tell whether NVIDIA's toolkit created a specification."""
+    return any(program in text for program in TOOLKIT_PROGRAMS)
 
 
-def is_marked(path: str) -> bool:
-    """Tell whether the file at `path` is ours."""
+def is_managed(path: str) -> bool:
+    """Tell whether this module manages the file at `path`."""
     return os.path.isfile(mark_of(path))
 
 
 def files(directories: list[str]) -> list[str]:
-    """List the specifications in the directories; one directory under two names is one."""
+    """List the specifications in the directories. A directory that is listed under two names counts once."""
     found = {}
     for directory in directories:
         for path in sorted(glob.glob(os.path.join(glob.escape(directory), "*"))):
             if path.endswith(SUFFIXES):
-                found.setdefault(_place(path), path)
+                found.setdefault(_canonical(path), path)
     return list(found.values())
 
 
-def _place(path: str) -> str:
-    """Return which file of a directory is meant, whatever the directory is called and the file links to."""
+def _canonical(path: str) -> str:
+    """Resolve the links in the directory of a path, but not a link at its end."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def others(directories: list[str], kind: str, own: str) -> tuple[list[Other], list[str]]:
-    """Return the other specifications of `kind`, and what is wrong with files that can't be read."""
-    found, broken = [], []
+def other_specs(directories: list[str], kind: str, own: str) -> tuple[list[OtherSpec], list[str]]:
+    """Return the specifications of `kind` apart from the one at `own`, and errors for files that cannot be read."""
+    found, errors = [], []
     for path in files(directories):
-        if _place(path) == _place(own):
+        if _canonical(path) == _canonical(own):
             continue
         try:
             spec = reader.load(read(path))
             if spec["kind"] == kind:
-                found.append(_other(spec, path))
+                found.append(_other_spec(spec, path))
         except (reader.SpecError, FileError) as error:
-            broken.append(f"{path} can't be read as a CDI specification: {error}")
-    return found, broken
+            errors.append(f"{path} cannot be read as a CDI specification: {error}")
+    return found, errors
 
 
-def _other(spec: dict, path: str) -> Other:
-    gone = sorted({name for name in _named(spec) if not os.path.lexists(name)})
-    return Other(path, tuple(str(device["name"]) for device in spec.get("devices") or []), tuple(gone), is_marked(path))
+def _other_spec(spec: dict, path: str) -> OtherSpec:
+    devices = tuple(str(device["name"]) for device in spec.get("devices") or [])
+    stale = sorted({name for name in _host_paths(spec) if not os.path.lexists(name)})
+    return OtherSpec(path, devices, tuple(stale), is_managed(path))
 
 
-def _named(spec: dict) -> list[str]:
-    """List the files and device nodes of the host that a specification names."""
+def _host_paths(spec: dict) -> list[str]:
+    """List the files and device nodes of the host that a specification refers to."""
     edits = [device.get("containerEdits") or {} for device in spec.get("devices") or []]
     edits.append(spec.get("containerEdits") or {})
     mounts = [mount["hostPath"] for edit in edits for mount in edit.get("mounts") or ()]
     return mounts + [node.get("hostPath") or node["path"] for edit in edits for node in edit.get("deviceNodes") or ()]
 
 
-def named_in(path: str) -> list[str]:
-    """List what the specification at `path` names of the host; where it is none, all in it that looks like a path."""
+def host_paths_in(path: str) -> list[str]:
+    """List the host paths that the file at `path` refers to.
+
+    An invalid specification yields everything in it that looks like a path.
+    """
     try:
         text = read(path)
     except FileError:
         return []
     try:
-        return _named(reader.load(text))
+        return _host_paths(reader.load(text))
     except reader.SpecError:
         return re.findall(r"/[^\s\"',\0]+", text)
 
 
 def is_current(path: str, text: str) -> bool:
-    """Tell whether the file holds `text`, readable by everybody."""
+    """Tell whether the file has the content `text` and the right mode."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode) == MODE and read(path) == text
     except FileNotFoundError:
@@ -126,23 +130,23 @@ def is_current(path: str, text: str) -> bool:
 
 
 def write(path: str, text: str) -> None:
-    """Put the file in place in one step, and the note beside it. Engines never see half of it."""
+    """Write the file and its marker. The file is replaced atomically, so engines never read an incomplete one."""
     directory = os.path.dirname(path)
-    made = not os.path.isdir(directory)
-    marked = is_marked(path)
+    creates_directory = not os.path.isdir(directory)
+    managed = is_managed(path)
     try:
-        if made:
+        if creates_directory:
             os.mkdir(directory)
             os.chmod(directory, 0o755)
-        if not marked:
-            # First, so that a run that is cut off does not leave a file that nobody owns.
-            _write(mark_of(path), MARK_TEXT.format(os.path.basename(path)))
+        if not managed:
+            # The marker comes first, so that an interrupted run leaves no specification without a marker.
+            _write(mark_of(path), MARKER_TEXT.format(os.path.basename(path)))
         _write(path, text)
     except OSError as error:
-        if not marked:
+        if not managed:
             with contextlib.suppress(OSError):
                 os.unlink(mark_of(path))
-        if made:
+        if creates_directory:
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
         raise FileError(f"cannot write {path}: {error.strerror}") from error
@@ -151,7 +155,7 @@ def write(path: str, text: str) -> None:
 def _write(path: str, text: str) -> None:
     temporary = None
     try:
-        # The suffix keeps engines, which watch the directory, from reading it.
+        # Engines watch the directory. They ignore files with this suffix.
         handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=os.path.dirname(path))
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -167,7 +171,7 @@ def _write(path: str, text: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove the file, then the note."""
+    """Remove the file, then its marker."""
     try:
         for name in (path, mark_of(path)):
             if os.path.lexists(name):

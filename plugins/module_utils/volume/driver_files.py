@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files of a host are the user-space part of one version of NVIDIA's driver.
+"""Find the user-space files of one version of NVIDIA's driver.
 
-A library counts when it is a real file whose name ends with the driver's version: that alone keeps stubs, other
-vendors' libraries and leftovers of another driver out. Where it lies is found as the loader finds it (ld.so.cache),
-then in the directories that drivers are known to use, so that a driver container's root needs no cache.
+A library belongs to the driver if it is a regular file whose name ends with the driver's version. This excludes stubs,
+libraries of other vendors and files of other driver versions. The search starts with the loader's cache (ld.so.cache)
+and continues in the usual directories, because the root of a driver container has no cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf, loader_cache
 
-# Library base names by set. A name may be in several sets.
+# Base names of libraries, by set. A name can be in several sets.
 LIBRARY_SETS = {
     "utility": ("libnvidia-ml", "libnvidia-cfg", "libnvidia-nscq", "libnvidia-sandboxutils"),
     "compute": (
@@ -79,19 +79,19 @@ COMPAT32 = "compat32"
 SETS = (*LIBRARY_SETS, COMPAT32)
 BASES = frozenset(base for bases in LIBRARY_SETS.values() for base in bases)
 
-# Libraries of the driver with a version of their own: taken only from beside the driver's own libcuda or libnvidia-ml.
-OWN_VERSION = ("libnvidia-nvvm70",)
-# Either of them shows that a directory holds a driver, and which one.
-WITNESSES = ("libcuda", "libnvidia-ml")
+# Libraries of the driver with a separate version. They count only in a directory with the driver's core libraries.
+SEPARATELY_VERSIONED = ("libnvidia-nvvm70",)
+# Each of these libraries identifies the driver in a directory and its version.
+CORE_LIBRARIES = ("libcuda", "libnvidia-ml")
 
-# Names that other vendors use too: NVIDIA's need one of these.
+# Libraries with these names also come from other vendors. NVIDIA's depend on a library that matches NVIDIA_GL.
 SHARED_GL = ("libGL", "libEGL", "libGLESv1_CM", "libGLESv2")
 NVIDIA_GL = re.compile(r"libnvidia-e?glcore\.so|libGLdispatch\.so")
-# Of two libnvidia-tls, the one for a kernel with native thread-local storage.
+# The kernel ABI in the libnvidia-tls for kernels with native thread-local storage.
 TLS_ABI = (2, 3, 99)
 
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
-# The names under which programs look for a library.
+# Library names that programs open.
 ALIAS = re.compile(r"lib.+\.so(\.[0-9]+)?")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386", "i586": "i386"}
 COMPAT = {"x86_64": "i386", "aarch64": "arm"}
@@ -128,14 +128,14 @@ BINARY_DIRECTORIES = (
 
 
 class DriverFilesError(Exception):
-    """The driver's files can't be told."""
+    """The driver's files cannot be determined."""
 
 
 class DriverFile(NamedTuple):
-    """A file of the driver: where it is, and under which directory and names a container shall find it."""
+    """A file of the driver: its path on the host, and its subdirectory, name and links in a volume."""
 
     source: str
-    place: str
+    subdirectory: str
     name: str
     links: tuple[str, ...] = ()
 
@@ -148,18 +148,19 @@ class _Library(NamedTuple):
 
 
 def normal_machine(machine: str) -> str:
-    """Return the machine's name as this module writes it."""
+    """Return the canonical name of a machine, for example x86_64 for amd64."""
     return MACHINES.get(machine, machine)
 
 
 def check_sets(sets: Iterable[str]) -> None:
-    """Refuse a choice of sets that chooses nothing."""
+    """Reject sets that select no file."""
     sets = list(sets)
     if not sets:
-        raise DriverFilesError(f"sets is empty, which selects nothing: name at least one of {', '.join(LIBRARY_SETS)}")
+        raise DriverFilesError(f"sets is empty and selects nothing. Set at least one of {', '.join(LIBRARY_SETS)}.")
     if not set(sets) - {COMPAT32}:
         raise DriverFilesError(
-            f"sets={','.join(sets)} selects nothing: compat32 adds the 32-bit libraries of the other sets named with it"
+            f"sets={','.join(sets)} selects nothing, because compat32 only adds the 32-bit libraries of other sets. "
+            f"Add at least one of {', '.join(LIBRARY_SETS)}."
         )
 
 
@@ -174,7 +175,8 @@ def find(
 ) -> list[DriverFile]:
     """Find the files of driver `version` under `root`, in the order lib64, lib, bin.
 
-    `search_path` are the directories of PATH, as seen inside `root`; nothing under a directory of `ignore` counts.
+    `search_path` lists the directories of PATH, as seen inside `root`. Files below the directories of `ignore` do not
+    count.
     """
     sets, machine = frozenset(sets), normal_machine(machine)
     ignored = tuple(os.path.realpath(path) + os.sep for path in ignore)
@@ -189,24 +191,26 @@ def find(
     present = {library.base for library in libraries if _is_for(library, machine, 64)}
     for base in sorted(bases.intersection(damaged) - present):
         raise DriverFilesError(
-            f"{damaged[base]}. It is damaged; install the package that it belongs to again. (driver_root={root})"
+            f"{damaged[base]}. The library is damaged. Reinstall the package that contains it. (driver_root={root})"
         )
-    strangers = _other_versions(directories, version, [name for name in WITNESSES if name not in present])
-    if present.isdisjoint(WITNESSES) or any(base in bases for base in strangers):
-        raise DriverFilesError(_absence(version, machine, root, strangers))
-    wide = [library for library in libraries if library.base in bases and _is_for(library, machine, 64)]
-    narrow = [library for library in libraries if library.base in bases and _is_for(library, COMPAT.get(machine), 32)]
-    inside = len(root.rstrip("/"))
-    prefixes = {os.path.dirname(os.path.dirname(library.path))[inside:]: None for library in wide}
+    missing = [name for name in CORE_LIBRARIES if name not in present]
+    mismatched = _other_versions(directories, version, missing)
+    if present.isdisjoint(CORE_LIBRARIES) or any(base in bases for base in mismatched):
+        raise DriverFilesError(_not_found(version, machine, root, mismatched))
+    selected = [library for library in libraries if library.base in bases]
+    libraries64 = [library for library in selected if _is_for(library, machine, 64)]
+    libraries32 = [library for library in selected if _is_for(library, COMPAT.get(machine), 32)]
+    root_length = len(root.rstrip("/"))
+    prefixes = {os.path.dirname(os.path.dirname(library.path))[root_length:]: None for library in libraries64}
     return [
-        *_one_of_a_name(wide, "lib64"),
-        *(_one_of_a_name(narrow, "lib") if COMPAT32 in sets else ()),
+        *_unique_by_name(libraries64, "lib64"),
+        *(_unique_by_name(libraries32, "lib") if COMPAT32 in sets else ()),
         *_binaries(sets, machine, root, [*search_path, *(prefix + "/bin" for prefix in prefixes)]),
     ]
 
 
 def library_directories(root: str = "/") -> list[str]:
-    """List the directories under `root` that may hold the driver's libraries, the loader's own choice first."""
+    """List the directories under `root` that may hold the driver's libraries, those of the loader's cache first."""
     found = {}
     for entry in _cached(root):
         if any(entry.name.startswith(base + ".so") for bases in LIBRARY_SETS.values() for base in bases):
@@ -215,21 +219,21 @@ def library_directories(root: str = "/") -> list[str]:
                 found[os.path.dirname(path)] = None
     for pattern in LIBRARY_DIRECTORIES:
         for directory in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):
-            for below in LIBRARY_SUBDIRECTORIES:
-                path = real_path("/" + os.path.relpath(os.path.join(directory, below), root), root)
+            for subdirectory in LIBRARY_SUBDIRECTORIES:
+                path = real_path("/" + os.path.relpath(os.path.join(directory, subdirectory), root), root)
                 if path and os.path.isdir(path):
                     found[path] = None
     return list(found)
 
 
 def real_path(path: str, root: str = "/") -> str | None:
-    """Resolve `path`, whose links are meant inside `root`; None where it leads nowhere."""
+    """Resolve the links of `path` inside `root`. Return None if the path does not exist."""
     resolved = host_driver.resolve(root, path)
     return resolved if os.path.exists(resolved) else None
 
 
 def _cached(root: str) -> list[loader_cache.Entry]:
-    # A root without a cache, or with one that we can't read, still has the well-known directories.
+    # Without a readable cache, the search continues in the usual directories.
     try:
         with open(os.path.join(root, "etc/ld.so.cache"), "rb") as handle:
             return loader_cache.parse(handle.read())
@@ -238,9 +242,9 @@ def _cached(root: str) -> list[loader_cache.Entry]:
 
 
 def _libraries(directories: Iterable[str], version: str, root: str, damaged: dict[str, str]) -> list[_Library]:
-    """List the libraries of driver `version` in the directories, with the names under which the host links to them.
+    """List the libraries of driver `version` in the directories, each with the names of the host's links to it.
 
-    What bears the name of one, and is no library, goes into `damaged`: base name and what is wrong.
+    Files that have the name of a library but cannot be parsed are added to `damaged`, by base name.
     """
     found: list[_Library] = []
     aliases: dict[str, set[str]] = {}
@@ -253,11 +257,11 @@ def _libraries(directories: Iterable[str], version: str, root: str, damaged: dic
                 elif item.name.startswith("lib") and ".so." in item.name and item.is_file():
                     files.append(item.name)
         for alias in filter(ALIAS.fullmatch, links):
-            aliases.setdefault(_end_of(alias, links, directory, root), set()).add(alias)
-        home = any(f"{base}.so.{version}" in files for base in WITNESSES)
+            aliases.setdefault(_link_target(alias, links, directory, root), set()).add(alias)
+        is_driver_directory = any(f"{base}.so.{version}" in files for base in CORE_LIBRARIES)
         for name in sorted(files):
             base, suffix = name.split(".so.", 1)
-            if base not in BASES or not (home if base in OWN_VERSION else suffix == version):
+            if base not in BASES or not (is_driver_directory if base in SEPARATELY_VERSIONED else suffix == version):
                 continue
             path = os.path.join(directory, name)
             try:
@@ -270,8 +274,8 @@ def _libraries(directories: Iterable[str], version: str, root: str, damaged: dic
     return [library._replace(links=tuple(aliases.get(library.path, ()))) for library in found]
 
 
-def _end_of(alias: str, links: dict[str, str], directory: str, root: str) -> str:
-    """Return the file that a link leads to, by other links of its directory, or out of it and by way of `root`."""
+def _link_target(alias: str, links: dict[str, str], directory: str, root: str) -> str:
+    """Return the file that a link leads to. `links` holds the links in its directory, with their targets."""
     target = alias
     for _step in range(len(links)):
         if target not in links:
@@ -294,21 +298,21 @@ def _is_for(library: _Library, machine: str | None, bits: int) -> bool:
     return library.elf.machine == machine and library.elf.bits == bits
 
 
-def _one_of_a_name(libraries: list[_Library], place: str) -> list[DriverFile]:
-    """Turn the libraries into files of one directory: the first of a name wins, and a file wins over a link."""
+def _unique_by_name(libraries: list[_Library], subdirectory: str) -> list[DriverFile]:
+    """Return one file per name: the first library with a name wins, and a file wins over a link."""
     chosen: dict[str, _Library] = {}
     for library in libraries:
         chosen.setdefault(os.path.basename(library.path), library)
     files, taken = [], set(chosen)
     for name in sorted(chosen):
-        links = sorted(_links(name, chosen[name]) - taken)
+        links = sorted(_links(chosen[name]) - taken)
         taken.update(links)
-        files.append(DriverFile(chosen[name].path, place, name, tuple(links)))
+        files.append(DriverFile(chosen[name].path, subdirectory, name, tuple(links)))
     return files
 
 
-def _links(name: str, library: _Library) -> set[str]:
-    """Name the links that programs look for: the SONAME, what the host has, and what applications open by hand."""
+def _links(library: _Library) -> set[str]:
+    """Return the names of links: the host's own, the SONAME, and names that applications open directly."""
     links, soname = set(library.links), library.elf.soname
     if soname and soname.startswith("lib") and "/" not in soname:
         links.add(soname)
@@ -316,7 +320,7 @@ def _links(name: str, library: _Library) -> set[str]:
             links.add(re.sub(r"[0-9.]+$", "", soname))
         if library.base == "libGLX_nvidia":
             links.add("libGLX_indirect.so.0")
-    return links - {name}
+    return links
 
 
 def _binaries(sets: frozenset[str], machine: str, root: str, search_path: Iterable[str]) -> Iterator[DriverFile]:
@@ -330,7 +334,7 @@ def _binaries(sets: frozenset[str], machine: str, root: str, search_path: Iterab
 
 
 def _is_program(path: str, machine: str) -> bool:
-    # A wrapper script of the administrator's would not work in a container.
+    # A wrapper script that an administrator installed would not work in a container.
     try:
         return bool(os.stat(path).st_mode & 0o111) and elf.read(path).machine == machine
     except (elf.ElfError, OSError):
@@ -338,7 +342,7 @@ def _is_program(path: str, machine: str) -> bool:
 
 
 def _other_versions(directories: list[str], version: str, bases: list[str]) -> dict[str, str]:
-    """Return, by base name, a library that belongs to another version of the driver."""
+    """Return, by base name, one library of another driver version."""
     found = {}
     for directory in directories:
         for base in bases:
@@ -349,18 +353,18 @@ def _other_versions(directories: list[str], version: str, bases: list[str]) -> d
     return found
 
 
-def _absence(version: str, machine: str, root: str, strangers: dict[str, str]) -> str:
-    """Say what is there instead of the libraries of `version`."""
-    if strangers:
-        path = strangers[min(strangers)]
+def _not_found(version: str, machine: str, root: str, mismatched: dict[str, str]) -> str:
+    """Return the error message for missing libraries. `mismatched` holds libraries of another driver version."""
+    if mismatched:
+        path = mismatched[min(mismatched)]
         found = path.rsplit(".so.", 1)[1]
         return (
-            f"{path} is from driver {found}, but the driver asked for is {version} (the loaded kernel module's, unless "
-            f"driver_version says another). Reboot the host so that the module of {found} is loaded, or set "
+            f"{path} is from driver {found}, but driver {version} is required (driver_version, by default that of the "
+            f"loaded kernel module). Reboot the host to load the module of driver {found}, or set "
             f"driver_version={found}. (driver_root={root})"
         )
     return (
-        f"no {machine} libcuda.so.{version} or libnvidia-ml.so.{version} is known to ld.so.cache or lies where drivers "
-        f"put them. Install the user-space part of driver {version}, or say with driver_root where it is. "
+        f"found no {machine} libcuda.so.{version} or libnvidia-ml.so.{version} in ld.so.cache or in the usual library "
+        f"directories. Install the user-space files of driver {version}, or set driver_root to their root directory. "
         f"(driver_root={root})"
     )

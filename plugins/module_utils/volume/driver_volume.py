@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver volume on disk: one directory a driver version, with bin, lib and lib64, whole or absent.
+"""The driver volume on disk: one directory per driver version, with bin, lib and lib64.
 
-A new volume is staged beside its place and renamed into it. A volume that is there but damaged is mended file by file,
-each by a rename: its directory stays the same one, so a container that mounts it sees the mended files, and a process
-that has a replaced library open keeps the old one.
+A volume is either complete or absent: a new one is built in a staging directory and renamed. An existing but damaged
+volume is repaired in place, file by file, with renames. Its directory stays the same, so a container that mounts it
+sees the repaired files. A process that has a replaced library open keeps the old one.
 """
 
 from __future__ import annotations
@@ -16,35 +16,33 @@ import fcntl
 import filecmp
 import json
 import os
-import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import VERSION, DriverFile
 
 DEFAULT_PATH = "/var/lib/gpufleet/volumes"
 KIND = "nvidia_driver"
 MOUNT_POINT = "/usr/local/nvidia"
-PLACES = ("bin", "lib", "lib64")
+SUBDIRECTORIES = ("bin", "lib", "lib64")
 MANIFEST = ".manifest.json"
 MANIFEST_FORMAT = 1
-STAGING = ".tmp-"
-VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
-# What link(2) answers where a copy is the way: another file system, no links there, too many of them, not allowed.
-COPY_INSTEAD = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-SELINUX = "security.selinux"
+STAGING_PREFIX = ".tmp-"
+# Errors of link(2) after which the file is copied: another file system, links unsupported or not permitted, too many.
+COPY_ERRORS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
+NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+SELINUX_ATTRIBUTE = "security.selinux"
 
 
 class VolumeError(Exception):
-    """The volume can't be made, read or removed."""
+    """The volume cannot be created, read or removed."""
 
 
-class Wanted(NamedTuple):
-    """What a volume shall hold: regular files by relative path, and links with their targets."""
+class Layout(NamedTuple):
+    """The content of a complete volume: sources of regular files and targets of links, by relative path."""
 
     version: str
     files: dict[str, str]
@@ -52,7 +50,7 @@ class Wanted(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What must change to make a volume whole: relative paths, those to replace with what is wrong with them."""
+    """The changes that complete a volume, as relative paths. `replace` says what is wrong with each path."""
 
     add: list[str]
     replace: dict[str, str]
@@ -63,25 +61,25 @@ class Difference(NamedTuple):
 
 
 def volume_name(version: str) -> str:
-    """Return the name under which an engine knows the volume of driver `version`."""
+    """Return the name of the volume of driver `version` in an engine."""
     return f"{KIND}_{version}"
 
 
-def directory(path: str, version: str) -> str:
+def volume_directory(path: str, version: str) -> str:
     """Return the directory of the volume of driver `version`."""
     return os.path.join(path, KIND, version)
 
 
 def mount_spec(version: str) -> str:
-    """Return what an engine's `--volume` takes to mount the volume of driver `version` as containers expect it."""
+    """Return the value of an engine's option `--volume` that mounts the volume of driver `version`."""
     return f"{volume_name(version)}:{MOUNT_POINT}:ro"
 
 
 def container_env(image: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the variables by which a container finds the volume's libraries and programs.
+    """Return the environment variables with which a container finds the libraries and programs of the volume.
 
-    `image` are the variables that the image and the user set: they are kept, and what already names the volume is
-    left alone. PATH is set only where `image` says what the PATH is, since a PATH of our own would hide the image's.
+    `image` holds the variables of the image and the user. Their values are extended, unless they contain the volume
+    already. PATH is set only if `image` has it, because it would otherwise replace the unknown PATH of the image.
     """
     image = image or {}
     env = {"LD_LIBRARY_PATH": _joined(image.get("LD_LIBRARY_PATH", ""), ("lib64", "lib"))}
@@ -90,20 +88,21 @@ def container_env(image: dict[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in env.items() if value != image.get(name)}
 
 
-def _joined(current: str, places: tuple[str, ...]) -> str:
-    # What the image names first, it means to be found first: CUDA's compatibility libraries for example.
-    have = [piece for piece in current.split(":") if piece]
-    named = {piece.rstrip("/") for piece in have}
-    return ":".join(have + [path for path in (f"{MOUNT_POINT}/{place}" for place in places) if path not in named])
+def _joined(current: str, names: tuple[str, ...]) -> str:
+    # The image's own directories come first, because they may hold CUDA's compatibility libraries.
+    entries = [entry for entry in current.split(":") if entry]
+    existing = {entry.rstrip("/") for entry in entries}
+    added = [f"{MOUNT_POINT}/{name}" for name in names]
+    return ":".join(entries + [path for path in added if path not in existing])
 
 
-def wanted(version: str, files: Iterable[DriverFile]) -> Wanted:
-    """Lay the driver's files out as a volume."""
+def layout_of(version: str, files: Iterable[DriverFile]) -> Layout:
+    """Return the layout of a volume that holds the driver's files."""
     files = list(files)
-    return Wanted(
+    return Layout(
         version,
-        {f"{file.place}/{file.name}": file.source for file in files},
-        {f"{file.place}/{link}": file.name for file in files for link in file.links},
+        {f"{file.subdirectory}/{file.name}": file.source for file in files},
+        {f"{file.subdirectory}/{link}": file.name for file in files for link in file.links},
     )
 
 
@@ -117,46 +116,48 @@ def versions(path: str) -> list[str]:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Order versions by their numbers."""
+    """Return a sort key that orders versions by their numbers."""
     return tuple(int(piece) for piece in version.split("."))
 
 
-def difference(want: Wanted, place: str, label: str | None = None) -> Difference:
-    """Compare what is in `place` with what a whole volume holds."""
-    have, manifest = _walk(place), _manifest(place)
+def difference(layout: Layout, directory: str, label: str | None = None) -> Difference:
+    """Compare the content of `directory` with the layout of a complete volume."""
+    existing, records = _walk(directory), _manifest(directory)
     add, replace = [], {}
-    for relative, source in want.files.items():
-        status = have.pop(relative, None)
+    for relative, source in layout.files.items():
+        status = existing.pop(relative, None)
         if status is None:
             add.append(relative)
             continue
-        fault = _fault(os.path.join(place, relative), status, source, manifest.get(relative))
+        fault = _file_fault(os.path.join(directory, relative), status, source, records.get(relative))
         if fault:
             replace[relative] = fault
-    for relative, target in want.links.items():
-        status = have.pop(relative, None)
+    for relative, target in layout.links.items():
+        status = existing.pop(relative, None)
         if status is None:
             add.append(relative)
-        elif not stat.S_ISLNK(status.st_mode) or os.readlink(os.path.join(place, relative)) != target:
+        elif not stat.S_ISLNK(status.st_mode) or os.readlink(os.path.join(directory, relative)) != target:
             replace[relative] = f"is not a link to {target}"
-    remove = list(have)
-    if os.path.isdir(place):
-        for name in ("", *PLACES):
-            fault = _directory_fault(os.path.normpath(os.path.join(place, name)), label)
+    remove = list(existing)
+    if os.path.isdir(directory):
+        for name in ("", *SUBDIRECTORIES):
+            fault = _directory_fault(os.path.normpath(os.path.join(directory, name)), label)
             if fault:
                 replace[name or "."] = fault
     return Difference(sorted(add), replace, sorted(remove))
 
 
-def _walk(place: str) -> dict[str, os.stat_result]:
-    """Return everything in the volume but its own directories and its manifest."""
-    found, ours = {}, {MANIFEST, *PLACES}
-    for base, directories, files in os.walk(place):
+def _walk(volume: str) -> dict[str, os.stat_result]:
+    """Return everything in a volume except its subdirectories and its manifest."""
+    found, expected = {}, {MANIFEST, *SUBDIRECTORIES}
+    for base, directories, files in os.walk(volume):
         for name in files + directories:
-            relative = os.path.relpath(os.path.join(base, name), place)
-            if relative not in ours:
+            relative = os.path.relpath(os.path.join(base, name), volume)
+            if relative not in expected:
                 found[relative] = os.lstat(os.path.join(base, name))
-        directories[:] = [name for name in directories if os.path.relpath(os.path.join(base, name), place) in PLACES]
+        directories[:] = [
+            name for name in directories if os.path.relpath(os.path.join(base, name), volume) in SUBDIRECTORIES
+        ]
     return found
 
 
@@ -170,14 +171,14 @@ def _directory_fault(path: str, label: str | None) -> str | None:
     if stat.S_IMODE(status.st_mode) != 0o755:
         return f"has mode {stat.S_IMODE(status.st_mode):04o} instead of 0755"
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-        return f"belongs to {status.st_uid}:{status.st_gid} instead of {os.geteuid()}:{os.getegid()}"
+        return f"is owned by {status.st_uid}:{status.st_gid} instead of {os.geteuid()}:{os.getegid()}"
     if label and _label_of(path) != label:
         return f"has SELinux label {_label_of(path)} instead of {label}"
     return None
 
 
-def _fault(path: str, status: os.stat_result, source: str, record: dict | None) -> str | None:
-    """Say what is wrong with a file of the volume. Content is read only where inode and times can't tell."""
+def _file_fault(path: str, status: os.stat_result, source: str, record: dict | None) -> str | None:
+    """Say what is wrong with a file of the volume. The content is read only if inode and times do not decide."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     original = os.stat(source)
@@ -187,31 +188,31 @@ def _fault(path: str, status: os.stat_result, source: str, record: dict | None) 
         return f"has {status.st_size} bytes instead of {original.st_size}"
     if stat.S_IMODE(status.st_mode) != stat.S_IMODE(original.st_mode):
         return f"has mode {stat.S_IMODE(status.st_mode):04o} instead of {stat.S_IMODE(original.st_mode):04o}"
-    if record and record.get("stat") == _stamp(status) and record.get("source_stat") == _stamp(original):
+    if record and record.get("stat") == _fingerprint(status) and record.get("source_stat") == _fingerprint(original):
         return None
     return None if filecmp.cmp(path, source, shallow=False) else f"differs from {source}"
 
 
-def _stamp(status: os.stat_result) -> list[int]:
-    # The time of the last change of the inode can't be set by hand, unlike that of the content.
+def _fingerprint(status: os.stat_result) -> list[int]:
+    # A program can set the modification time of a file, but not the change time of the inode.
     return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _manifest(place: str) -> dict[str, dict]:
+def _manifest(directory: str) -> dict[str, dict]:
     try:
-        with open(os.path.join(place, MANIFEST), encoding="utf-8") as handle:
+        with open(os.path.join(directory, MANIFEST), encoding="utf-8") as handle:
             data = json.load(handle)
         return data["files"] if data["format"] == MANIFEST_FORMAT else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-def sizes(want: Wanted, place: str) -> dict[str, int]:
-    """Count the volume's bytes, those that the host's own files hold anyway told apart."""
+def sizes(layout: Layout, directory: str) -> dict[str, int]:
+    """Count the bytes of the volume, and how many of them are hard links to files of the host."""
     total = linked = 0
-    for relative, source in want.files.items():
+    for relative, source in layout.files.items():
         with contextlib.suppress(FileNotFoundError):
-            status = os.lstat(os.path.join(place, relative))
+            status = os.lstat(os.path.join(directory, relative))
             total += status.st_size
             linked += status.st_size if os.path.samestat(status, os.stat(source)) else 0
     return {"total_bytes": total, "hard_linked_bytes": linked, "copied_bytes": total - linked}
@@ -219,178 +220,182 @@ def sizes(want: Wanted, place: str) -> dict[str, int]:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[str]:
-    """Hold the volumes under `path` for ourselves; make the directory, and take it away again if nothing came of it."""
+    """Lock the volumes under `path`. Create their directory, and remove it again if it stays empty."""
     base = os.path.join(path, KIND)
-    made, handle = _lock(base)
+    created, handle = _lock(base)
     try:
         for name in os.listdir(base):
-            if name.startswith(STAGING):
+            if name.startswith(STAGING_PREFIX):
                 _remove_tree(os.path.join(base, name))
         yield base
     finally:
-        for directory_made in reversed(made):
-            with contextlib.suppress(OSError):
-                os.rmdir(directory_made)
+        _remove_empty(created)
         os.close(handle)
 
 
 def _lock(base: str) -> tuple[list[str], int]:
-    made: list[str] = []
+    created: list[str] = []
     try:
         while True:
-            made += _make_directories(base)
+            created += _create_directories(base)
             handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(handle, fcntl.LOCK_EX)
-            # Another run may have given up and removed the directory while we waited.
+            # While this run waited for the lock, another run may have removed the directory.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(base)):
-                    return made, handle
+                    return created, handle
             os.close(handle)
     except OSError as error:
-        for directory_made in reversed(made):
-            with contextlib.suppress(OSError):
-                os.rmdir(directory_made)
+        _remove_empty(created)
         raise VolumeError(_cannot_write(base, error)) from error
 
 
-def _make_directories(path: str) -> list[str]:
+def _create_directories(path: str) -> list[str]:
     missing = []
     while not os.path.lexists(path):
         missing.append(path)
         path = os.path.dirname(path)
-    made = []
-    for directory_missing in reversed(missing):
-        os.mkdir(directory_missing)
-        os.chmod(directory_missing, 0o755)
-        made.append(directory_missing)
-    return made
+    missing.reverse()
+    for directory in missing:
+        os.mkdir(directory)
+        os.chmod(directory, 0o755)
+    return missing
+
+
+def _remove_empty(directories: list[str]) -> None:
+    for directory in reversed(directories):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
 
 
 def _cannot_write(path: str, error: OSError) -> str:
     name = error.filename2 or error.filename or path
-    return f"cannot write {name}: {error.strerror}. Give a `path` on a local, writable file system."
+    return f"cannot write {name}: {error.strerror}. Set `path` to a directory on a local, writable file system."
 
 
-def refuse_hopeless(want: Wanted, place: str, changes: Difference) -> None:
-    """Fail where it can be told beforehand, in check mode too, that the volume can't be written to `place`."""
-    there = place
-    while not os.path.lexists(there):
-        there = os.path.dirname(there)
-    if not os.path.isdir(there):
-        raise VolumeError(_cannot_write(there, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))))
-    if not os.access(there, os.W_OK | os.X_OK):
-        read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+def check_destination(layout: Layout, directory: str, changes: Difference) -> None:
+    """Fail, in check mode too, if it is foreseeable that the volume cannot be written to `directory`."""
+    parent = directory
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    if not os.path.isdir(parent):
+        raise VolumeError(_cannot_write(parent, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        read_only = os.statvfs(parent).f_flag & os.ST_RDONLY
         number = errno.EROFS if read_only else errno.EACCES
-        raise VolumeError(_cannot_write(there, OSError(number, os.strerror(number))))
-    status, device = os.statvfs(there), os.stat(there).st_dev
-    if any(os.stat(source).st_dev != device for source in want.files.values()):
+        raise VolumeError(_cannot_write(parent, OSError(number, os.strerror(number))))
+    status, device = os.statvfs(parent), os.stat(parent).st_dev
+    if any(os.stat(source).st_dev != device for source in layout.files.values()):
         free = status.f_bavail * status.f_frsize
-        if free < _bytes_to_copy(want, changes):
-            raise VolumeError(_no_space(want, place, changes) + f" {free // 2**20} MiB are free.")
+        if free < _bytes_to_copy(layout, changes):
+            raise VolumeError(_no_space(layout, directory, changes, f", but only {free // 2**20} MiB are free"))
 
 
-def _bytes_to_copy(want: Wanted, changes: Difference) -> int:
+def _bytes_to_copy(layout: Layout, changes: Difference) -> int:
     return sum(
         os.stat(source).st_size
-        for relative, source in want.files.items()
+        for relative, source in layout.files.items()
         if relative in changes.add or relative in changes.replace
     )
 
 
-def _no_space(want: Wanted, place: str, changes: Difference) -> str:
+def _no_space(layout: Layout, directory: str, changes: Difference, free: str = "") -> str:
     return (
-        f"no space left for the volume of driver {want.version} at {place}: copies take "
-        f"{_bytes_to_copy(want, changes) // 2**20 + 1} MiB. Free that much, or set `path` on the driver's own file "
-        "system, where hard links do."
+        f"no space left for the volume of driver {layout.version} at {directory}: the copies need "
+        f"{_bytes_to_copy(layout, changes) // 2**20 + 1} MiB{free}. Free space there, or set `path` to a directory on "
+        "the driver's own file system, where hard links take no space."
     )
 
 
-def build(want: Wanted, base: str, label: str | None = None, link: Callable[[str, str], None] = os.link) -> Difference:
-    """Make the volume under `base` whole, inside `locked`; return what was changed."""
-    place = os.path.join(base, want.version)
-    changes = difference(want, place, label)
+def build(
+    layout: Layout, base: str, label: str | None = None, link: Callable[[str, str], None] = os.link
+) -> Difference:
+    """Create or repair the volume under `base`, which the caller has locked. Return the changes."""
+    directory = os.path.join(base, layout.version)
+    changes = difference(layout, directory, label)
     if not changes:
         return changes
-    refuse_hopeless(want, place, changes)
+    check_destination(layout, directory, changes)
     staging = None
     try:
-        staging = tempfile.mkdtemp(prefix=STAGING, dir=base)
-        _stage(want, staging, place, label, link)
-        if os.path.isdir(place) and not os.path.islink(place):
-            _mend(want, staging, place, changes.remove, label)
+        staging = tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=base)
+        _stage(layout, staging, directory, label, link)
+        if os.path.isdir(directory) and not os.path.islink(directory):
+            _repair(layout, staging, directory, changes.remove, label)
         else:
-            _write_manifest(want, staging, staging, label)
-            if os.path.lexists(place):
-                os.unlink(place)
+            _write_manifest(layout, staging, staging, label)
+            if os.path.lexists(directory):
+                os.unlink(directory)
             _sync(staging)
-            os.rename(staging, place)
+            os.rename(staging, directory)
         _sync(base)
     except OSError as error:
-        if error.errno in NO_SPACE:
-            raise VolumeError(_no_space(want, place, changes)) from error
-        raise VolumeError(_cannot_write(place, error)) from error
+        if error.errno in NO_SPACE_ERRORS:
+            raise VolumeError(_no_space(layout, directory, changes)) from error
+        raise VolumeError(_cannot_write(directory, error)) from error
     finally:
         if staging and os.path.lexists(staging):
             _remove_tree(staging)
     return changes
 
 
-def _stage(want: Wanted, staging: str, place: str, label: str | None, link: Callable[[str, str], None]) -> None:
-    """Put the files and links of a whole volume in `staging`; what is sound in `place` is taken from there."""
-    old = _manifest(place)
-    for name in ("", *PLACES):
+def _stage(layout: Layout, staging: str, directory: str, label: str | None, link: Callable[[str, str], None]) -> None:
+    """Create the files and links of a complete volume in `staging`. Intact files of `directory` are linked."""
+    records = _manifest(directory)
+    for name in ("", *SUBDIRECTORIES):
         _make_directory(os.path.join(staging, name), label)
-    for relative, source in want.files.items():
-        path, there = os.path.join(staging, relative), os.path.join(place, relative)
-        if os.path.lexists(there) and not _fault(there, os.lstat(there), source, old.get(relative)):
-            _link_or_copy(there, path, label, os.link)
+    for relative, source in layout.files.items():
+        path, existing = os.path.join(staging, relative), os.path.join(directory, relative)
+        if os.path.lexists(existing) and not _file_fault(existing, os.lstat(existing), source, records.get(relative)):
+            _link_or_copy(existing, path, label, os.link)
         else:
             _link_or_copy(source, path, label, link)
-    for relative, target in want.links.items():
+    for relative, target in layout.links.items():
         path = os.path.join(staging, relative)
         os.symlink(target, path)
         _set_label(path, label)
-    for name in PLACES:
+    for name in SUBDIRECTORIES:
         _sync(os.path.join(staging, name))
 
 
-def _mend(want: Wanted, staging: str, place: str, remove: list[str], label: str | None) -> None:
-    """Move what is in `staging` over what is in `place`, name by name, then take away what does not belong."""
-    for name in ("", *PLACES):
-        path = os.path.normpath(os.path.join(place, name))
+def _repair(layout: Layout, staging: str, directory: str, remove: list[str], label: str | None) -> None:
+    """Rename the entries of `staging` over those of `directory`, then remove the entries that do not belong there."""
+    for name in ("", *SUBDIRECTORIES):
+        path = os.path.normpath(os.path.join(directory, name))
         if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
             os.unlink(path)
         _make_directory(path, label)
-    for name in PLACES:
+    for name in SUBDIRECTORIES:
         for entry in os.listdir(os.path.join(staging, name)):
-            path = os.path.join(place, name, entry)
+            path = os.path.join(directory, name, entry)
             if os.path.isdir(path) and not os.path.islink(path):
                 _remove_tree(path)
-            # Where both names are one file already, this does nothing.
+            # If both names are links to the same file, the rename does nothing.
             os.rename(os.path.join(staging, name, entry), path)
     for relative in remove:
-        _remove_tree(os.path.join(place, relative))
-    # What is still staged is linked from `place` too: its record would not outlive the removal of the second name.
-    for name in PLACES:
+        _remove_tree(os.path.join(directory, relative))
+    # Remove the remaining staged links before the manifest is written, because removing a link changes the change time
+    # of the inode, which the manifest records.
+    for name in SUBDIRECTORIES:
         _remove_tree(os.path.join(staging, name))
-    _write_manifest(want, place, staging, label)
-    os.rename(os.path.join(staging, MANIFEST), os.path.join(place, MANIFEST))
-    for name in ("", *PLACES):
-        _sync(os.path.join(place, name))
+    _write_manifest(layout, directory, staging, label)
+    os.rename(os.path.join(staging, MANIFEST), os.path.join(directory, MANIFEST))
+    for name in ("", *SUBDIRECTORIES):
+        _sync(os.path.join(directory, name))
 
 
-def _write_manifest(want: Wanted, place: str, into: str, label: str | None) -> None:
+def _write_manifest(layout: Layout, directory: str, into: str, label: str | None) -> None:
     records = {
         relative: {
             "source": source,
-            "stat": _stamp(os.lstat(os.path.join(place, relative))),
-            "source_stat": _stamp(os.stat(source)),
+            "stat": _fingerprint(os.lstat(os.path.join(directory, relative))),
+            "source_stat": _fingerprint(os.stat(source)),
         }
-        for relative, source in want.files.items()
+        for relative, source in layout.files.items()
     }
     path = os.path.join(into, MANIFEST)
     with open(path, "w", encoding="utf-8") as handle:
-        json.dump({"format": MANIFEST_FORMAT, "version": want.version, "files": records}, handle, sort_keys=True)
+        json.dump({"format": MANIFEST_FORMAT, "version": layout.version, "files": records}, handle, sort_keys=True)
         handle.flush()
         os.fsync(handle.fileno())
     os.chmod(path, 0o644)
@@ -410,7 +415,7 @@ def _link_or_copy(source: str, path: str, label: str | None, link: Callable[[str
         link(source, path)
         return
     except OSError as error:
-        if error.errno not in COPY_INSTEAD:
+        if error.errno not in COPY_ERRORS:
             raise
     with open(source, "rb") as read, open(path, "xb") as write:
         shutil.copyfileobj(read, write, 1024 * 1024)
@@ -423,25 +428,26 @@ def _link_or_copy(source: str, path: str, label: str | None, link: Callable[[str
 
 
 def remove(base: str, version: str) -> None:
-    """Remove the volume of driver `version`, inside `locked`: it vanishes in one step."""
-    place = os.path.join(base, version)
-    away = None
+    """Remove the volume of driver `version` atomically. The caller has locked `base`."""
+    directory = os.path.join(base, version)
+    trash = None
     try:
-        away = tempfile.mkdtemp(prefix=STAGING, dir=base)
+        trash = tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=base)
         try:
-            os.rename(place, os.path.join(away, version))
+            os.rename(directory, os.path.join(trash, version))
         except OSError as error:
-            # A directory of an overlay's lower layer can't be moved: it goes piece by piece.
+            # A directory in the lower layer of an overlay cannot be renamed, so its files are removed one by one.
             if error.errno != errno.EXDEV:
                 raise
-            _remove_tree(place)
+            _remove_tree(directory)
     except OSError as error:
         raise VolumeError(
-            f"cannot remove {error.filename or place}: {error.strerror}. See what holds it, then run this again."
+            f"cannot remove {error.filename or directory}: {error.strerror}. Stop the processes that use it, then "
+            "run this module again."
         ) from error
     finally:
-        if away:
-            _remove_tree(away)
+        if trash:
+            _remove_tree(trash)
 
 
 def _remove_tree(path: str) -> None:
@@ -461,7 +467,7 @@ def _sync(path: str) -> None:
 
 def _label_of(path: str) -> str | None:
     try:
-        return os.getxattr(path, SELINUX, follow_symlinks=False).rstrip(b"\0").decode()
+        return os.getxattr(path, SELINUX_ATTRIBUTE, follow_symlinks=False).rstrip(b"\0").decode()
     except OSError:
         return None
 
@@ -470,9 +476,9 @@ def _set_label(path: str, label: str | None) -> None:
     if not label:
         return
     try:
-        os.setxattr(path, SELINUX, label.encode() + b"\0", follow_symlinks=False)
+        os.setxattr(path, SELINUX_ATTRIBUTE, label.encode() + b"\0", follow_symlinks=False)
     except OSError as error:
         raise VolumeError(
-            f"cannot give {path} the SELinux label {label}: {error.strerror}. Install container-selinux, whose policy "
-            "knows the type, or name another with selinux_type."
+            f"cannot set the SELinux label of {path} to {label}: {error.strerror}. Install container-selinux, whose "
+            "policy defines the type, or set selinux_type to another type."
         ) from error

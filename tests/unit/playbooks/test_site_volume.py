@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which engines site.yml has the driver volume registered with, also in check mode before an engine is there."""
+"""The engines with which site.yml registers the driver volume, also in check mode before an engine is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def trusted(value: Any) -> Any:
 
 
 def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -> dict[str, Any]:
-    """The arguments of a task of the play, for a host with these engines."""
+    """Return the arguments of a task of the play, for a host with these engines."""
     (play,) = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
     task = next(task for task in play["tasks"] if task["name"] == name)
     engines = {
@@ -57,7 +57,9 @@ def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -
         ({"ansible_skip_tags": ["container_engine"]}, {"engine": ["auto"], "expected_engines": []}),
     ],
 )
-def test_check_mode_expects_the_engine_that_this_run_installs(variables: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_check_mode_expects_the_engine_that_this_run_installs(
+    variables: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert rendered("Create the driver volume", False, False, **variables) == expected
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write small but true ELF files, loader caches and driver trees for the tests of the driver volume."""
+"""Write small valid ELF files, loader caches and driver files for the tests of the driver volume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CACHE_FLAGS = {"i386": 0x0003, "x86_64": 0x0303, "aarch64": 0x0A03, "arm": 0x090
 
 
 def elf_bytes(machine="x86_64", soname=None, needed=(), *, abi=None, filler=b"", shared=True):
-    """Return an ELF file with a dynamic section, and a note of the kernel's ABI where one is given."""
+    """Return an ELF file with a dynamic section and, if `abi` is set, a note with the kernel ABI."""
     number, bits = MACHINES[machine]
     wide = bits == 64
     header_size, program_size, count = (64, 56, 3) if wide else (52, 32, 3)
@@ -29,7 +29,7 @@ def elf_bytes(machine="x86_64", soname=None, needed=(), *, abi=None, filler=b"",
     pairs += [(5, strings_at), (10, len(strings)), (0, 0)]
     dynamic = b"".join(struct.pack(entry, tag, value) for tag, value in pairs)
     dynamic_at = strings_at + len(strings)
-    # A note of another kind first, as real files have.
+    # In real files, another note comes first.
     note = struct.pack("<III", 4, 4, 3) + b"GNU\0" + b"\1\2\3\4"
     note += struct.pack("<III", 4, 16, 1) + b"GNU\0" + struct.pack("<IIII", 0, *abi) if abi else b""
     note_at = dynamic_at + len(dynamic)
@@ -48,7 +48,7 @@ def elf_bytes(machine="x86_64", soname=None, needed=(), *, abi=None, filler=b"",
 
 
 def write_elf(path, machine="x86_64", soname=None, needed=(), *, abi=None, filler=b"", mode=0o644, shared=True):
-    """Write an ELF file at `path`, with its directories."""
+    """Write an ELF file and its parent directories."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(elf_bytes(machine, soname, needed, abi=abi, filler=filler, shared=shared))
@@ -57,14 +57,14 @@ def write_elf(path, machine="x86_64", soname=None, needed=(), *, abi=None, fille
 
 
 def cache_bytes(entries, old_table=False):
-    """Return a loader cache of (name, path, machine) entries, after glibc's older table where asked."""
+    """Return a loader cache of (name, path, machine) entries, optionally after a table in glibc's old format."""
     old = b""
     if old_table:
         names = b"".join(name.encode() + b"\0" + path.encode() + b"\0" for name, path, _machine in entries)
         old = b"ld.so-1.7.0\0" + struct.pack("<I", len(entries))
         old += b"".join(struct.pack("<iII", 1, 0, 0) for _entry in entries)
         old += bytes(-len(old) % 8)
-        assert names  # An old table's own strings lie behind the new cache; nobody reads them.
+        assert names  # The strings of the old table would follow the new cache. They are never read.
     strings, table = b"", b""
     strings_at = 48 + 24 * len(entries)
     for name, path, machine in entries:
@@ -85,7 +85,7 @@ def write_cache(root, entries, old_table=False):
 
 
 def link(path, target):
-    """Make a symlink, with its directories."""
+    """Create a symlink and its parent directories."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     os.symlink(target, path)
@@ -105,10 +105,10 @@ SONAMES = {
 
 
 def library(directory, base, version, machine="x86_64", links=True, **more):
-    """Write lib<base>.so.<version> with its SONAME, and the link of that name."""
+    """Write <base>.so.<version> and the link with its SONAME."""
     soname = SONAMES.get(base, f"{base}.so.{version}")
     name = f"{base}.so.{version}"
-    # The filler tells one library's content from another's.
+    # The filler makes the content of each library unique.
     path = write_elf(
         Path(directory, name),
         machine,
@@ -127,7 +127,7 @@ def program(path, machine="x86_64"):
 
 
 def debian(root, version):
-    """A Debian host: the driver behind /etc/alternatives, a part of it beside that, 32-bit libraries too."""
+    """A Debian host: most libraries are links to /etc/alternatives, and 32-bit libraries are installed."""
     real = "usr/lib/{}/nvidia/current"
     entries = []
     for triplet, machine in (("x86_64-linux-gnu", "x86_64"), ("i386-linux-gnu", "i386")):
@@ -175,7 +175,7 @@ def enterprise(root, version):
 
 
 def prefixed(root, version):
-    """A host whose driver lies under /usr/local/nvidia, unknown to the loader."""
+    """A host with the driver in /usr/local/nvidia, outside the loader's cache."""
     for base in ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"):
         library(Path(root, "usr/local/nvidia/lib64"), base, version)
     program(Path(root, "usr/local/nvidia/bin/nvidia-smi"))
@@ -191,7 +191,7 @@ def arm64(root, version):
 
 
 def loaded(root, version):
-    """Say that the module of `version` is loaded."""
+    """Mark the kernel module of `version` as loaded."""
     path = Path(root, "sys/module/nvidia/version")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(version + "\n")

@@ -16,13 +16,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
 VERSION = "580.95.05"
 
 
 def gpu(index, devices=None):
-    """What nvidia_gpu_facts tells of a GPU."""
+    """A GPU in the form that nvidia_gpu_facts returns."""
     return {
         "index": index,
         "minor": index,
@@ -34,7 +34,7 @@ def gpu(index, devices=None):
 
 
 class Host:
-    """A host on which the module runs. Its device nodes are those of /dev/null under other names."""
+    """A host on which the module runs. Its device nodes are links to /dev/null."""
 
     def __init__(self, root):
         self.root = root
@@ -43,7 +43,7 @@ class Host:
         self.volumes = root / "volumes"
         self.gpus = [gpu(0), gpu(1)]
         self.state = ("ready", "NVML answers for 2 GPUs.")
-        self.asked = 0
+        self.gathered = 0
         (root / "dev").mkdir()
         for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
             (root / "dev" / name).symlink_to("/dev/null")
@@ -57,8 +57,8 @@ class Host:
             (place / name).mkdir(parents=True)
         driver_tree.program(place / "bin/nvidia-smi")
 
-    def ask(self):
-        self.asked += 1
+    def gather_facts(self):
+        self.gathered += 1
         return {
             "nvidia_gpu_state": self.state[0],
             "nvidia_gpu_state_reason": self.state[1],
@@ -80,7 +80,7 @@ class Host:
             "device_numbers": True,
             "additional_gids": False,
         }
-        return nvidia_cdi_spec.result_of({**defaults, **params}, self.ask, check, str(self.root))
+        return nvidia_cdi_spec.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
 
 
 @pytest.fixture
@@ -98,6 +98,7 @@ def test_the_specification_is_written_once(host):
     assert result["devices"] == ["0", "GPU-00000000", "1", "GPU-00000001", "all"]
     assert result["skipped"] == result["maintained_by"] == result["warnings"] == []
     spec = json.loads(host.path.read_text())
+    cdi_schema.check(spec)
     assert [device["name"] for device in spec["devices"]] == result["devices"]
     assert result["diff"]["before"] == ""
     assert result["diff"]["after"] == host.path.read_text()
@@ -110,7 +111,7 @@ def test_the_specification_is_written_once(host):
     assert host.path.stat().st_ino == inode
 
 
-def test_check_mode_says_the_same_and_writes_nothing(host):
+def test_check_mode_returns_the_same_result_and_writes_nothing(host):
     checked = host.run(check=True)
     assert not host.path.parent.exists()
     assert checked == host.run()
@@ -118,7 +119,7 @@ def test_check_mode_says_the_same_and_writes_nothing(host):
     assert not host.run()["changed"]
 
 
-def test_a_mig_change_is_followed(host):
+def test_a_mig_change_updates_the_specification(host):
     host.run()
     (host.root / "proc/driver/nvidia-caps").mkdir(parents=True)
     (host.root / "proc/driver/nvidia-caps/mig-minors").write_text("gpu1/gi3/access 30\ngpu1/gi3/ci0/access 31\n")
@@ -131,7 +132,7 @@ def test_a_mig_change_is_followed(host):
     assert result["devices"] == ["0", "GPU-00000000", "1:0", "MIG-0001", "all"]
 
 
-def test_a_file_that_was_changed_by_hand_is_put_right(host):
+def test_a_manual_change_is_reverted(host):
     host.run()
     host.path.write_text(host.path.read_text().replace("nvidia0", "nvidia7"))
     assert host.run()["changed"]
@@ -141,9 +142,9 @@ def test_a_file_that_was_changed_by_hand_is_put_right(host):
     assert stat.S_IMODE(host.path.stat().st_mode) == 0o644
 
 
-def test_absent_removes_it_and_asks_nobody(host):
+def test_absent_removes_the_file_without_gathering_facts(host):
     host.run()
-    host.asked = 0
+    host.gathered = 0
     assert host.run(check=True, state="absent")["changed"]
     assert host.path.exists()
     result = host.run(state="absent")
@@ -152,7 +153,7 @@ def test_absent_removes_it_and_asks_nobody(host):
     assert result["devices"] == []
     assert os.listdir(host.path.parent) == []
     assert not host.run(state="absent")["changed"]
-    assert host.asked == 0
+    assert host.gathered == 0
 
 
 @pytest.mark.parametrize("driver_root", ["/run/nvidia/driver-that-is-gone", "driver"])
@@ -162,7 +163,7 @@ def test_absent_needs_no_driver_root(host, driver_root):
     assert not host.path.exists()
 
 
-VENDORS = """---
+TOOLKIT_SPEC = """---
 cdiVersion: 0.5.0
 containerEdits:
   deviceNodes:
@@ -189,16 +190,18 @@ kind: nvidia.com/gpu
 """
 
 
-def write_vendors(host, name="run/cdi/nvidia.yaml", source="/dev/null"):
+def write_toolkit_spec(host, name="run/cdi/nvidia.yaml", source="/dev/null"):
     path = host.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(VENDORS.format(version=VERSION, source=source).replace("[nvidia-cdi-hook, update-ldcache]", "[]"))
+    path.write_text(
+        TOOLKIT_SPEC.format(version=VERSION, source=source).replace("[nvidia-cdi-hook, update-ldcache]", "[]")
+    )
     return path
 
 
 @pytest.mark.parametrize("name", ["run/cdi/nvidia.yaml", "etc/cdi/nvidia.yaml", "etc/cdi/a.json"])
-def test_one_that_the_vendors_toolkit_keeps_is_respected_and_reported(host, name):
-    path = write_vendors(host, name)
+def test_a_specification_of_the_toolkit_is_kept_and_reported(host, name):
+    path = write_toolkit_spec(host, name)
     before = path.read_text()
     result = host.run()
     assert not result["changed"]
@@ -213,13 +216,13 @@ def test_one_that_the_vendors_toolkit_keeps_is_respected_and_reported(host, name
         }
     ]
     (warning,) = result["warnings"]
-    assert f"{path} describes nvidia.com/gpu already" in warning
+    assert f"{path} already describes nvidia.com/gpu" in warning
     assert result["devices"] == []
 
 
-def test_ours_gives_way_to_one_that_comes_later(host):
+def test_the_file_is_removed_when_the_toolkit_adds_a_specification(host):
     host.run()
-    write_vendors(host)
+    write_toolkit_spec(host)
     assert host.run(check=True)["changed"]
     assert host.path.exists()
     result = host.run()
@@ -229,28 +232,28 @@ def test_ours_gives_way_to_one_that_comes_later(host):
     assert not host.run()["changed"]
 
 
-def test_a_stale_one_of_the_vendors_is_said_to_be_stale(host):
-    write_vendors(host, source="/usr/lib/libcuda.so.570.133.20")
+def test_a_stale_specification_of_the_toolkit_is_reported(host):
+    write_toolkit_spec(host, source="/usr/lib/libcuda.so.570.133.20")
     result = host.run()
     assert result["maintained_by"][0]["stale"] == ["/usr/lib/libcuda.so.570.133.20"]
-    assert "names what is not there: /usr/lib/libcuda.so.570.133.20" in result["warnings"][0]
+    assert "refers to missing files: /usr/lib/libcuda.so.570.133.20" in result["warnings"][0]
     assert "nvidia-cdi-refresh" in result["warnings"][0]
 
 
-def test_specifications_of_other_things_are_no_obstacle(host):
+def test_specifications_of_other_devices_are_ignored(host):
     host.path.parent.mkdir()
     (host.path.parent / "other.json").write_text(
         json.dumps({"cdiVersion": "0.5.0", "kind": "amd.com/gpu", "devices": [{"name": "0", "containerEdits": {}}]})
     )
-    (host.path.parent / "notes.txt").write_text(VENDORS)
+    (host.path.parent / "notes.txt").write_text(TOOLKIT_SPEC)
     (host.path.parent / "broken.yaml").write_text("{")
     result = host.run()
     assert result["changed"]
     assert len(result["warnings"]) == 1
-    assert "broken.yaml can't be read as a CDI specification" in result["warnings"][0]
+    assert "broken.yaml cannot be read as a CDI specification" in result["warnings"][0]
 
 
-def test_one_directory_under_two_names_is_one(host):
+def test_a_directory_that_is_listed_twice_counts_once(host):
     host.run()
     (host.root / "link").symlink_to("etc/cdi")
     result = host.run(spec_dirs=[str(host.root / "etc/cdi"), str(host.root / "link")])
@@ -267,7 +270,7 @@ def test_the_volume_of_the_loaded_driver_is_mounted(host):
     ]
 
 
-def test_check_mode_before_there_is_a_volume(host):
+def test_check_mode_before_the_volume_exists(host):
     expected = host.run(check=True)["diff"]["after"]
     (host.volumes / "nvidia_driver").rename(host.root / "away")
     assert host.run(check=True)["diff"]["after"] == expected
@@ -276,14 +279,15 @@ def test_check_mode_before_there_is_a_volume(host):
 def test_files_need_no_volume(host):
     (host.volumes / "nvidia_driver").rename(host.root / "away")
     host.run(libraries="files")
+    cdi_schema.check(json.loads(host.path.read_text()))
     assert "/usr/lib64/libcuda.so.1" in host.path.read_text()
 
 
-def take_away_the_volume(host):
+def remove_the_volume(host):
     (host.volumes / "nvidia_driver").rename(host.root / "away")
 
 
-def take_away_its_programs(host):
+def remove_its_programs(host):
     shutil.rmtree(host.volumes / "nvidia_driver" / VERSION / "bin")
 
 
@@ -291,22 +295,22 @@ def break_the_driver(host):
     host.state = ("version_mismatch", "The library is of 580.95.05, the module of 570.133.20. Reboot.")
 
 
-def lose_all(host):
+def lose_all_gpus(host):
     for item in host.gpus:
         item["health"] = {"state": "lost", "reasons": ["GPU is lost"]}
 
 
-def by_the_toolkit(host):
+def from_the_toolkit(host):
     host.path.parent.mkdir(exist_ok=True)
-    host.path.write_text(VENDORS.format(version=VERSION, source="/dev/null"))
+    host.path.write_text(TOOLKIT_SPEC.format(version=VERSION, source="/dev/null"))
 
 
-def by_the_toolkit_over_ours(host):
+def from_the_toolkit_over_the_module(host):
     host.run()
-    by_the_toolkit(host)
+    from_the_toolkit(host)
 
 
-def by_an_administrator(host):
+def from_an_administrator(host):
     host.path.parent.mkdir()
     device = {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}
     host.path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
@@ -318,114 +322,114 @@ def for_another_device(host):
     host.path.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": [device]}))
 
 
-def of_no_sense(host):
+def invalid_file(host):
     host.path.parent.mkdir()
     host.path.write_text("not a specification\n")
 
 
-def nothing_in_it(host):
+def empty_file(host):
     host.path.parent.mkdir()
     host.path.write_text("")
 
 
-def a_link_to_another(host):
+def link_to_another_file(host):
     (host.root / "srv").mkdir()
     (host.root / "srv/gpus.json").write_text("{}")
     host.path.parent.mkdir()
     host.path.symlink_to(host.root / "srv/gpus.json")
 
 
-def a_link_to_nowhere(host):
+def dangling_link(host):
     host.path.parent.mkdir()
     host.path.symlink_to("/nowhere")
 
 
-# (what is in our place, what is said of it)
-STRANGERS = [
-    (by_the_toolkit, "the vendor's toolkit made it, it calls nvidia-cdi-hook or nvidia-ctk"),
-    (by_the_toolkit_over_ours, "the vendor's toolkit made it"),
-    (by_an_administrator, "something else made it"),
-    (for_another_device, "something else made it"),
-    (of_no_sense, "something else made it"),
-    (nothing_in_it, "something else made it"),
-    (a_link_to_another, "something else made it"),
-    (a_link_to_nowhere, "something else made it"),
+# (function that creates the file, words of the message)
+FOREIGN_FILES = [
+    (from_the_toolkit, "it calls nvidia-cdi-hook or nvidia-ctk, so it comes from NVIDIA's toolkit"),
+    (from_the_toolkit_over_the_module, "comes from NVIDIA's toolkit"),
+    (from_an_administrator, "its marker"),
+    (for_another_device, "its marker"),
+    (invalid_file, "its marker"),
+    (empty_file, "its marker"),
+    (link_to_another_file, "its marker"),
+    (dangling_link, "its marker"),
 ]
 
 
-def looks(path):
+def content_of(path):
     return os.readlink(path) if path.is_symlink() else path.read_text()
 
 
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("state", ["present", "absent"])
-@pytest.mark.parametrize(("make", "said"), STRANGERS)
-def test_a_file_that_is_not_ours_is_neither_replaced_nor_removed(host, make, said, state, check):
-    make(host)
-    before, names = looks(host.path), sorted(os.listdir(host.path.parent))
+@pytest.mark.parametrize(("create", "words"), FOREIGN_FILES)
+def test_a_foreign_file_is_neither_replaced_nor_removed(host, create, words, state, check):
+    create(host)
+    before, names = content_of(host.path), sorted(os.listdir(host.path.parent))
     with pytest.raises(cdi_file.FileError) as error:
         host.run(state=state, check=check)
-    for words in (f"{host.path} is not ours", said, "take_over=true"):
-        assert words in str(error.value)
-    assert ("give a `path` of our own" in str(error.value)) == (state == "present")
-    assert looks(host.path) == before
+    for part in (f"{host.path} was not created by this module", words, "take_over=true"):
+        assert part in str(error.value)
+    assert ("Set another `path`" in str(error.value)) == (state == "present")
+    assert content_of(host.path) == before
     assert sorted(os.listdir(host.path.parent)) == names
 
 
-@pytest.mark.parametrize(("make", "_said"), STRANGERS)
-def test_a_file_that_is_not_ours_is_taken_over_if_that_is_asked(host, make, _said):
-    make(host)
+@pytest.mark.parametrize(("create", "_words"), FOREIGN_FILES)
+def test_take_over_replaces_a_foreign_file(host, create, _words):
+    create(host)
     result = host.run(take_over=True, check=True)
     assert result["changed"]
     assert result == host.run(take_over=True)
     assert json.loads(host.path.read_text())["kind"] == "nvidia.com/gpu"
     assert not host.path.is_symlink()
-    # From now on it is ours.
+    # The module manages the file from now on.
     assert not host.run()["changed"]
     assert host.run(state="absent")["changed"]
 
 
-@pytest.mark.parametrize(("make", "_said"), STRANGERS)
-def test_a_file_that_is_not_ours_is_removed_if_that_is_asked(host, make, _said):
-    make(host)
+@pytest.mark.parametrize(("create", "_words"), FOREIGN_FILES)
+def test_take_over_removes_a_foreign_file(host, create, _words):
+    create(host)
     assert host.run(state="absent", take_over=True)["changed"]
     assert os.listdir(host.path.parent) == []
 
 
-def test_a_link_in_our_place_does_not_hide_the_one_that_it_leads_to(host):
-    path = write_vendors(host, "etc/cdi/nvidia.yaml")
+def test_a_link_does_not_hide_the_specification_that_it_leads_to(host):
+    path = write_toolkit_spec(host, "etc/cdi/nvidia.yaml")
     host.path.symlink_to(path.name)
     result = host.run(take_over=True)
     assert [other["path"] for other in result["maintained_by"]] == [str(path)]
     assert os.listdir(host.path.parent) == [path.name]
 
 
-def test_a_file_that_says_what_ours_would_is_ours(host):
+def test_a_foreign_file_with_the_same_content_is_adopted(host):
     host.run()
     (host.path.parent / f".{host.path.name}.gpufleet").unlink()
     assert not host.run()["changed"]
     assert host.run(state="absent")["changed"]
 
 
-def test_one_of_ours_under_another_name_is_said_to_be_ours(host):
+def test_a_file_of_this_module_under_another_name_is_reported(host):
     host.run(path=str(host.path.parent / "older.json"))
     result = host.run()
     assert not result["changed"]
     (warning,) = result["warnings"]
-    assert "this module made it under that name" in warning
+    assert "This module created it" in warning
     assert f"state=absent and path={host.path.parent}/older.json" in warning
     host.run(path=str(host.path.parent / "older.json"), state="absent")
     assert host.run()["changed"]
 
 
-# (what is done to the host, options, error, words)
-REFUSALS = [
-    (take_away_the_volume, {}, specification.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
+# (function that changes the host, options, error, words of the message)
+ERRORS = [
+    (remove_the_volume, {}, specification.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
     (
-        take_away_its_programs,
+        remove_its_programs,
         {},
         specification.CdiError,
-        ["no whole driver volume", VERSION, "nvidia_driver_volume first"],
+        ["missing or incomplete", VERSION, "nvidia_driver_volume first"],
     ),
     (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
     (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
@@ -433,7 +437,7 @@ REFUSALS = [
     (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "up to 3600"]),
     (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "up to 3600"]),
     (break_the_driver, {}, specification.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
-    (lose_all, {}, specification.CdiError, ["no GPU to describe", "0: GPU is lost", "1: GPU is lost"]),
+    (lose_all_gpus, {}, specification.CdiError, ["no GPU can be described", "0: GPU is lost", "1: GPU is lost"]),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
     (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not an absolute path"]),
     (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),
@@ -441,13 +445,13 @@ REFUSALS = [
     (None, {"libraries": "files", "sets": ["compat32"]}, driver_files.DriverFilesError, ["selects nothing"]),
     (None, {"path": "/etc/cdi/x.yml"}, cdi_file.FileError, ["path=/etc/cdi/x.yml", ".json or .yaml"]),
     (None, {"path": "cdi/x.json"}, cdi_file.FileError, ["path=cdi/x.json", "absolute path"]),
-    (None, {"path": "/srv/x.json"}, cdi_file.FileError, ["path=/srv/x.json is in none of spec_dirs=", "no engine"]),
+    (None, {"path": "/srv/x.json"}, cdi_file.FileError, ["path=/srv/x.json is not in spec_dirs=", "no engine"]),
 ]
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_a_refusal_names_what_is_wrong_and_writes_nothing(host, refusal):
-    prepare, options, kind, words = refusal
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_names_its_cause_and_nothing_is_written(host, case):
+    prepare, options, kind, words = case
     if prepare:
         prepare(host)
     before = host.path.read_text() if host.path.exists() else None
@@ -460,7 +464,7 @@ def test_a_refusal_names_what_is_wrong_and_writes_nothing(host, refusal):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 @pytest.mark.parametrize("existing", [False, True])
-def test_a_write_that_fails_leaves_nothing_behind(host, monkeypatch, number, existing):
+def test_a_failed_write_leaves_no_file(host, monkeypatch, number, existing):
     if existing:
         host.run()
         before = host.path.read_text()

@@ -51,12 +51,12 @@ class Host:
         (directory / "comm").write_text("trainer\n")
 
     def run_podman(self, argv):
-        """Call podman, which lays out its storage if it is the first time."""
+        """Run Podman, which creates its storage on the first call."""
         Path(stopped.podman_data(str(self.root))[0]).mkdir(parents=True, exist_ok=True)
         return self.podman.run(argv)
 
-    def put_docker_to_rest(self):
-        """Write what Docker has on disk."""
+    def write_docker_files(self):
+        """Write Docker's volumes and containers to its data directory."""
         data = self.root / "var/lib/docker"
         shutil.rmtree(data, ignore_errors=True)
         for name, volume in self.docker.volumes.items():
@@ -74,14 +74,14 @@ class Host:
             (directory / "config.v2.json").write_text(json.dumps(kept))
 
     def stop_docker(self):
-        """Stop Docker, and its socket."""
-        self.put_docker_to_rest()
+        """Stop Docker and close its socket."""
+        self.write_docker_files()
         self.docker.close()
         Path(self.docker.host[7:]).unlink()
 
-    def let_docker_sleep(self):
-        """Stop Docker; systemd listens on its socket and starts it for whoever connects."""
-        self.put_docker_to_rest()
+    def stop_docker_service(self):
+        """Stop Docker, but not its socket: systemd listens there and starts Docker on a connection."""
+        self.write_docker_files()
         self.docker.requests.clear()
         (self.root / "proc/net").mkdir(exist_ok=True)
         (self.root / "proc/net/unix").write_text(
@@ -90,8 +90,8 @@ class Host:
         )
         (self.root / "proc/1/comm").write_text("systemd\n")
 
-    def wake_docker(self):
-        """Have Docker started."""
+    def start_docker_service(self):
+        """Start Docker again."""
         (self.root / "proc/net/unix").unlink()
 
     def run(self, check=False, **params):
@@ -114,10 +114,10 @@ class Host:
             check,
             str(self.root),
         )
-        return run.result()
+        return run.apply_state()
 
     def upgrade(self):
-        """Have a volume of an older driver, and the new driver loaded."""
+        """Create the volume of an older driver, then load the new driver."""
         shutil.rmtree(self.root / "usr")
         (self.root / "lib").unlink()
         driver_tree.ubuntu(self.root, OLDER)
@@ -129,7 +129,7 @@ class Host:
         driver_tree.loaded(self.root, VERSION)
 
     def volumes(self):
-        """List what is on disk, with Docker and with Podman."""
+        """List the volumes on disk, in Docker and in Podman."""
         base = self.path / "nvidia_driver"
         return (
             sorted(os.listdir(base)) if base.exists() else [],
@@ -149,7 +149,7 @@ def host(tmp_path, monkeypatch):
 def test_the_volume_of_the_loaded_driver(host):
     result = host.run()
     volume = result["volume"]
-    place = str(host.path / "nvidia_driver" / VERSION)
+    directory = str(host.path / "nvidia_driver" / VERSION)
     assert result["changed"]
     assert result["actions"] == [
         f"build volume {NAME} of 7 files",
@@ -158,9 +158,9 @@ def test_the_volume_of_the_loaded_driver(host):
     ]
     assert volume["name"] == NAME
     assert volume["version"] == VERSION
-    assert volume["path"] == place
+    assert volume["path"] == directory
     assert volume["mount"] == f"{NAME}:/usr/local/nvidia:ro"
-    assert volume["bind"] == f"{place}:/usr/local/nvidia:ro"
+    assert volume["bind"] == f"{directory}:/usr/local/nvidia:ro"
     assert volume["env"] == {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"}
     assert volume["binaries"] == ["nvidia-smi"]
     assert f"libcuda.so.{VERSION}" in volume["libraries"]
@@ -169,11 +169,11 @@ def test_the_volume_of_the_loaded_driver(host):
     assert volume["copied_bytes"] == 0
     owner = f"uid={os.geteuid()},gid={os.getegid()}"
     for engine, option in ((host.docker, "bind,ro"), (host.podman, f"bind,ro,{owner}")):
-        options = {"type": "none", "o": option, "device": place}
+        options = {"type": "none", "o": option, "device": directory}
         assert engine.volumes[NAME] == {"Name": NAME, "Driver": "local", "Options": options}
 
 
-def test_again_nothing_happens(host):
+def test_a_second_run_changes_nothing(host):
     host.run()
     host.docker.requests.clear()
     host.podman.commands.clear()
@@ -185,7 +185,7 @@ def test_again_nothing_happens(host):
     assert host.podman.commands == [["volume", "ls", "--format", "json"]]
 
 
-def test_check_mode_says_the_same_and_does_nothing(host):
+def test_check_mode_returns_the_same_result_and_changes_nothing(host):
     checked = host.run(check=True)
     assert host.volumes() == ([], [], [])
     assert not host.path.exists()
@@ -199,20 +199,20 @@ def test_check_mode_says_the_same_and_does_nothing(host):
 
 def test_the_diff_names_files_to_add_replace_and_remove(host):
     host.run()
-    place = host.path / "nvidia_driver" / VERSION
-    (place / "bin/nvidia-smi").unlink()
-    (place / "bin/nvidia-smi").write_text("junk")
-    (place / "lib64/libcuda.so.1").unlink()
-    (place / "lib64/libstranger.so").write_text("")
+    directory = host.path / "nvidia_driver" / VERSION
+    (directory / "bin/nvidia-smi").unlink()
+    (directory / "bin/nvidia-smi").write_text("junk")
+    (directory / "lib64/libcuda.so.1").unlink()
+    (directory / "lib64/libunrelated.so").write_text("")
     result = host.run(check=True)
     size = (host.root / "usr/bin/nvidia-smi").stat().st_size
     assert result["diff"]["before"]["files"] == [
         f"bin/nvidia-smi (has 4 bytes instead of {size})",
-        "lib64/libstranger.so",
+        "lib64/libunrelated.so",
     ]
     assert result["diff"]["after"]["files"] == ["bin/nvidia-smi", f"lib64/libcuda.so.1 -> libcuda.so.{VERSION}"]
     assert result["actions"] == [
-        f"mend volume {NAME}: add 1, replace 1, remove 1 of its files and links",
+        f"repair volume {NAME}: add 1, replace 1, remove 1 of its files and links",
     ]
 
 
@@ -230,20 +230,20 @@ def test_engines(host, engine, expected):
     assert host.volumes() == expected
 
 
-def test_a_volume_that_docker_lost_is_registered_again(host):
+def test_a_volume_that_docker_no_longer_has_is_registered_again(host):
     host.run()
     host.docker.volumes.clear()
     assert host.run()["actions"] == [f"register {NAME} with docker"]
 
 
-def test_an_upgrade_makes_a_volume_beside_the_old_one(host):
+def test_an_upgrade_creates_a_second_volume(host):
     host.upgrade()
     result = host.run()
     assert result["removed"] == result["kept"] == []
     assert host.volumes() == ([OLDER, VERSION], [OLD_NAME, NAME], [OLD_NAME, NAME])
 
 
-def test_prune_removes_what_nobody_uses(host):
+def test_prune_removes_unused_volumes(host):
     host.upgrade()
     assert host.run(prune=True, check=True)["removed"] == [OLD_NAME]
     assert host.volumes()[0] == [OLDER]
@@ -271,7 +271,7 @@ def use_by_a_process(host):
 
 
 def use_by_cdi(engine):
-    """A container of which its engine knows no mount: a CDI specification brought it."""
+    """A container that got the volume through CDI, so its engine lists no mount."""
     identifier = "c" * 64
 
     def use(host):
@@ -285,19 +285,19 @@ def use_by_cdi(engine):
     return use
 
 
-def use_by_two(host):
+def use_by_two_containers(host):
     use_by_cdi("docker")(host)
     mounting = host.docker.containers
     use_by_docker(host)
     host.docker.containers += mounting
 
 
-def use_by_one_that_is_seen_twice(host):
+def use_by_a_container_and_its_process(host):
     use_by_docker(host)
     use_by_a_process(host)
     (host.root / "proc/77/cgroup").write_text(f"0::/system.slice/docker-{'a' * 64}.scope\n")
     root = os.path.relpath(host.path / "nvidia_driver" / OLDER, "/")
-    # What the engine mounts for the container, seen by a service with a mount namespace of its own.
+    # The engine's mount for the container is visible in the mount namespace of another service.
     host.process(78, f"90 80 254:1 /{root} /var/lib/docker/volumes/x/_data ro - ext4 /dev/vda1 rw\n")
 
 
@@ -306,7 +306,7 @@ def use_by_a_specification(host):
     (host.root / "etc/cdi/gpus.yaml").write_text(f"hostPath: {host.path}/nvidia_driver/{OLDER}\n")
 
 
-def use_by_nobody(host):
+def use_of_a_similar_version(host):
     (host.root / "etc/cdi").mkdir(parents=True)
     (host.root / "etc/cdi/gpus.yaml").write_text(f"hostPath: {host.path}/nvidia_driver/{OLDER}.1\n")
 
@@ -318,14 +318,14 @@ USES = [
     (use_by_cdi("docker"), "docker container llm (running)"),
     (use_by_cdi("libpod"), "podman container llm (running)"),
     (use_by_cdi("cri-containerd"), f"process 77 (trainer) of container {'c' * 12}"),
-    (use_by_two, "docker container web (exited), docker container llm (running)"),
-    (use_by_one_that_is_seen_twice, "docker container web (exited)"),
+    (use_by_two_containers, "docker container web (exited), docker container llm (running)"),
+    (use_by_a_container_and_its_process, "docker container web (exited)"),
     (use_by_a_specification, "CDI specification {root}/etc/cdi/gpus.yaml"),
-    (lambda host: driver_tree.loaded(host.root, OLDER), "its driver is the loaded one"),
+    (lambda host: driver_tree.loaded(host.root, OLDER), "its driver is loaded"),
 ]
 
 
-REMEMBERED = nvidia_driver_volume.REMEMBERED.format(name=OLD_NAME)
+REGISTERED = nvidia_driver_volume.REGISTERED_WITH_STOPPED_DOCKER.format(name=OLD_NAME)
 
 
 def bind_by_docker(host):
@@ -333,26 +333,26 @@ def bind_by_docker(host):
     host.docker.containers = [{"Id": "a" * 64, "Names": ["/web"], "State": "exited", "Mounts": mounts}]
 
 
-# (what uses the volume, whether Docker has it registered, why it is kept)
-SILENT = [
-    (lambda host: None, True, REMEMBERED),
-    (use_by_docker, True, f"docker container web (exited), {REMEMBERED}"),
-    # live-restore: it runs on without Docker.
-    (use_by_cdi("docker"), True, f"docker container llm (running), {REMEMBERED}"),
+# (function that uses the volume, whether Docker has it registered, why it is kept)
+STOPPED_DOCKER_CASES = [
+    (lambda host: None, True, REGISTERED),
+    (use_by_docker, True, f"docker container web (exited), {REGISTERED}"),
+    # With live-restore, the container keeps running without Docker.
+    (use_by_cdi("docker"), True, f"docker container llm (running), {REGISTERED}"),
     (bind_by_docker, False, "docker container web (exited)"),
 ]
 
 
 @pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("rest", [Host.stop_docker, Host.let_docker_sleep])
-@pytest.mark.parametrize("silent", SILENT)
-def test_what_a_docker_that_does_not_run_may_use_is_kept(host, silent, rest, check):
-    use, registered, reason = silent
+@pytest.mark.parametrize("stop", [Host.stop_docker, Host.stop_docker_service])
+@pytest.mark.parametrize("case", STOPPED_DOCKER_CASES)
+def test_volumes_that_a_stopped_docker_uses_are_kept(host, case, stop, check):
+    use, registered, reason = case
     host.upgrade()
     if not registered:
         host.docker.volumes.clear()
     use(host)
-    rest(host)
+    stop(host)
     host.docker.requests.clear()
     for engine in (["podman"], ["none"]):
         (kept,) = host.run(check=check, prune=True, engine=engine, driver_version=VERSION)["kept"]
@@ -366,7 +366,7 @@ def test_what_a_docker_that_does_not_run_may_use_is_kept(host, silent, rest, che
     assert host.docker.requests == []
 
 
-def test_nothing_of_a_docker_that_does_not_run_is_no_obstacle(host):
+def test_a_stopped_docker_without_volumes_does_not_prevent_removal(host):
     host.upgrade()
     host.docker.volumes.clear()
     host.stop_docker()
@@ -377,7 +377,7 @@ def test_nothing_of_a_docker_that_does_not_run_is_no_obstacle(host):
 
 @pytest.mark.parametrize("use", [lambda host: None, use_by_docker, bind_by_docker])
 @pytest.mark.parametrize("params", [{}, {"prune": True}, {"engine": ["docker"]}, {"state": "absent"}])
-def test_a_check_does_not_start_docker_and_says_what_docker_would(host, params, use):
+def test_check_mode_does_not_start_docker_and_predicts_the_result(host, params, use):
     host.upgrade()
     use(host)
 
@@ -388,46 +388,46 @@ def test_a_check_does_not_start_docker_and_says_what_docker_would(host, params, 
             return str(error)
         return {key: result[key] for key in ("changed", "actions", "removed", "kept", "diff")}
 
-    host.let_docker_sleep()
+    host.stop_docker_service()
     predicted = outcome(True)
     assert host.docker.requests == []
-    host.wake_docker()
+    host.start_docker_service()
     assert predicted == outcome(False)
     assert host.docker.requests != []
 
 
-def test_a_check_sees_a_strangers_volume_of_a_docker_that_sleeps(host):
+def test_check_mode_detects_a_different_volume_of_a_stopped_docker(host):
     host.docker.volumes[NAME] = {"Name": NAME, "Driver": "local", "Options": None}
-    host.let_docker_sleep()
-    with pytest.raises(EngineError, match=f"docker has a volume {NAME} that is not ours"):
+    host.stop_docker_service()
+    with pytest.raises(EngineError, match=f"docker already has a different volume {NAME}"):
         host.run(check=True)
     assert host.docker.requests == []
 
 
-def test_a_check_names_the_engines_that_a_real_run_would_find(host):
+def test_check_mode_includes_expected_engines(host):
     host.stop_docker()
     host.has_podman = False
     with pytest.raises(EngineError, match="no container engine is there"):
         host.run(check=True)
-    told = host.run(check=True, expected_engines=["docker", "podman"])
-    assert told["volume"]["engines"] == ["docker", "podman"]
-    assert told["actions"][1:] == [f"register {NAME} with docker", f"register {NAME} with podman"]
+    result = host.run(check=True, expected_engines=["docker", "podman"])
+    assert result["volume"]["engines"] == ["docker", "podman"]
+    assert result["actions"][1:] == [f"register {NAME} with docker", f"register {NAME} with podman"]
     assert host.run(check=True, engine=["none"], expected_engines=["docker"])["volume"]["engines"] == []
     with pytest.raises(EngineError, match="no container engine is there"):
         host.run(expected_engines=["docker"])
     assert host.volumes() == ([], [], [])
 
 
-def test_a_check_knows_what_an_expected_docker_has_registered(host):
+def test_check_mode_reads_the_volumes_of_an_expected_docker(host):
     host.has_podman = False
     host.run()
     assert host.run(check=True, expected_engines=["docker"])["actions"] == []
     host.stop_docker()
-    told = host.run(check=True, expected_engines=["docker"])
-    assert (told["actions"], told["changed"], told["volume"]["engines"]) == ([], False, ["docker"])
+    result = host.run(check=True, expected_engines=["docker"])
+    assert (result["actions"], result["changed"], result["volume"]["engines"]) == ([], False, ["docker"])
 
 
-def test_a_check_does_not_call_a_podman_that_was_never_called(host):
+def test_check_mode_does_not_run_podman_for_the_first_time(host):
     result = host.run(check=True)
     assert f"register {NAME} with podman" in result["actions"]
     assert host.run(check=True, state="absent")["removed"] == []
@@ -437,7 +437,7 @@ def test_a_check_does_not_call_a_podman_that_was_never_called(host):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_without_an_engine_none_is_asked(host, check):
+def test_engine_none_contacts_no_engine(host, check):
     host.run(engine=["none"], check=check)
     assert host.docker.requests == []
     assert host.podman.commands == []
@@ -453,7 +453,7 @@ def test_absent_needs_no_engine(host):
 
 @pytest.mark.parametrize(("use", "reason"), USES)
 @pytest.mark.parametrize("engine", [["auto"], ["none"]])
-def test_prune_keeps_what_is_used_and_says_why(host, use, reason, engine):
+def test_prune_keeps_used_volumes_with_the_reason(host, use, reason, engine):
     host.upgrade()
     use(host)
     result = host.run(prune=True, driver_version=VERSION, engine=engine)
@@ -465,7 +465,7 @@ def test_prune_keeps_what_is_used_and_says_why(host, use, reason, engine):
 
 @pytest.mark.parametrize("name", ["real", "volumes é", "gpu volumes"])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_specification_that_names_the_volume_by_another_path(host, name, backwards):
+def test_a_specification_that_refers_to_the_volume_through_a_link(host, name, backwards):
     link = host.root / "link"
     (host.root / name).mkdir()
     link.symlink_to(name)
@@ -479,9 +479,9 @@ def test_a_specification_that_names_the_volume_by_another_path(host, name, backw
     assert kept["reason"] == f"CDI specification {host.root}/etc/cdi/gpus.json"
 
 
-def test_a_version_that_only_begins_alike_is_not_in_use(host):
+def test_a_version_with_the_same_prefix_is_not_in_use(host):
     host.upgrade()
-    use_by_nobody(host)
+    use_of_a_similar_version(host)
     assert host.run(prune=True)["removed"] == [OLD_NAME]
 
 
@@ -498,7 +498,7 @@ def test_absent_removes_every_volume(host):
     assert not host.run(state="absent")["changed"]
 
 
-def test_a_file_of_a_versions_name_is_removed_once(host):
+def test_a_file_with_the_name_of_a_version_is_removed(host):
     host.upgrade()
     shutil.rmtree(host.path / "nvidia_driver" / OLDER)
     (host.path / "nvidia_driver" / OLDER).write_text("")
@@ -507,9 +507,9 @@ def test_a_file_of_a_versions_name_is_removed_once(host):
 
 
 @pytest.mark.parametrize("form", ["{}/gpu volumes", "{}/volumes/", "{}//volumes", "{}/nowhere/../volumes", "{}/link/v"])
-def test_paths_of_every_form(host, form):
-    (host.root / "there").mkdir()
-    (host.root / "link").symlink_to("there")
+def test_path_notations(host, form):
+    (host.root / "target").mkdir()
+    (host.root / "link").symlink_to("target")
     path = form.format(host.root)
     volume = host.run(path=path)["volume"]
     assert volume["path"] == os.path.normpath(f"{path}/nvidia_driver/{VERSION}")
@@ -521,14 +521,14 @@ def test_paths_of_every_form(host, form):
     assert host.volumes()[1:] == ([], [])
 
 
-def test_absent_with_a_version_removes_that_one(host):
+def test_absent_with_a_version_removes_only_that_volume(host):
     host.upgrade()
     host.run()
     assert host.run(state="absent", driver_version=OLDER)["removed"] == [OLD_NAME]
     assert host.volumes() == ([VERSION], [NAME], [NAME])
 
 
-def test_absent_forgets_what_only_an_engine_remembers(host):
+def test_absent_removes_a_volume_that_only_an_engine_has(host):
     host.run()
     host.docker.volumes["nvidia_driver_x"] = {"Name": "nvidia_driver_x", "Driver": "local", "Options": None}
     shutil.rmtree(host.path)
@@ -550,32 +550,36 @@ def test_absent_needs_no_driver_root(host, driver_root):
 
 
 @pytest.mark.parametrize(("use", "reason"), USES[:4])
-def test_absent_removes_nothing_if_one_is_used(host, use, reason):
+def test_absent_removes_nothing_if_a_volume_is_in_use(host, use, reason):
     host.upgrade()
     host.run()
     use(host)
     with pytest.raises(VolumeError) as error:
         host.run(state="absent")
-    for words in ("nothing was removed", f"{OLD_NAME}: {reason.format(root=host.root)}", "Remove what uses it"):
+    for words in (
+        "nothing was removed",
+        f"{OLD_NAME}: {reason.format(root=host.root)}",
+        "First remove these containers",
+    ):
         assert words in str(error.value)
     assert host.volumes() == ([OLDER, VERSION], [OLD_NAME, NAME], [OLD_NAME, NAME])
 
 
-def test_a_strangers_volume_of_the_name_is_left_alone(host):
+def test_absent_keeps_a_different_volume_of_the_same_name(host):
     host.run(engine=["none"])
     host.docker.volumes[NAME] = {"Name": NAME, "Driver": "nfs", "Options": None}
     host.run(state="absent")
     assert host.volumes() == ([], [NAME], [])
 
 
-def test_a_volume_for_the_driver_of_the_next_boot(host):
+def test_a_volume_of_a_driver_that_is_not_loaded(host):
     driver_tree.loaded(host.root, OLDER)
     assert host.run(driver_version=VERSION)["volume"]["name"] == NAME
 
 
-def test_a_label_only_where_selinux_enforces(host, monkeypatch):
-    given = []
-    monkeypatch.setattr(nvidia_driver_volume.driver_volume, "_set_label", lambda _path, label: given.append(label))
+def test_labels_are_set_only_if_selinux_is_enforcing(host, monkeypatch):
+    labels = []
+    monkeypatch.setattr(nvidia_driver_volume.driver_volume, "_set_label", lambda _path, label: labels.append(label))
     selinux = host.root / "sys/fs/selinux"
     selinux.mkdir(parents=True)
     for enforce, mls, label in (
@@ -585,14 +589,14 @@ def test_a_label_only_where_selinux_enforces(host, monkeypatch):
     ):
         (selinux / "enforce").write_text(enforce)
         (selinux / "mls").write_text(mls + "\n")
-        given.clear()
+        labels.clear()
         host.run()
         host.run(state="absent")
-        assert set(given) == {label}
+        assert set(labels) == {label}
 
 
-# (what is done to the host, options, error, words)
-REFUSALS = [
+# (function that changes the host, options, error, words of the message)
+ERRORS = [
     (
         lambda host: (host.root / "sys/module/nvidia/version").unlink(),
         {},
@@ -627,7 +631,7 @@ REFUSALS = [
         lambda host: host.docker.volumes.update({NAME: {"Name": NAME, "Driver": "nvidia-docker", "Options": None}}),
         {},
         EngineError,
-        ["docker has a volume", NAME, "driver nvidia-docker", "device", f"docker volume rm {NAME}"],
+        ["docker already has a different volume", NAME, "driver nvidia-docker", "device", f"docker volume rm {NAME}"],
     ),
     (
         lambda host: host.run_podman(
@@ -635,7 +639,7 @@ REFUSALS = [
         ),
         {},
         EngineError,
-        ["podman has a volume", "device /srv/x", f"podman volume rm {NAME}"],
+        ["podman already has a different volume", "device /srv/x", f"podman volume rm {NAME}"],
     ),
     (lambda host: (host.root / "volumes").write_text(""), {}, VolumeError, ["cannot write", "volumes", "Not a dir"]),
     (lambda host: None, {"path": "volumes"}, VolumeError, ["path=volumes is not an absolute path"]),
@@ -649,10 +653,10 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("case", ERRORS)
 @pytest.mark.parametrize("check", [False, True])
-def test_a_refusal_names_what_is_wrong_and_changes_nothing(host, check, refusal):
-    prepare, options, kind, words = refusal
+def test_an_error_names_its_cause_and_nothing_is_changed(host, check, case):
+    prepare, options, kind, words = case
     prepare(host)
     before = host.volumes()
     with pytest.raises(kind) as error:

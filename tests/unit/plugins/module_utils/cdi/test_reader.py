@@ -155,10 +155,10 @@ def test_a_malformed_file_is_broken_and_hides_no_other(tmp_path, monkeypatch, te
     assert found.broken[0].startswith("/etc/cdi/bad.json: ")
     assert words in found.broken[0]
     bad = str(tmp_path / "etc/cdi/bad.json")
-    others, broken = cdi_file.others([str(tmp_path / "etc/cdi")], "nvidia.com/gpu", "/own.json")
+    others, broken = cdi_file.other_specs([str(tmp_path / "etc/cdi")], "nvidia.com/gpu", "/own.json")
     assert [other.devices for other in others] == [("GPU-aaaa",)]
-    assert [line.startswith(f"{bad} can't be read as a CDI specification: ") for line in broken] == [True]
-    assert all(os.path.realpath(name) for name in cdi_file.named_in(bad))
+    assert [line.startswith(f"{bad} cannot be read as a CDI specification: ") for line in broken] == [True]
+    assert all(os.path.realpath(name) for name in cdi_file.host_paths_in(bad))
 
 
 def test_devices_bring_the_nodes_of_the_whole_specification(tmp_path):

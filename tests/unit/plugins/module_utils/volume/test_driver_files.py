@@ -18,7 +18,7 @@ VERSION = "580.95.05"
 def found(root, machine="x86_64", version=VERSION, **more):
     files = driver_files.find(version, machine, str(root), **more)
     return {
-        f"{file.place}/{file.name}": (Path(file.source).relative_to(root).as_posix(), list(file.links))
+        f"{file.subdirectory}/{file.name}": (Path(file.source).relative_to(root).as_posix(), list(file.links))
         for file in files
     }
 
@@ -27,8 +27,8 @@ def test_debian_behind_alternatives(tmp_path):
     driver_tree.debian(tmp_path, VERSION)
     wide, narrow = (f"usr/lib/{triplet}" for triplet in ("x86_64-linux-gnu", "i386-linux-gnu"))
     assert found(tmp_path) == {
-        f"{place}/{base}.so.{VERSION}": (f"{directory}{below}/{base}.so.{VERSION}", links)
-        for place, directory in (("lib64", wide), ("lib", narrow))
+        f"{subdirectory}/{base}.so.{VERSION}": (f"{directory}{below}/{base}.so.{VERSION}", links)
+        for subdirectory, directory in (("lib64", wide), ("lib", narrow))
         for base, below, links in (
             ("libcuda", "/nvidia/current", ["libcuda.so", "libcuda.so.1"]),
             ("libnvidia-ml", "/nvidia/current", ["libnvidia-ml.so.1"]),
@@ -79,18 +79,18 @@ def test_debian_behind_alternatives(tmp_path):
     ],
 )
 @pytest.mark.parametrize("cached", [True, False])
-def test_every_layout_with_and_without_a_cache(tmp_path, tree, machine, expected, cached):
+def test_every_directory_layout_with_and_without_a_cache(tmp_path, tree, machine, expected, cached):
     tree(tmp_path, VERSION)
     if not cached:
         (tmp_path / "etc/ld.so.cache").unlink(missing_ok=True)
     names = {"lib64": [], "lib": [], "bin": []}
     for name in found(tmp_path, machine):
-        place, file = name.split("/")
-        names[place].append(file.replace(f".so.{VERSION}", ""))
+        subdirectory, file = name.split("/")
+        names[subdirectory].append(file.replace(f".so.{VERSION}", ""))
     assert names == expected
 
 
-def test_links_that_applications_open_by_hand(tmp_path):
+def test_links_that_applications_open_directly(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     driver_tree.enterprise(tmp_path, VERSION)
     files = found(tmp_path)
@@ -102,10 +102,10 @@ def test_links_that_applications_open_by_hand(tmp_path):
     assert files[f"lib64/libnvidia-nvvm.so.{VERSION}"][1] == ["libnvidia-nvvm.so.4"]
 
 
-def test_a_directory_that_only_the_cache_knows(tmp_path):
-    place = tmp_path / "srv/driver/lib"
-    driver_tree.library(place, "libcuda", VERSION)
-    driver_tree.library(place, "libnvidia-ml", VERSION)
+def test_a_directory_that_only_the_cache_lists(tmp_path):
+    directory = tmp_path / "srv/driver/lib"
+    driver_tree.library(directory, "libcuda", VERSION)
+    driver_tree.library(directory, "libnvidia-ml", VERSION)
     driver_tree.program(tmp_path / "srv/driver/bin/nvidia-smi")
     with pytest.raises(driver_files.DriverFilesError):
         found(tmp_path)
@@ -117,13 +117,13 @@ def test_a_directory_that_only_the_cache_knows(tmp_path):
     ]
 
 
-def test_stubs_in_the_cache_are_not_the_driver(tmp_path):
+def test_stubs_in_the_cache_are_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     real = found(tmp_path)
     gdk, toolkit = tmp_path / "usr/src/gdk/nvml/lib", tmp_path / "usr/local/cuda/lib64/stubs"
     driver_tree.write_elf(gdk / "libnvidia-ml.so.1", soname="libnvidia-ml.so.1")
     driver_tree.write_elf(toolkit / "libcuda.so", soname="libcuda.so.1")
-    # A stub that dresses as the real one.
+    # A stub with the name of the real library.
     driver_tree.library(toolkit, "libcuda", VERSION, filler=b"stub")
     driver_tree.write_cache(
         tmp_path,
@@ -137,7 +137,7 @@ def test_stubs_in_the_cache_are_not_the_driver(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("needed", "taken"),
+    ("needed", "included"),
     [
         (["libc.so.6", f"libnvidia-glcore.so.{VERSION}"], True),
         ([f"libnvidia-eglcore.so.{VERSION}"], True),
@@ -146,42 +146,84 @@ def test_stubs_in_the_cache_are_not_the_driver(tmp_path):
     ],
 )
 @pytest.mark.parametrize("base", ["libGL", "libEGL", "libGLESv1_CM", "libGLESv2"])
-def test_gl_is_nvidias_if_it_needs_nvidias(tmp_path, base, needed, taken):
+def test_gl_libraries_of_other_vendors_are_ignored(tmp_path, base, needed, included):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
-    driver_tree.write_elf(place / "libGL.so.1.2.0", soname="libGL.so.1", needed=["libglapi.so.0"])
-    driver_tree.write_elf(place / f"{base}.so.{VERSION}", soname=f"{base}.so.1", needed=needed)
+    directory = tmp_path / "usr/lib/x86_64-linux-gnu"
+    driver_tree.write_elf(directory / "libGL.so.1.2.0", soname="libGL.so.1", needed=["libglapi.so.0"])
+    driver_tree.write_elf(directory / f"{base}.so.{VERSION}", soname=f"{base}.so.1", needed=needed)
     files = found(tmp_path)
-    assert (f"lib64/{base}.so.{VERSION}" in files) is taken
+    assert (f"lib64/{base}.so.{VERSION}" in files) is included
     assert "lib64/libGL.so.1.2.0" not in files
 
 
-@pytest.mark.parametrize(("abi", "taken"), [((2, 3, 99), True), ((2, 2, 5), False), (None, False)])
-def test_tls_for_a_kernel_with_native_threads(tmp_path, abi, taken):
+@pytest.mark.parametrize(("abi", "included"), [((2, 3, 99), True), ((2, 2, 5), False), (None, False)])
+def test_tls_for_a_kernel_with_native_threads(tmp_path, abi, included):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
-    driver_tree.write_elf(place / f"libnvidia-tls.so.{VERSION}", soname=f"libnvidia-tls.so.{VERSION}", abi=abi)
-    assert (f"lib64/libnvidia-tls.so.{VERSION}" in found(tmp_path)) is taken
+    directory = tmp_path / "usr/lib/x86_64-linux-gnu"
+    driver_tree.write_elf(directory / f"libnvidia-tls.so.{VERSION}", soname=f"libnvidia-tls.so.{VERSION}", abi=abi)
+    assert (f"lib64/libnvidia-tls.so.{VERSION}" in found(tmp_path)) is included
 
 
-def test_of_two_tls_libraries_the_right_one_is_taken(tmp_path):
+def test_the_matching_one_of_two_tls_libraries_is_included(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
+    directory = tmp_path / "usr/lib/x86_64-linux-gnu"
     name = f"libnvidia-tls.so.{VERSION}"
-    driver_tree.write_elf(place / name, soname=name, abi=(2, 2, 5))
-    driver_tree.write_elf(place / "tls" / name, soname=name, abi=(2, 3, 99))
+    driver_tree.write_elf(directory / name, soname=name, abi=(2, 2, 5))
+    driver_tree.write_elf(directory / "tls" / name, soname=name, abi=(2, 3, 99))
     assert found(tmp_path)[f"lib64/{name}"][0] == f"usr/lib/x86_64-linux-gnu/tls/{name}"
 
 
-def test_files_of_another_version_stay_out(tmp_path):
+def test_files_of_another_version_are_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
+    expected = found(tmp_path)
+    directory = tmp_path / "usr/lib/x86_64-linux-gnu"
     for base in ("libnvidia-ptxjitcompiler", "libcuda"):
-        driver_tree.library(place, base, "570.133.20", links=False)
-    assert all(name.endswith(VERSION) for name in found(tmp_path) if not name.startswith("bin/"))
+        driver_tree.library(directory, base, "570.133.20", links=False)
+    assert found(tmp_path) == expected
 
 
-def test_what_a_nvvm_of_its_own_version_belongs_to(tmp_path):
+def test_a_link_with_another_version_in_its_name_is_not_a_mismatch(tmp_path):
+    driver_tree.library(tmp_path / "usr/lib64", "libcuda", VERSION)
+    driver_tree.link(tmp_path / "usr/lib64/libnvidia-ml.so.570.133.20", f"libcuda.so.{VERSION}")
+    assert list(found(tmp_path)) == [f"lib64/libcuda.so.{VERSION}"]
+
+
+def test_a_driver_of_another_machine_is_not_a_mismatch(tmp_path):
+    driver_tree.arm64(tmp_path, VERSION)
+    with pytest.raises(driver_files.DriverFilesError, match=f"found no x86_64 libcuda.so.{VERSION}"):
+        found(tmp_path)
+
+
+def test_an_executable_with_the_name_of_a_library_is_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    expected = found(tmp_path)
+    driver_tree.program(tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.{VERSION}")
+    assert found(tmp_path) == expected
+
+
+def test_links_that_are_not_library_names_are_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    expected = found(tmp_path)
+    driver_tree.link(tmp_path / "usr/lib/x86_64-linux-gnu/libcuda.so.1.old", f"libcuda.so.{VERSION}")
+    assert found(tmp_path) == expected
+
+
+def test_a_file_wins_over_a_link_of_the_same_name(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    name = f"libnvidia-ml.so.{VERSION}"
+    driver_tree.write_elf(tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-cfg.so.{VERSION}", soname=name)
+    files = found(tmp_path)
+    assert files[f"lib64/libnvidia-cfg.so.{VERSION}"][1] == []
+    assert files[f"lib64/{name}"][0] == f"usr/lib/x86_64-linux-gnu/{name}"
+
+
+def test_a_program_that_is_not_executable_is_ignored(tmp_path):
+    driver_tree.ubuntu(tmp_path, VERSION)
+    (tmp_path / "usr/bin/nvidia-smi").chmod(0o644)
+    assert "bin/nvidia-smi" not in found(tmp_path)
+
+
+def test_the_separately_versioned_nvvm_comes_from_the_driver_directory(tmp_path):
     driver_tree.enterprise(tmp_path, VERSION)
     driver_tree.write_elf(tmp_path / "usr/lib64/libnvidia-nvvm70.so.4", soname="libnvidia-nvvm70.so.4")
     driver_tree.write_elf(tmp_path / "opt/nvidia/lib64/libnvidia-nvvm70.so.3", soname="libnvidia-nvvm70.so.3")
@@ -210,19 +252,19 @@ def test_sets(tmp_path, sets, libraries, binaries):
     assert [name[4:] for name in files if name.startswith("bin/")] == binaries
 
 
-def test_a_library_of_another_machine_is_not_taken(tmp_path):
+def test_a_library_of_another_machine_is_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     driver_tree.library(tmp_path / "usr/lib/aarch64-linux-gnu", "libnvidia-ptxjitcompiler", VERSION, "aarch64")
     assert f"lib64/libnvidia-ptxjitcompiler.so.{VERSION}" not in found(tmp_path)
 
 
-def test_the_loaders_choice_comes_first(tmp_path):
+def test_the_loader_cache_has_priority(tmp_path):
     driver_tree.prefixed(tmp_path, VERSION)
     driver_tree.enterprise(tmp_path, VERSION)
     assert found(tmp_path)[f"lib64/libcuda.so.{VERSION}"][0] == f"usr/lib64/libcuda.so.{VERSION}"
 
 
-def test_programs_are_looked_for_in_path_first_and_a_wrapper_script_is_none(tmp_path):
+def test_programs_come_from_path_first_and_wrapper_scripts_are_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     driver_tree.program(tmp_path / "srv/tools/nvidia-smi")
     script = tmp_path / "usr/local/bin/nvidia-smi"
@@ -233,7 +275,7 @@ def test_programs_are_looked_for_in_path_first_and_a_wrapper_script_is_none(tmp_
     assert found(tmp_path, search_path=["/srv/tools"])["bin/nvidia-smi"][0] == "srv/tools/nvidia-smi"
 
 
-def test_our_own_volume_is_not_a_source(tmp_path):
+def test_ignored_directories_are_not_searched(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     volumes = tmp_path / "var/lib/gpufleet/volumes/nvidia_driver"
     driver_tree.library(volumes / VERSION / "lib64", "libnvidia-ptxjitcompiler", VERSION)
@@ -245,28 +287,28 @@ def test_our_own_volume_is_not_a_source(tmp_path):
 
 @pytest.mark.parametrize("base", ["libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"])
 @pytest.mark.parametrize("content", [b"", b"z\n", driver_tree.elf_bytes(soname="libcuda.so.1")[:100]])
-def test_a_library_of_the_host_that_is_damaged_is_named(tmp_path, base, content):
+def test_a_damaged_library_is_reported(tmp_path, base, content):
     driver_tree.debian(tmp_path, VERSION)
     path = tmp_path / f"usr/lib/x86_64-linux-gnu/nvidia/current/{base}.so.{VERSION}"
     path.write_bytes(content)
-    with pytest.raises(driver_files.DriverFilesError, match=rf"{path}: .*damaged; install the package"):
+    with pytest.raises(driver_files.DriverFilesError, match=rf"{path}: .*damaged\. Reinstall the package"):
         found(tmp_path)
 
 
-def test_what_is_damaged_and_not_asked_for_is_no_obstacle(tmp_path):
+def test_a_damaged_library_outside_the_sets_is_ignored(tmp_path):
     driver_tree.debian(tmp_path, VERSION)
     (tmp_path / f"usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.{VERSION}").write_bytes(b"")
     assert f"lib64/libnvidia-ml.so.{VERSION}" in found(tmp_path, sets=["utility"])
 
 
-def test_a_sound_library_elsewhere_makes_up_for_a_damaged_one(tmp_path):
+def test_an_intact_copy_replaces_a_damaged_library(tmp_path):
     driver_tree.enterprise(tmp_path, VERSION)
     driver_tree.prefixed(tmp_path, VERSION)
     (tmp_path / f"usr/lib64/libcuda.so.{VERSION}").write_bytes(b"")
     assert found(tmp_path)[f"lib64/libcuda.so.{VERSION}"][0] == f"usr/local/nvidia/lib64/libcuda.so.{VERSION}"
 
 
-def test_a_directory_of_a_librarys_name_is_none(tmp_path):
+def test_a_directory_with_the_name_of_a_library_is_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     (tmp_path / f"usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.{VERSION}").mkdir()
     assert "opencl" not in " ".join(found(tmp_path))
@@ -278,15 +320,15 @@ def test_a_soname_cannot_lead_out_of_the_volume(tmp_path, soname):
     assert found(tmp_path) == {f"lib64/libcuda.so.{VERSION}": (f"usr/lib64/libcuda.so.{VERSION}", [])}
 
 
-def test_links_that_run_in_a_circle_end(tmp_path):
+def test_a_cycle_of_links_ends(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    place = tmp_path / "usr/lib/x86_64-linux-gnu"
-    driver_tree.link(place / "libcuda.so", "libcuda.so.0")
-    driver_tree.link(place / "libcuda.so.0", "libcuda.so")
+    directory = tmp_path / "usr/lib/x86_64-linux-gnu"
+    driver_tree.link(directory / "libcuda.so", "libcuda.so.0")
+    driver_tree.link(directory / "libcuda.so.0", "libcuda.so")
     assert found(tmp_path)[f"lib64/libcuda.so.{VERSION}"][1] == ["libcuda.so", "libcuda.so.1"]
 
 
-def test_no_driver_says_what_was_looked_for(tmp_path):
+def test_a_missing_driver_is_reported(tmp_path):
     with pytest.raises(driver_files.DriverFilesError) as error:
         found(tmp_path)
     for words in (f"libcuda.so.{VERSION}", f"libnvidia-ml.so.{VERSION}", "Install", f"driver_root={tmp_path}"):
@@ -294,7 +336,7 @@ def test_no_driver_says_what_was_looked_for(tmp_path):
 
 
 @pytest.mark.parametrize("tree", [driver_tree.ubuntu, driver_tree.debian, driver_tree.enterprise, driver_tree.prefixed])
-def test_a_mismatch_names_both_versions_and_a_file(tmp_path, tree):
+def test_a_version_mismatch_names_both_versions_and_a_file(tmp_path, tree):
     tree(tmp_path, "570.133.20")
     with pytest.raises(driver_files.DriverFilesError) as error:
         found(tmp_path)
@@ -304,7 +346,7 @@ def test_a_mismatch_names_both_versions_and_a_file(tmp_path, tree):
     assert "driver_version=570.133.20" in text
 
 
-def test_half_an_upgrade_is_a_mismatch(tmp_path):
+def test_a_partial_upgrade_is_a_version_mismatch(tmp_path):
     driver_tree.library(tmp_path / "usr/lib64", "libnvidia-ml", VERSION)
     driver_tree.library(tmp_path / "usr/lib64", "libcuda", "570.133.20")
     with pytest.raises(driver_files.DriverFilesError, match=r"libcuda\.so\.570\.133\.20 is from driver"):
@@ -312,15 +354,15 @@ def test_half_an_upgrade_is_a_mismatch(tmp_path):
     assert f"lib64/libnvidia-ml.so.{VERSION}" in found(tmp_path, sets=["utility"])
 
 
-def test_a_cache_that_is_damaged_is_no_obstacle(tmp_path):
+def test_a_damaged_cache_is_ignored(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
-    whole = found(tmp_path)
+    expected = found(tmp_path)
     (tmp_path / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1\xff\xff")
-    assert found(tmp_path) == whole
+    assert found(tmp_path) == expected
 
 
 @pytest.mark.parametrize("sets", [[], ["compat32"]])
-def test_a_choice_that_chooses_nothing_is_refused(sets):
+def test_sets_that_select_nothing_are_an_error(sets):
     with pytest.raises(driver_files.DriverFilesError, match="selects nothing"):
         driver_files.check_sets(sets)
 
@@ -328,16 +370,16 @@ def test_a_choice_that_chooses_nothing_is_refused(sets):
 @pytest.mark.parametrize(
     ("alias", "target"),
     [
-        # Absolute, inside the root that the driver lies in.
+        # Absolute, inside the root of the driver.
         ("usr/lib64/libnvidia-ml.so", f"/usr/lib64/libnvidia-ml.so.{VERSION}"),
         ("usr/lib64/libnvidia-ml.so", "/usr/lib64/libnvidia-ml.so.1"),
         ("usr/lib64/libnvidia-ml.so", f"../lib64/libnvidia-ml.so.{VERSION}"),
-        # From another directory that the loader knows.
+        # From another directory of the loader.
         ("usr/lib/libnvidia-ml.so", f"../lib64/libnvidia-ml.so.{VERSION}"),
         ("usr/lib/libnvidia-ml.so", f"/lib64/libnvidia-ml.so.{VERSION}"),
     ],
 )
-def test_a_link_of_the_hosts_is_followed_wherever_it_leads(tmp_path, alias, target):
+def test_links_of_the_host_are_kept_wherever_they_lead(tmp_path, alias, target):
     driver_tree.enterprise(tmp_path, VERSION)
     driver_tree.link(tmp_path / alias, target)
     files = found(tmp_path)
@@ -354,8 +396,8 @@ def test_an_absolute_soname_link_leads_to_a_relative_one(tmp_path):
     }
 
 
-def test_a_soname_that_is_a_plain_file_is_not_the_driver(tmp_path):
-    """A stub, or what a careless copy left, beside the real library: the volume's link leads to the real one."""
+def test_a_regular_file_with_the_soname_is_ignored(tmp_path):
+    """The file is a stub or a stray copy. The link in the volume leads to the real library."""
     driver_tree.enterprise(tmp_path, VERSION)
     path = tmp_path / "usr/lib64/libnvidia-ml.so.1"
     path.unlink()
@@ -369,19 +411,19 @@ def test_a_soname_that_is_a_plain_file_is_not_the_driver(tmp_path):
     assert "lib64/libnvidia-ml.so.1" not in files
 
 
-def test_a_plain_soname_alone_is_no_driver(tmp_path):
+def test_a_regular_file_with_the_soname_alone_is_not_a_driver(tmp_path):
     driver_tree.write_elf(tmp_path / "usr/lib64/libnvidia-ml.so.1", soname="libnvidia-ml.so.1")
-    with pytest.raises(driver_files.DriverFilesError, match=f"no x86_64 libcuda.so.{VERSION}"):
+    with pytest.raises(driver_files.DriverFilesError, match=f"found no x86_64 libcuda.so.{VERSION}"):
         found(tmp_path)
 
 
 @pytest.mark.parametrize("directory", ["lib64", "usr/lib64", "usr/local/nvidia/lib64", "opt/nvidia/lib64"])
-def test_a_tree_of_nothing_but_lib64(tmp_path, directory):
+def test_a_root_with_only_a_lib64_directory(tmp_path, directory):
     driver_tree.library(tmp_path / directory, "libcuda", VERSION)
     assert list(found(tmp_path)) == [f"lib64/libcuda.so.{VERSION}"]
 
 
-def test_of_several_versions_the_one_asked_for(tmp_path):
+def test_the_requested_version_of_several(tmp_path):
     versions = ("470.256.02", VERSION, "595.45")
     for version in versions:
         driver_tree.library(tmp_path / "usr/lib64", "libcuda", version, links=False)
@@ -394,7 +436,7 @@ def test_of_several_versions_the_one_asked_for(tmp_path):
         }
 
 
-def test_both_halves_of_an_aarch64_driver(tmp_path):
+def test_64_bit_and_32_bit_libraries_on_aarch64(tmp_path):
     driver_tree.arm64(tmp_path, VERSION)
     driver_tree.library(tmp_path / "usr/lib/arm-linux-gnueabihf", "libcuda", VERSION, "arm")
     driver_tree.library(tmp_path / "usr/lib/x86_64-linux-gnu", "libnvidia-ptxjitcompiler", VERSION)
@@ -415,18 +457,18 @@ def test_roots_of_every_form(tmp_path, form):
     (tmp_path / "a root").symlink_to("real")
     (tmp_path / "gone").mkdir()
     root = form.format(tmp_path)
-    there = {
-        (file.place, file.name, file.links, Path(file.source).resolve())
+    files = {
+        (file.subdirectory, file.name, file.links, Path(file.source).resolve())
         for file in driver_files.find(VERSION, "x86_64", root)
     }
-    assert there == {
-        (file.place, file.name, file.links, Path(file.source).resolve())
+    assert files == {
+        (file.subdirectory, file.name, file.links, Path(file.source).resolve())
         for file in driver_files.find(VERSION, "x86_64", str(tmp_path / "real"))
     }
-    assert len(there) == 11
+    assert len(files) == 11
 
 
-# libnvidia-container's selection, and what the volume of nvidia-docker 1.0 held of the driver's own version.
+# The libraries that libnvidia-container selects and those that the volumes of nvidia-docker 1.0 held.
 SELECTED = {
     "utility": "ml cfg nscq",
     "compute": "cuda cudadebugger opencl gpucomp ptxjitcompiler fatbinaryloader allocator compiler pkcs11 "
@@ -436,14 +478,15 @@ SELECTED = {
     "glvkspirv cbl GL EGL GLESv1_CM GLESv2",
     "ngx": "ngx",
 }
-OF_OTHER_NAMES = ("cuda", "vdpau", "nvcuvid", "nvoptix", "GL", "EGL")
+NAMES_WITHOUT_PREFIX = ("cuda", "vdpau", "nvcuvid", "nvoptix", "GL", "EGL")
 
 
 @pytest.mark.parametrize("chosen", SELECTED)
-def test_the_sets_hold_all_that_nvidias_own_tools_select(tmp_path, chosen):
+def test_the_sets_contain_every_library_that_nvidias_tools_select(tmp_path, chosen):
     driver_tree.library(tmp_path / "usr/lib64", "libcuda", VERSION)
     bases = [
-        f"lib{name}" if name.startswith(OF_OTHER_NAMES) else f"libnvidia-{name}" for name in SELECTED[chosen].split()
+        f"lib{name}" if name.startswith(NAMES_WITHOUT_PREFIX) else f"libnvidia-{name}"
+        for name in SELECTED[chosen].split()
     ]
     for base in bases:
         path = tmp_path / f"usr/lib64/{base}.so.{VERSION}"
