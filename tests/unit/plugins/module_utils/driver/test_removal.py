@@ -177,10 +177,10 @@ def test_with_zypper_what_came_along_goes_too():
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
     assert "remove, of what came along, what nothing else needs: nvlsm" in plan["summary"]
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
-    remove = tasks["Remove | Remove what came with them and nothing else needs"]
-    assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
-    # What stays is named where the outcome is told.
-    assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
+    remove = tasks["Remove | Remove the unneeded dependencies of the driver"]
+    assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_packages_to_remove }}")
+    # The report names the kept packages.
+    assert "__nvidia_driver_kept_packages " in (ROLE / "absent.yml").read_text(encoding="utf-8")
 
 
 def test_that_there_is_nothing_to_do_is_said():
