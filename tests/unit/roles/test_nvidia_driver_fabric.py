@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role nvidia_driver with GPUs that do not join the fabric. The tasks run locally with a fake action for the GPU facts."""
+"""Role nvidia_driver with GPUs that do not join the fabric. A fake action returns the GPU facts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_role_fails_and_names_gpus_that_do_not_join_the_fabric(tmp_path):
 
 
 def test_until_conditions_use_the_registered_result():
-    """While a task is retried, ansible_facts has the values from before the task. Only its registered result is current."""
+    """While a task is retried, only its registered result is current. ansible_facts has the old values."""
     conditions = [
         line.strip()
         for path in TASKS.parents[1].glob("*/tasks/*.yml")

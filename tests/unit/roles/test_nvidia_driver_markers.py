@@ -87,7 +87,7 @@ def observed(*existing: str, reasons: tuple[bool, ...] = (), uid: int = 0) -> di
 # --- verification -------------------------------------------------------------------------------------------------
 
 VERIFIED = [
-    # check mode, plan has changes, existing markers, activate, reboot reasons, action of the plan, verification expected
+    # check mode, plan has changes, existing markers, activate, reboot reasons, action of the plan, expected
     (False, True, (), True, (), "install", True),
     (False, False, (), True, (), "install", False),
     (False, False, (UNVERIFIED,), True, (), "install", True),
