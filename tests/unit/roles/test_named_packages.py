@@ -49,7 +49,7 @@ def test_the_observation_includes_the_requested_packages(variables, names):
     assert rendered(requested, everything) == names
 
 
-def test_missing_packages_are_observed_before_the_plan():
+def test_unobserved_packages_are_observed_before_the_plan():
     tasks = load("nvidia_driver/tasks/plan.yml")
     (observe,) = [place for place, task in enumerate(tasks) if "ansible.builtin.include_role" in task]
     assert observe < next(place for place, task in enumerate(tasks) if "ansible.builtin.set_fact" in task)
