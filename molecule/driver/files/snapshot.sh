@@ -1,6 +1,6 @@
 #!/bin/sh
-# Print what a driver's installation can leave on a host, one thing a line. What changes by itself is left out, and the key
-# that DKMS makes itself when it builds for the first time: it may be enrolled.
+# Print everything that a driver installation can leave on a host, one item per line. Excludes files that change by themselves
+# and the key that DKMS generates for its first build, because the key may be enrolled.
 export LC_ALL=C
 {
     dpkg-query --show --showformat 'deb ${Package} ${Version} ${db:Status-Abbrev}\n'
@@ -10,7 +10,7 @@ export LC_ALL=C
         -o -path '/usr/src/linux-*' \) -prune -o -type f -print0 2>/dev/null | xargs -0 cksum | sed 's/^/file /'
     find /var/lib/gpufleet /var/cache/gpufleet -type d -printf 'directory %p\n' 2>/dev/null
     find /var/lib/dkms -mindepth 1 -type d -printf 'directory %p\n' 2>/dev/null
-    # It may stay for that key, and with DKMS; empty and nobody's, it was left behind.
+    # This directory may stay if it contains that key or belongs to the dkms package. Otherwise it is a leftover.
     dpkg-query --search /var/lib/dkms >/dev/null 2>&1 || find /var/lib/dkms -maxdepth 0 -empty -printf 'directory %p\n' 2>/dev/null
     find /etc /usr/src /usr/lib/modules -type l -printf 'link %p %l\n' 2>/dev/null
     find /usr/lib /usr/lib64 /lib64 \( -name '*nvidia*' -o -name 'libcuda*' \) -printf 'library %p\n' 2>/dev/null

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts of our modules are taken from ansible_facts: users may have Ansible inject none of them as variables."""
+"""Playbooks and roles read facts from ansible_facts, because users may disable the injection of facts as variables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = (
     "nvidia_nvswitches",
     "nvidia_topology",
 )
-# Where a condition or a template begins to use one, and not ansible_facts.NAME, the name of a key or of a file.
+# A fact name in a condition or template, except ansible_facts.NAME, keys and file names.
 BARE = re.compile(rf"(?<![\w.'\"/`-])(?:{'|'.join(FACTS)})\b(?!['\"`:/])")
 
 
@@ -42,7 +42,7 @@ FILES = [
 ]
 
 
-def test_no_fact_is_used_bare() -> None:
+def test_no_file_uses_an_injected_fact() -> None:
     assert len(FILES) > 100
     found = [(path.name, hit.group()) for path in FILES for hit in BARE.finditer(yaml_of(path))]
     assert found == []
@@ -57,14 +57,14 @@ def test_no_fact_is_used_bare() -> None:
         ("that: ansible_facts['nvidia_gpus']", 0),
     ],
 )
-def test_bare_is_what_ansible_would_have_to_inject(text: str, count: int) -> None:
+def test_the_pattern_matches_only_injected_facts(text: str, count: int) -> None:
     assert len(BARE.findall(text)) == count
 
 
-def test_the_drivers_check_works_without_injected_facts(tmp_path: Path) -> None:
+def test_the_driver_is_verified_without_injected_facts(tmp_path: Path) -> None:
     (verify,) = yaml.safe_load((TREE / "roles/nvidia_driver/tasks/verify.yml").read_text(encoding="utf-8"))
     tasks = verify["block"]
-    names = ("Verify | Ask the driver", "Verify | It answers, or a reboot is owed")
+    names = ("Verify | Query the GPUs", "Verify | Verify that NVML responds or a reboot is required")
     play = {"hosts": "localhost", "gather_facts": False, "tasks": [task for task in tasks if task["name"] in names]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     values = {
@@ -76,8 +76,8 @@ def test_the_drivers_check_works_without_injected_facts(tmp_path: Path) -> None:
     environment = {**os.environ, "ANSIBLE_INJECT_FACT_VARS": "false", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
     environment["ANSIBLE_REMOTE_TEMP"] = str(tmp_path / "remote")
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert len(play["tasks"]) == 2
-    # What it finds depends on the machine that the tests run on.
-    assert done.returncode == 0 or "The driver is installed, but NVML does not answer (" in said, said
-    assert "undefined" not in said
+    # The result depends on the hardware of the test machine.
+    assert done.returncode == 0 or "The driver is installed, but NVML does not respond (" in output, output
+    assert "undefined" not in output

@@ -135,7 +135,7 @@ NEEDED = "error: Failed dependencies:\n\tx is needed by (installed) y-1-1.noarch
         ("cuda_toolkit/tasks/packages-apt.yml", "__cuda_toolkit_simulated", True),
         ("cuda_toolkit/tasks/packages-zypper.yml", "__cuda_toolkit_simulated", True),
         ("cuda_toolkit/tasks/remove.yml", "__cuda_toolkit_simulated", False),
-        ("nvidia_driver/tasks/packages-dnf.yml", "__nvidia_driver_needed", False),
+        ("nvidia_driver/tasks/packages-dnf.yml", "__nvidia_driver_erase_test", False),
     ],
 )
 def test_a_failed_simulation_fails_the_role(path: str, register: str, needed: bool) -> None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the roles use dnf, they do it by the module that the platform's data has them use."""
+"""The roles use dnf through the module that the platform data selects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = yaml.safe_load(dnf_packages.DOCUMENTATION)["options"]
 
 
 def inner(tasks: list[dict]) -> list[dict]:
-    """Return the tasks, those in blocks included."""
+    """Return the tasks, including those in blocks."""
     return [
         one
         for task in tasks
@@ -33,7 +33,7 @@ def calls(role: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_call_of_dnf_takes_the_platforms_module_and_options_that_both_know(role):
+def test_every_call_of_dnf_uses_the_platforms_module_and_options_of_both_modules(role):
     found = calls(role)
     assert len(found) > 4
     for call in found:
@@ -52,13 +52,13 @@ def test_every_call_of_dnf_takes_the_platforms_module_and_options_that_both_know
         (None, "ansible.builtin.dnf"),
     ],
 )
-def test_where_no_module_can_use_dnfs_bindings_the_command_is_called(role, key, module):
+def test_platforms_without_usable_dnf_bindings_use_the_dnf_command(role, key, module):
     text = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text(encoding="utf-8"))[f"__{role}_dnf"]
     data = {"__nvidia_driver_platform": platform(key)} if key else {}
     assert jinja2.Environment().from_string(text).render(data).strip() == module
 
 
-def test_the_platform_is_known_before_a_toolkit_is_taken_back():
+def test_the_platform_data_is_loaded_before_a_toolkit_is_removed():
     tasks = yaml.safe_load((ROOT / "roles/cuda_toolkit/tasks/absent.yml").read_text(encoding="utf-8"))
     assert tasks[0]["ansible.builtin.include_role"]["tasks_from"] == "platform.yml"
     assert tasks[0]["when"] == 'gpufleet_host.os.package_manager == "dnf"'

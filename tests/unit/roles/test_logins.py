@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run with -v shows of logins of mirrors and proxies: nothing."""
+"""The output of a run with -v contains no logins of mirrors and proxies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIRROR, PROXY = "http://robot:s3cret@mirror.example/cuda", "http://robot:s3cret@
 
 
 def play(root: Path, task: dict[str, Any], **values: Any) -> str:
-    """Run a task and return all that a run with -v says."""
+    """Run a task with -v and return the output."""
     (root / "values.json").write_text(json.dumps({"ansible_python_interpreter": sys.executable, **values}))
     (root / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", f"@{root}/values.json"]
@@ -38,40 +38,40 @@ def planned(root: Path, role: str, **values: Any) -> str:
     return play(root, task, gpufleet_host=bare(), **values)
 
 
-WISHES = [
+REQUESTS = [
     ("nvidia_driver", {"nvidia_driver_source": "nvidia", "nvidia_driver_mirror": MIRROR}),
     ("cuda_toolkit", {"cuda_toolkit_source": "nvidia", "cuda_toolkit_versions": ["12.6"], "cuda_toolkit_proxy": PROXY}),
 ]
 
 
-@pytest.mark.parametrize(("role", "wish"), WISHES)
-def test_a_plan_with_a_login_is_not_shown(tmp_path: Path, role: str, wish: dict[str, Any]) -> None:
-    said = planned(tmp_path, role, **wish)
-    assert "failed=0" in said, said
-    assert "s3cret" not in said
+@pytest.mark.parametrize(("role", "request_"), REQUESTS)
+def test_a_plan_with_a_login_is_not_shown(tmp_path: Path, role: str, request_: dict[str, Any]) -> None:
+    output = planned(tmp_path, role, **request_)
+    assert "failed=0" in output, output
+    assert "s3cret" not in output
 
 
 @pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
-def test_what_is_wrong_with_an_address_is_said_nevertheless(tmp_path: Path, role: str) -> None:
-    said = planned(tmp_path, role, **{f"{role}_source": "nvidia", f"{role}_proxy": "robot:s3cret@proxy"})
-    assert "failed=1" in said, said
-    assert f"{role}_proxy" in said
-    assert "...@proxy" in said
-    assert "s3cret" not in said
+def test_an_invalid_address_is_reported_without_its_login(tmp_path: Path, role: str) -> None:
+    output = planned(tmp_path, role, **{f"{role}_source": "nvidia", f"{role}_proxy": "robot:s3cret@proxy"})
+    assert "failed=1" in output, output
+    assert f"{role}_proxy" in output
+    assert "...@proxy" in output
+    assert "s3cret" not in output
 
 
 def test_a_file_with_a_login_is_written_and_not_shown(tmp_path: Path) -> None:
     tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/files.yml").read_text(encoding="utf-8"))
     text = nvidia_repository.apt_proxy({"url": "https://m.example/x", "proxy": PROXY})
     files = [{"path": f"{tmp_path}/out", "state": "present", "content": text}]
-    said = play(tmp_path, {"block": tasks}, __nvidia_driver_files=files, ansible_diff_mode=True)
-    assert "failed=0" in said, said
-    assert "s3cret" not in said
+    output = play(tmp_path, {"block": tasks}, __nvidia_driver_files=files, ansible_diff_mode=True)
+    assert "failed=0" in output, output
+    assert "s3cret" not in output
     assert (tmp_path / "out").read_text() == text
 
 
-def test_changed_sources_are_put_back_from_a_record_without_logins() -> None:
+def test_package_sources_are_restored_from_a_record_without_logins() -> None:
     tasks = yaml.safe_load((ROLES / "nvidia_driver/tasks/remove.yml").read_text(encoding="utf-8"))
     (restore,) = [task for task in tasks if "removal.restore" in str(task)]
-    # A copy of the text, or a look at the file, would show it.
+    # A copy of the text or a diff of the file would show the login.
     assert restore["gpufleet.hosts.apt_components"] == {"restore": "{{ __nvidia_driver_removal.restore }}"}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""That a look at a host answers for the packages that a user named, whichever role has it done."""
+"""The observation covers the packages that a user requests by name, no matter which role runs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rendered(text: str, variables: dict) -> Any:
 NAMES = [
     ({}, []),
     ({"nvidia_driver_extra_packages": ["nvtop"], "nvidia_driver_kernel_packages": []}, ["nvtop"]),
-    # As -e with key=value gives them.
+    # `-e key=value` passes strings.
     ({"nvidia_driver_extra_packages": "nvtop, libfoo:i386"}, ["nvtop", "libfoo:i386"]),
     ({"nvidia_driver_extra_packages": "", "nvidia_driver_kernel_packages": None}, []),
     ({"nvidia_driver_kernel_packages": ["linux-headers-mine"]}, ["linux-headers-mine"]),
@@ -39,21 +39,21 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("variables", "names"), NAMES)
-def test_one_look_sees_what_the_driver_s_role_was_asked_for(variables, names):
-    look = load("observe/tasks/main.yml")[0]["block"][0]
-    known = {name: trusted(value) for name, value in look["vars"].items()}
-    wanted = look["gpufleet.hosts.gpu_host_info"]["packages"]
+def test_the_observation_includes_the_requested_packages(variables, names):
+    observe = load("observe/tasks/main.yml")[0]["block"][0]
+    known = {name: trusted(value) for name, value in observe["vars"].items()}
+    wanted = observe["gpufleet.hosts.gpu_host_info"]["packages"]
     assert rendered(wanted, {"observe_packages": ["mine"], **known, **variables}) == ["mine", *names]
     everything = {"nvidia_driver_extra_packages": [], "nvidia_driver_kernel_packages": [], **variables}
-    named = load("nvidia_driver/vars/main.yml")["__nvidia_driver_named"]
-    assert rendered(named, everything) == names
+    requested = load("nvidia_driver/vars/main.yml")["__nvidia_driver_requested_packages"]
+    assert rendered(requested, everything) == names
 
 
-def test_what_another_role_did_not_look_for_is_looked_for_before_the_plan():
+def test_unobserved_packages_are_observed_before_the_plan():
     tasks = load("nvidia_driver/tasks/plan.yml")
-    (look,) = [place for place, task in enumerate(tasks) if "ansible.builtin.include_role" in task]
-    assert look < next(place for place, task in enumerate(tasks) if "ansible.builtin.set_fact" in task)
-    condition = "{{ " + tasks[look]["when"] + " }}"
+    (observe,) = [place for place, task in enumerate(tasks) if "ansible.builtin.include_role" in task]
+    assert observe < next(place for place, task in enumerate(tasks) if "ansible.builtin.set_fact" in task)
+    condition = "{{ " + tasks[observe]["when"] + " }}"
     for asked, again in (({}, True), ({"nvtop": False, "x": True}, False), ({"x": True}, True)):
-        variables = {"__nvidia_driver_named": ["nvtop"], "gpufleet_host": {"packages_asked": asked}}
+        variables = {"__nvidia_driver_requested_packages": ["nvtop"], "gpufleet_host": {"packages_asked": asked}}
         assert rendered(condition, variables) is again

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role against GPUs that stay out of their fabric, on this machine, with an action that answers for the GPUs."""
+"""Role nvidia_driver with GPUs that do not join the fabric. A fake action returns the GPU facts."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ TASKS = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/tasks"
 UNIT = "nvidia-fabricmanager.service"
 
 
-def of_verify() -> dict:
-    """Return the task that looks at the fabric."""
+def fabric_task() -> dict:
+    """Return the task of verify.yml that includes fabric.yml."""
     (verify,) = yaml.safe_load((TASKS / "verify.yml").read_text(encoding="utf-8"))
     return next(task for task in verify["block"] if task.get("ansible.builtin.include_tasks") == "fabric.yml")
 
 
-def run(tmp_path: Path, asked: list, services: list[str], first: str = "in_progress") -> subprocess.CompletedProcess:
-    """Run that step of verify.yml; each time that NVML is asked it answers with the next state."""
+def run(tmp_path: Path, states: list, services: list[str], first: str = "in_progress") -> subprocess.CompletedProcess:
+    """Run the fabric step of verify.yml. Each query of NVML returns the next state."""
 
     def facts(state: str) -> dict:
         fabric = {"state": state, "status": 0 if state == "completed" else None}
         return {"nvidia_gpus": [{"index": 0, "pci_bus_id": "0000:1b:00.0", "fabric": fabric}]}
 
     (block,) = yaml.safe_load((TASKS / "fabric.yml").read_text(encoding="utf-8"))
-    (ask,) = block["block"]
-    assert ask.pop("gpufleet.hosts.nvidia_gpu_facts") == {"gather_subset": ["!all", "fabric"]}
+    (query,) = block["block"]
+    assert query.pop("gpufleet.hosts.nvidia_gpu_facts") == {"gather_subset": ["!all", "fabric"]}
     answers = tmp_path / "answers"
-    answers.write_text("".join(json.dumps({"ansible_facts": facts(state)}) + "\n" for state in asked))
-    ask["answer_next"] = {"path": str(answers)}
-    ask.update({"delay": 0, "retries": len(asked) - 1})
+    answers.write_text("".join(json.dumps({"ansible_facts": facts(state)}) + "\n" for state in states))
+    query["answer_next"] = {"path": str(answers)}
+    query.update({"delay": 0, "retries": len(states) - 1})
     (tmp_path / "fabric.yml").write_text(yaml.safe_dump([block]))
     (tmp_path / "action_plugins").mkdir()
     (tmp_path / "action_plugins/answer_next.py").write_text(
@@ -55,7 +55,7 @@ def run(tmp_path: Path, asked: list, services: list[str], first: str = "in_progr
         "connection": "local",
         "gather_facts": False,
         "vars": {"nvidia_driver_activate": True, "__nvidia_driver_plan": {"services": services}},
-        "tasks": [{"ansible.builtin.set_fact": {**facts(first), "cacheable": True}}, of_verify()],
+        "tasks": [{"ansible.builtin.set_fact": {**facts(first), "cacheable": True}}, fabric_task()],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     return subprocess.run(
@@ -68,33 +68,33 @@ def run(tmp_path: Path, asked: list, services: list[str], first: str = "in_progr
     )
 
 
-def test_the_role_waits_until_every_gpu_is_in_the_fabric(tmp_path):
-    done = run(tmp_path, ["in_progress", "not_started", "completed", "never asked"], [UNIT])
+def test_role_waits_until_all_gpus_have_joined_the_fabric(tmp_path):
+    done = run(tmp_path, ["in_progress", "not_started", "completed", "not queried"], [UNIT])
     assert done.returncode == 0, done.stdout
-    assert "never asked" in (tmp_path / "answers").read_text()
+    assert "not queried" in (tmp_path / "answers").read_text()
 
 
-def test_gpus_that_stay_out_fail_the_run_and_are_named(tmp_path):
+def test_role_fails_and_names_gpus_that_do_not_join_the_fabric(tmp_path):
     done = run(tmp_path, ["in_progress"] * 4, [UNIT])
     assert done.returncode == 2, done.stdout
     for words in ("GPU 0000:1b:00.0", "is in progress", "error 802", UNIT, "/var/log/fabricmanager.log"):
         assert words in done.stdout
 
 
-def test_nothing_waits_for_facts_that_it_does_not_see():
-    """While a task is repeated, ansible_facts are what they were before it; its registered result has the new ones."""
-    waiting = [
+def test_until_conditions_use_the_registered_result():
+    """While a task is retried, only its registered result is current. ansible_facts has the old values."""
+    conditions = [
         line.strip()
         for path in TASKS.parents[1].glob("*/tasks/*.yml")
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.strip().startswith("until:")
     ]
-    assert len(waiting) >= 3
-    assert [line for line in waiting if line.startswith("until: ansible_facts")] == []
+    assert len(conditions) >= 3
+    assert [line for line in conditions if line.startswith("until: ansible_facts")] == []
 
 
 @pytest.mark.parametrize(("services", "first"), [([], "in_progress"), ([UNIT], "completed")])
-def test_nothing_more_is_asked_where_no_fabric_manager_is_ours_or_all_have_joined(tmp_path, services, first):
-    done = run(tmp_path, ["never asked"], services, first)
+def test_role_does_not_query_the_fabric_without_fabric_manager_or_after_all_gpus_joined(tmp_path, services, first):
+    done = run(tmp_path, ["not queried"], services, first)
     assert done.returncode == 0, done.stdout
-    assert "never asked" in (tmp_path / "answers").read_text()
+    assert "not queried" in (tmp_path / "answers").read_text()

@@ -1,6 +1,8 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""The order of the tasks in role nvidia_driver, where it matters for safety."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,7 +21,7 @@ def load(name: str) -> list[dict]:
     return yaml.safe_load((TASKS / name).read_text(encoding="utf-8"))
 
 
-def test_the_key_is_had_before_anything_is_removed():
+def test_key_is_installed_before_anything_is_removed():
     tasks = load("packages.yml")
     key = next(place for place, task in enumerate(tasks) if "gpufleet.hosts.signing_key" in task)
     includes = [str(task.get("ansible.builtin.include_tasks", "")) for task in tasks]
@@ -28,99 +30,106 @@ def test_the_key_is_had_before_anything_is_removed():
     assert key < min([repository, *removes])
 
 
-def test_the_key_is_had_once():
+def test_only_one_task_installs_the_key():
     assert [path.name for path in sorted(TASKS.glob("*.yml")) if "hosts.signing_key:" in path.read_text()] == [
         "packages.yml"
     ]
 
 
-def test_before_the_driver_may_come_only_files_of_apts_are_written():
+def test_only_apt_files_are_written_before_the_simulation():
     tasks = load("packages-apt.yml")
     place = next(
         number for number, task in enumerate(tasks) if task.get("ansible.builtin.include_tasks") == "files.yml"
     )
     assert "selectattr('path', 'match', '/etc/apt/')" in tasks[place]["vars"]["__nvidia_driver_files"]
     names = [task["name"] for task in tasks]
-    # apt takes dependencies at the pinned version alone.
-    assert place < names.index("Packages | Ask what would give way to it")
+    # apt takes dependencies only at the pinned version.
+    assert place < names.index("Packages | Simulate the installation")
 
 
-def test_what_gives_way_with_apt_keeps_its_configuration_but_for_modules():
+def test_apt_purges_only_the_planned_packages():
     tasks = {task["name"]: task for task in load("packages-apt.yml")}
-    replace = tasks["Packages | Install the driver in the place of another"]["ansible.builtin.command"]["argv"]
+    replace = tasks["Packages | Replace the installed driver"]["ansible.builtin.command"]["argv"]
     assert "--purge" not in replace
     purging = [name for name, task in tasks.items() if task.get("ansible.builtin.apt", {}).get("purge")]
     assert [tasks[name]["ansible.builtin.apt"]["name"] for name in purging] == ["{{ __nvidia_driver_plan.todo.purge }}"]
 
 
-def test_apt_takes_nothing_away_that_was_not_simulated():
+def test_every_removal_with_apt_is_simulated():
     tasks = {task["name"]: task for task in load("packages-apt.yml")}
-    simulated = tasks["Packages | Ask what would give way to it"]["when"]
+    simulated = tasks["Packages | Simulate the installation"]["when"]
     assert simulated == "(__nvidia_driver_plan.todo.install + __nvidia_driver_plan.todo.remove) | length > 0"
-    assert tasks["Packages | Install the driver in the place of another"]["when"] == (
-        "__nvidia_driver_plan.todo.remove | length > 0"
-    )
+    assert tasks["Packages | Replace the installed driver"]["when"] == "__nvidia_driver_plan.todo.remove | length > 0"
 
 
-def test_nothing_that_puts_back_hides_why_the_installation_failed():
-    reading = {"ansible.builtin.include_role", "ansible.builtin.include_tasks"}
-    acting = [
+def test_a_failed_restore_does_not_hide_the_error_of_the_installation():
+    includes = {"ansible.builtin.include_role", "ansible.builtin.include_tasks"}
+    changing = [
         task
         for name in ("restore.yml", "restore-apt.yml", "restore-dnf.yml")
         for task in load(name)
-        if not reading & set(task)
+        if not includes & set(task)
     ]
-    assert len(acting) > 6
-    assert [task["name"] for task in acting if task.get("failed_when") is not False] == []
-    # Looked at last, so that the message says what is lacking then.
+    assert len(changing) > 6
+    assert [task["name"] for task in changing if task.get("failed_when") is not False] == []
+    # The last task observes the host, so that the error names what could not be restored.
     assert "ansible.builtin.include_role" in load("restore.yml")[-1]
 
 
-def test_with_zypper_what_came_is_locked_before_anything_else_is_done():
+def test_zypper_locks_the_packages_right_after_the_installation():
     tasks = {task["name"]: task for task in load("packages-zypper.yml")}
-    names = ["Let go of the driver's own locks", "Install the driver", "Look at what came", "Lock what came"]
+    names = [
+        "Release the locks on the driver packages",
+        "Install the driver",
+        "Observe the installed packages",
+        "Lock the driver packages",
+    ]
     assert list(tasks) == [f"Packages | {name}" for name in names]
-    lock = tasks["Packages | Lock what came"]
+    lock = tasks["Packages | Lock the driver packages"]
     held = {name: value for name, value in lock["gpufleet.hosts.package_hold"].items() if name != "names"}
     assert held == {"package_manager": "zypper"}
-    # Of the host as it is now: a package that came along is one of them.
-    came = driver_plan.plan(host("sles-15"), {}, platform("sles-15"))["packages"]
-    there = host("sles-15", packages=dict.fromkeys([*came, "libnvidia-along"], "580.95.05-1"))
-    variables = {"gpufleet_host": there, "__nvidia_driver_request": {}, "__nvidia_driver_platform": platform("sles-15")}
-    hold = evaluated(lock, variables)
-    assert sorted(hold) == sorted(there["packages"])
+    # The role locks what is installed now, including dependencies.
+    planned = driver_plan.plan(host("sles-15"), {}, platform("sles-15"))["packages"]
+    observed = host("sles-15", packages=dict.fromkeys([*planned, "libnvidia-dependency"], "580.95.05-1"))
+    variables = {
+        "gpufleet_host": observed,
+        "__nvidia_driver_request": {},
+        "__nvidia_driver_platform": platform("sles-15"),
+    }
+    hold = names_to_hold(lock, variables)
+    assert sorted(hold) == sorted(observed["packages"])
     for name in hold:
-        there["packages"][name]["held"] = True
-    assert driver_plan.plan(there, {}, platform("sles-15"))["todo"]["hold"] == []
-    assert evaluated(lock, variables) == []
+        observed["packages"][name]["held"] = True
+    assert driver_plan.plan(observed, {}, platform("sles-15"))["todo"]["hold"] == []
+    assert names_to_hold(lock, variables) == []
 
 
-def evaluated(task: dict, variables: dict) -> list[str]:
-    """Have the names that a task holds, or none where it is left out."""
+def names_to_hold(task: dict, variables: dict) -> list[str]:
+    """Return the package names that a task holds; none if its conditions skip it."""
     environment = jinja2.nativetypes.NativeEnvironment()
-    # Filters of collections have dots in their names, which Ansible's own templates alone can read.
+    # Only Ansible's own templating supports filter names with dots.
     environment.filters["plan"] = driver_plan.plan
-    text = task["vars"]["__nvidia_driver_now"].replace("gpufleet.hosts._nvidia_driver_plan", "plan")
-    now = environment.from_string(text).render(variables)
-    values = {"__nvidia_driver_now": now, "__nvidia_driver_plan": {"todo": {"install": ["x"]}}}
+    text = task["vars"]["__nvidia_driver_new_plan"].replace("gpufleet.hosts._nvidia_driver_plan", "plan")
+    new_plan = environment.from_string(text).render(variables)
+    values = {"__nvidia_driver_new_plan": new_plan, "__nvidia_driver_plan": {"todo": {"install": ["x"]}}}
     if not all(environment.compile_expression(condition)(**values) for condition in task["when"]):
         return []
     return environment.from_string(task["gpufleet.hosts.package_hold"]["names"]).render(values)
 
 
-def test_what_nothing_needs_any_more_is_asked_for_without_the_network():
-    asking = [
+def test_dnf_lists_unneeded_packages_without_the_network():
+    queries = [
         task["ansible.builtin.command"]["argv"]
         for task in load("remove-dnf.yml")
         if "repoquery" in task.get("ansible.builtin.command", {}).get("argv", [])
     ]
-    assert [argv[:4] for argv in asking] == [["dnf", "--quiet", "--disablerepo=*", "repoquery"]]
+    assert [argv[:4] for argv in queries] == [["dnf", "--quiet", "--disablerepo=*", "repoquery"]]
 
 
-def test_packages_that_brought_the_repository_go_also_where_ours_is_there():
+def test_packages_with_the_same_repository_are_removed_even_if_the_role_adds_none():
     for manager in ("apt", "dnf", "zypper"):
         tasks = {task["name"]: task for task in load(f"repository-{manager}.yml")}
-        remove = tasks["Repository | Remove the packages that brought it"]
+        remove = tasks["Repository | Remove packages that configure the same repository"]
         assert remove["when"] == "__nvidia_driver_plan.todo.remove_packages | length > 0"
-    include = next(task for task in load("packages.yml") if task["name"] == "Packages | Make the repositories known")
+    include = next(task for task in load("packages.yml") if task["name"] == "Packages | Configure the repositories")
     assert "__nvidia_driver_plan.todo.remove_packages | length > 0" in include["when"]

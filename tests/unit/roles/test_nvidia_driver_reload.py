@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role nvidia_driver says where a reload does not go well: the cause, and not what comes of it."""
+"""When a reload of the kernel modules fails, role nvidia_driver reports the cause and not a later error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ esac"""
 
 
 class Host:
-    """A host whose programs are scripts that write down how they were called. Its daemon starts no second time."""
+    """A host whose programs are scripts that log their calls. Its service fails to start again."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -43,10 +43,10 @@ class Host:
 
     def reload(self, modules: str) -> str:
         (self.root / "modules").write_text(modules)
-        for name in ("modules.yml", "in_the_way.yml"):
+        for name in ("modules.yml", "module_users.yml"):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
             (self.root / name).write_text(text)
-        (self.root / "look_again.yml").write_text("- ansible.builtin.debug:\n    msg: It was looked again.\n")
+        (self.root / "observe_again.yml").write_text("- ansible.builtin.debug:\n    msg: Observed again.\n")
         play = {
             "hosts": "localhost",
             "gather_facts": False,
@@ -87,26 +87,26 @@ STOP, START = f"systemctl stop {UNIT}", f"systemctl start {UNIT}"
 RMMOD, MODPROBE = "rmmod nvidia_uvm nvidia", "modprobe --all nvidia nvidia_uvm"
 
 
-def test_why_modprobe_refused_is_said_and_the_daemon_does_not_hide_it(host: Host) -> None:
+def test_an_error_of_modprobe_is_reported_and_not_hidden_by_the_service(host: Host) -> None:
     host.program("modprobe", "echo 'could not insert nvidia: Key was rejected by service' >&2; exit 1")
-    said = host.reload(FREE)
-    assert "failed=1" in said, said
-    assert "answered 1: could not insert nvidia: Key was rejected by service" in said
-    assert "nvidia_driver_secure_boot_key_enrolled" in said
-    assert "Unable to start service" not in said
-    assert "It was looked again" not in said
+    output = host.reload(FREE)
+    assert "failed=1" in output, output
+    assert "failed with code 1: could not insert nvidia: Key was rejected by service" in output
+    assert "nvidia_driver_secure_boot_key_enrolled" in output
+    assert "Unable to start service" not in output
+    assert "Observed again" not in output
     assert host.calls() == [STOP, RMMOD, MODPROBE, START]
 
 
-def test_a_daemon_that_does_not_start_with_the_new_modules_is_a_failure(host: Host) -> None:
-    said = host.reload(FREE)
-    assert "failed=1" in said, said
-    assert "Unable to start service" in said
+def test_the_run_fails_if_a_service_does_not_start_with_the_new_modules(host: Host) -> None:
+    output = host.reload(FREE)
+    assert "failed=1" in output, output
+    assert "Unable to start service" in output
     assert host.calls() == [STOP, RMMOD, MODPROBE, START]
 
 
-def test_a_daemon_that_does_not_start_with_the_old_modules_is_none(host: Host) -> None:
-    said = host.reload(HELD)
-    assert "failed=0" in said, said
-    assert "It was looked again" in said
+def test_the_run_succeeds_if_a_service_does_not_start_with_the_old_modules(host: Host) -> None:
+    output = host.reload(HELD)
+    assert "failed=0" in output, output
+    assert "Observed again" in output
     assert host.calls() == [STOP, START]

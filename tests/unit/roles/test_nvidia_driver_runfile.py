@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How role nvidia_driver fetches and runs NVIDIA's installer."""
+"""How role nvidia_driver downloads and runs NVIDIA's installer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(name: str) -> list[dict]:
 
 
 class Archive(http.server.BaseHTTPRequestHandler):
-    """A server that has the installer of one version, and wants no login."""
+    """A server that provides the installer of one version without authentication."""
 
     def do_GET(self) -> None:  # pylint: disable=invalid-name
         self.send_response(200 if self.path == "/580.95.05.run" else 404)
@@ -36,7 +36,7 @@ class Archive(http.server.BaseHTTPRequestHandler):
         self.wfile.write(INSTALLER)
 
     def log_message(self, *_arguments: object) -> None:  # pylint: disable=arguments-differ
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(name="archive", scope="module")
@@ -47,9 +47,10 @@ def _archive() -> Iterator[str]:
         server.shutdown()
 
 
-def have(root: Path, url: str, checksum: str, *options: str) -> str:
-    """Run what fetches the installer, in a directory of ours, and return what a run with -v says."""
-    text = (TASKS / "installer.yml").read_text(encoding="utf-8").replace("/var/cache/gpufleet", f"{root}/cache")
+def download(root: Path, url: str, checksum: str, *options: str) -> str:
+    """Download the installer into a test directory with -v and return the output."""
+    text = (TASKS / "download_installer.yml").read_text(encoding="utf-8")
+    text = text.replace("/var/cache/gpufleet", f"{root}/cache")
     tasks = yaml.safe_load(
         text.replace("owner: root", f"owner: {os.getuid()}").replace("group: root", f"group: {os.getgid()}")
     )
@@ -67,13 +68,13 @@ def have(root: Path, url: str, checksum: str, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_installer_is_had_before_the_first_change() -> None:
-    first, *others = load("act.yml")
-    assert first["ansible.builtin.include_tasks"] == "installer.yml"
+def test_the_installer_is_downloaded_before_the_first_change() -> None:
+    first, *others = load("apply.yml")
+    assert first["ansible.builtin.include_tasks"] == "download_installer.yml"
     assert first["when"] == "__nvidia_driver_plan.steps.runfile"
     assert others[0]["ansible.builtin.include_tasks"] == "packages.yml"
-    # Nothing between it and the run fetches it once more.
-    assert "get_url" not in str(load("runfile.yml"))
+    # The installer is not downloaded again before it runs.
+    assert "get_url" not in str(load("run_installer.yml"))
 
 
 @pytest.mark.parametrize("login", ["", "robot:s3cret@"], ids=["no login", "login"])
@@ -83,53 +84,55 @@ def test_the_installer_is_had_before_the_first_change() -> None:
         (
             "535.run",
             CHECKSUM,
-            "Request failed: HTTP Error 404: Not Found (status 404). Check nvidia_driver_runfile_url",
+            "Request failed: HTTP Error 404: Not Found (status 404). The installer was not run.",
         ),
         (
             "580.95.05.run",
             f"sha256:{'0' * 64}",
-            f"did not match {'0' * 64}; it was {CHECKSUM[7:]}. Check nvidia_driver",
+            f"did not match {'0' * 64}; it was {CHECKSUM[7:]}. The installer was not run.",
         ),
     ],
-    ids=["not there", "another one"],
+    ids=["missing file", "wrong checksum"],
 )
-def test_why_it_cannot_be_had_is_said_and_nothing_stays(tmp_path: Path, archive: str, login: str, case: tuple) -> None:
-    path, checksum, said = case
-    output = have(tmp_path, f"http://{login}{archive}/{path}", checksum)
+def test_a_failed_download_is_explained_and_leaves_no_file(
+    tmp_path: Path, archive: str, login: str, case: tuple
+) -> None:
+    path, checksum, message = case
+    output = download(tmp_path, f"http://{login}{archive}/{path}", checksum)
     assert "failed=1" in output, output
-    assert said in output, output
-    assert f"the archive with the checksum {checksum}, and was not run" in output
-    assert "nvidia_driver_runfile_checksum: both have to be of version 580.95.05" in output
+    assert message in output, output
+    assert f"with checksum {checksum} could not be downloaded from the archive: " in output
+    assert "nvidia_driver_runfile_checksum: both must belong to version 580.95.05" in output
     assert not (tmp_path / "cache").exists()
     assert "s3cret" not in output
 
 
-def test_a_part_of_an_address_in_the_reason_is_not_shown(tmp_path: Path) -> None:
-    output = have(tmp_path, "http://robot:s3/cret@mirror.example/x.run", CHECKSUM)
+def test_a_login_in_the_reason_is_masked(tmp_path: Path) -> None:
+    output = download(tmp_path, "http://robot:s3/cret@mirror.example/x.run", CHECKSUM)
     assert "failed=1" in output, output
     assert "cret@" not in output
     assert "s3/" not in output
 
 
-def test_an_installer_that_is_there_stays(tmp_path: Path, archive: str) -> None:
+def test_a_failed_download_keeps_other_installers(tmp_path: Path, archive: str) -> None:
     other = tmp_path / "cache" / "nvidia-535.309.01.run"
     other.parent.mkdir(mode=0o755)
     other.write_bytes(INSTALLER)
-    assert "failed=1" in have(tmp_path, f"http://{archive}/535.run", CHECKSUM)
+    assert "failed=1" in download(tmp_path, f"http://{archive}/535.run", CHECKSUM)
     assert other.exists()
 
 
-def test_the_right_one_is_had_and_check_mode_fetches_nothing(tmp_path: Path, archive: str) -> None:
-    url, there = f"http://{archive}/580.95.05.run", tmp_path / "cache" / "nvidia-580.95.05.run"
-    assert "failed=0" in have(tmp_path, url, CHECKSUM, "--check")
-    assert not there.parent.exists()
-    output = have(tmp_path, url, CHECKSUM)
+def test_the_installer_is_downloaded_once_and_not_in_check_mode(tmp_path: Path, archive: str) -> None:
+    url, path = f"http://{archive}/580.95.05.run", tmp_path / "cache" / "nvidia-580.95.05.run"
+    assert "failed=0" in download(tmp_path, url, CHECKSUM, "--check")
+    assert not path.parent.exists()
+    output = download(tmp_path, url, CHECKSUM)
     assert "failed=0" in output, output
-    assert (there.read_bytes(), there.stat().st_mode & 0o777) == (INSTALLER, 0o700)
-    assert "changed=0" in have(tmp_path, url, CHECKSUM)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (INSTALLER, 0o700)
+    assert "changed=0" in download(tmp_path, url, CHECKSUM)
 
 
-def test_the_installer_runs_after_the_host_was_written_down() -> None:
-    tasks = [str(task) for task in load("runfile.yml")]
+def test_the_version_is_recorded_before_the_installer_runs() -> None:
+    tasks = [str(task) for task in load("run_installer.yml")]
     order = [next(i for i, text in enumerate(tasks) if word in text) for word in ("record.yml", "'argv'")]
     assert order == sorted(order)

@@ -177,10 +177,10 @@ def test_zypper_dependencies_are_removed():
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
     assert "remove dependencies that nothing else needs: nvlsm" in plan["summary"]
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "remove-zypper.yml").read_text(encoding="utf-8"))}
-    remove = tasks["Remove | Remove what came with them and nothing else needs"]
-    assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_names }}")
-    # The report names what stays.
-    assert "__nvidia_driver_stay " in (ROLE / "absent.yml").read_text(encoding="utf-8")
+    remove = tasks["Remove | Remove the unneeded dependencies of the driver"]
+    assert remove["ansible.builtin.command"]["argv"].endswith("'remove'] + __nvidia_driver_packages_to_remove }}")
+    # The report names the kept packages.
+    assert "__nvidia_driver_kept_packages " in (ROLE / "absent.yml").read_text(encoding="utf-8")
 
 
 def test_nothing_to_do_is_reported():
