@@ -469,15 +469,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Podman, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
@@ -498,7 +498,7 @@ _FAILURES = (
 
 
 def main() -> None:
-    """Run the part of the module that is asked for; the action plugin puts the parts together."""
+    """Run the phase that the action plugin requests."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     phase = module.params["_phase"]
     try:
@@ -513,18 +513,18 @@ def main() -> None:
         module.fail_json(**error.result())
     except _FAILURES as error:
         module.fail_json(msg=str(error))
-    module.fail_json(msg="gpu_container works by its action plugin only: call it as gpufleet.hosts.gpu_container.")
+    module.fail_json(msg="gpu_container requires its action plugin. Call it as gpufleet.hosts.gpu_container.")
 
 
 def argument_spec() -> dict:
-    """Return the options; those that begin with an underscore are between the action plugin and this module."""
-    texts = {"type": "list", "elements": "str"}
+    """Return the options. Only the action plugin sets those that begin with an underscore."""
+    strings = {"type": "list", "elements": "str"}
     return {
         "name": {"type": "str", "required": True},
         "image": {"type": "str"},
         "state": {"type": "str", "choices": ["started", "present", "stopped", "absent"], "default": "started"},
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
-        "accelerator": {"type": "str", "choices": list(ACCELERATORS), "default": "nvidia"},
+        "accelerator": {"type": "str", "choices": ["nvidia"], "default": "nvidia"},
         "gpus": {"type": "raw"},
         "conditions": {
             "type": "dict",
@@ -536,20 +536,20 @@ def argument_spec() -> dict:
             },
         },
         "exclusive": {"type": "bool", "default": False},
-        "exclusive_ignore": {**texts, "default": []},
+        "exclusive_ignore": {**strings, "default": []},
         "isolation": {
             "type": "str",
             "choices": ["auto", "cdi", "device_requests", "runtime", "volume"],
             "default": "auto",
         },
-        "capabilities": {**texts, "choices": list(CAPABILITIES)},
+        "capabilities": {**strings, "choices": list(CAPABILITIES)},
         "driver_volume_path": {"type": "path", "default": "/var/lib/gpufleet/volumes"},
         "pull": {"type": "str", "choices": ["missing", "always", "never"], "default": "missing"},
         "command": {"type": "raw"},
-        "entrypoint": texts,
+        "entrypoint": strings,
         "env": {"type": "dict"},
-        "volumes": texts,
-        "published_ports": texts,
+        "volumes": strings,
+        "published_ports": strings,
         "network_mode": {"type": "str"},
         "restart_policy": {"type": "str", "choices": ["no", "on-failure", "always", "unless-stopped"]},
         "labels": {"type": "dict"},
@@ -558,14 +558,14 @@ def argument_spec() -> dict:
         "hostname": {"type": "str"},
         "shm_size": {"type": "str"},
         "ipc_mode": {"type": "str"},
-        "ulimits": texts,
+        "ulimits": strings,
         "memory": {"type": "str"},
         "cpus": {"type": "float"},
-        "tmpfs": texts,
-        "devices": texts,
-        "cap_add": texts,
-        "cap_drop": texts,
-        "security_opts": texts,
+        "tmpfs": strings,
+        "devices": strings,
+        "cap_add": strings,
+        "cap_drop": strings,
+        "security_opts": strings,
         "privileged": {"type": "bool"},
         "read_only": {"type": "bool"},
         "init": {"type": "bool"},
@@ -573,7 +573,7 @@ def argument_spec() -> dict:
         "recreate": {"type": "bool", "default": False},
         "restart": {"type": "bool", "default": False},
         "engine_options": {"type": "dict", "default": {}},
-        # Between it and its action plugin.
+        # Set by the action plugin.
         "_phase": {"type": "str"},
         "_before": {"type": "str"},
         "_keep": {"type": "bool"},
@@ -588,7 +588,7 @@ def _reservations() -> Reservations:
 
 
 def _binding(sent: str | None, check_mode: bool) -> str | None:
-    """Tell where the controller's pynvml is; root keeps it, so that the next task need not bring it again."""
+    """Return the path of the controller's pynvml. Root keeps a copy, so that later tasks need not send it again."""
     if os.geteuid() != 0:
         return sent
     if sent is not None and not check_mode:
@@ -597,7 +597,7 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
 
 
 def _clear(module: AnsibleModule) -> dict:
-    """Take back what the engine's module left half-made."""
+    """Remove a container that the engine's module created and could not start."""
     params = module.params
     engine = _engines(module)[params["engine"]]
     return failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
@@ -623,7 +623,7 @@ def _plan(module: AnsibleModule) -> dict:
     planner = Planner(
         params,
         _engines(module),
-        ACCELERATORS[params["accelerator"]](gather),
+        Nvidia(gather),
         _reservations(),
         check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
@@ -635,12 +635,12 @@ def _plan(module: AnsibleModule) -> dict:
 def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
     path = module.get_bin_path(executable)
     if path is None and executable != "podman":
-        return Absent("podman", f"engine_options.executable={executable} is no program")
+        return Absent("podman", f"engine_options.executable={executable} is not an executable program")
     return Podman(module.run_command, path)
 
 
 def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
-    # The pid file is that of the daemon at the usual place.
+    # The PID file belongs to the daemon at the default address.
     started = process_times.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
