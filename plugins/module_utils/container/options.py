@@ -214,7 +214,8 @@ def _refuse_reserved_labels(labels: Mapping[str, Any]) -> None:
     for name in labels:
         if str(name).startswith(_LABEL_PREFIX):
             raise OptionError(
-                f"label {name} is reserved: the prefix {_LABEL_PREFIX} is for labels of this module. Remove or rename it."
+                f"label {name} is reserved: the prefix {_LABEL_PREFIX} is for labels of this module. Remove or "
+                "rename it."
             )
 
 

@@ -164,7 +164,7 @@ def test_engine_options_are_accepted(engine, engine_options, expected):
             "podman",
             {},
             {"device_cgroup_rule": 5},
-            "engine_options.device_cgroup_rule=5 is not a string. Write engine_options: {device_cgroup_rule: string}, in",
+            "engine_options.device_cgroup_rule=5 is not a string. Write engine_options: {device_cgroup_rule: string}",
         ),
         ("docker", {}, {"runtime": 5}, "engine_options.runtime=5 is not a string"),
         ("podman", {}, {"runtime": ["crun"]}, "engine_options.runtime=['crun'] is not a string"),
