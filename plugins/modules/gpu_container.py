@@ -87,8 +87,8 @@ options:
         string V("0") is refused because it could mean no GPU or GPU 0.
       - An empty list is V(none). Duplicates are ignored. Case is ignored in V(all), V(none) and UUIDs.
       - A count selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this order, the GPUs
-        of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by NVLink,
-        PCIe and NUMA node.
+        of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by
+        NVLink, PCIe and NUMA node.
       - A count never selects a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
         prohibited. A container with such a GPU is recreated with another GPU. RV(gpu_assignment.reason) names each GPU
         that was skipped.
@@ -120,7 +120,8 @@ options:
       - Use only GPUs that no other container holds, and prevent counts of other containers from selecting them.
       - All containers of Docker and Podman are considered, also those that other tools created. A container holds its
         GPUs while it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
-        again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never started.
+        again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never
+        started.
       - A privileged container holds only the GPUs that it requested.
       - Concurrent runs on one host do not select the same GPU.
       - The container has a label for exclusive use. Engines cannot change labels, so a change of this option recreates
@@ -289,8 +290,8 @@ notes:
   - The GPUs are reserved until the engine's module has finished. A reservation expires after five minutes plus the stop
     timeout of the container.
   - Run this module as root. Reservations of root are in C(/run/gpufleet). Reservations of other users are in
-    C(gpufleet) in the user's runtime directory, or in C(/tmp/gpufleet-UID). Other users do not see each other's reservations and
-    Podman containers, so O(exclusive=true) gives a warning.
+    C(gpufleet) in the user's runtime directory, or in C(/tmp/gpufleet-UID). Other users do not see each other's
+    reservations and Podman containers, so O(exclusive=true) gives a warning.
   - The GPUs are those of the managed host, so C(docker_host) must select an engine on that host.
 author:
   - gpufleet maintainers (@gpufleet)

@@ -237,7 +237,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
             set(MIG_UUIDS),
             "device_requests",
         ),
-        # Privileged is not a request for GPUs.
+        # A privileged container does not request GPUs.
         (docker(), container("c", Privileged=True), WHOLE, set(), "none"),
     ],
 )
@@ -259,8 +259,8 @@ def test_alias_of_a_gpu_node_counts(paths, uuids):
     made = container("c", Devices=nodes(*paths))
     found = assigned_gpus(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
     assert set(found.uuids) == uuids
-    who = as_holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
-    assert (set(who.uuids) if who else set()) == uuids
+    holder = as_holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    assert (set(holder.uuids) if holder else set()) == uuids
 
 
 def test_holder_combines_all_isolations():

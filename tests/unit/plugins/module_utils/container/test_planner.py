@@ -103,7 +103,7 @@ def case(tmp_path):
 
 
 def given_gpu(index, name="ct", **options):
-    """A container that this module gave one GPU with isolation=volume."""
+    """Return a container to which this module assigned a GPU with isolation=volume."""
     labels = {"gpufleet.gpus": UUIDS[index], "gpufleet.isolation": "volume", **options.pop("labels", {})}
     devices = nodes(*CONTROL, f"/dev/nvidia{3 - index}")
     return container(name, labels=labels, mounts=[MOUNT], Devices=devices, **options)
@@ -651,7 +651,7 @@ def sleeping(*titles):
 
 
 @pytest.mark.parametrize(
-    ("state", "there", "changed"),
+    ("state", "status", "changed"),
     [
         ("started", None, True),
         ("started", "exited", True),
@@ -668,13 +668,13 @@ def sleeping(*titles):
         ("absent", "running", True),
     ],
 )
-def test_check_mode_predicts_for_a_stopped_docker(case, state, there, changed):
-    case.docker = sleeping("ctc (running)", *([f"ct ({there})"] if there else []))
+def test_check_mode_predicts_for_a_stopped_docker(case, state, status, changed):
+    case.docker = sleeping("ctc (running)", *([f"ct ({status})"] if status else []))
     plan = case.plan(check=True, gpus=[1], state=state)
     assert (plan["predicted"], plan["nothing_to_do"], plan["engine"]) == (True, not changed, "docker")
-    ran = there in ("running", "paused")
+    ran = status in ("running", "paused")
     runs = state == "started" or (state == "present" and ran)
-    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there is not None, "running": ran}
+    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": status is not None, "running": ran}
     assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
     assert warning.startswith("container ct: docker does not run, and check mode does not start it. The prediction")
@@ -852,7 +852,7 @@ def test_stopped_container_gets_other_gpus_if_its_own_are_in_use(case):
 
 
 @pytest.mark.parametrize(
-    ("docker_absence", "podman_absence", "there", "expected"),
+    ("docker_absence", "podman_absence", "owner", "expected"),
     [
         (None, None, None, "docker"),
         (None, "no podman", None, "docker"),
@@ -862,10 +862,10 @@ def test_stopped_container_gets_other_gpus_if_its_own_are_in_use(case):
     ],
 )
 def test_auto_prefers_the_engine_with_the_container_then_the_first_available(
-    case, docker_absence, podman_absence, there, expected
+    case, docker_absence, podman_absence, owner, expected
 ):
-    case.docker = Engine(docker(), absence=docker_absence, containers=[container("ct")] if there == "docker" else [])
-    case.podman = Engine(podman(), absence=podman_absence, containers=[container("ct")] if there == "podman" else [])
+    case.docker = Engine(docker(), absence=docker_absence, containers=[container("ct")] if owner == "docker" else [])
+    case.podman = Engine(podman(), absence=podman_absence, containers=[container("ct")] if owner == "podman" else [])
     assert case.plan(gpus="none")["engine"] == expected
 
 
@@ -888,7 +888,7 @@ def test_unavailable_engine_is_named(case, engine, words):
 
 
 @pytest.mark.parametrize(
-    ("engine", "policy", "there", "expected"),
+    ("engine", "policy", "is_local", "expected"),
     [
         ("docker", "missing", False, ("community.docker.docker_image_pull", {"name": "new", "pull": "not_present"})),
         ("docker", "always", True, ("community.docker.docker_image_pull", {"name": "new", "pull": "always"})),
@@ -896,8 +896,8 @@ def test_unavailable_engine_is_named(case, engine, words):
         ("podman", "always", True, ("containers.podman.podman_image", {"name": "new", "force": True})),
     ],
 )
-def test_image_is_pulled_before_gpus_are_selected(case, engine, policy, there, expected):
-    images = {"new": Image("1")} if there else {}
+def test_image_is_pulled_before_gpus_are_selected(case, engine, policy, is_local, expected):
+    images = {"new": Image("1")} if is_local else {}
     case.docker, case.podman = Engine(docker(), images=images), Engine(podman(), images=images)
     plan = case.plan(engine=engine, image="new", pull=policy, gpus=[1])
     assert (plan["pull"]["module"], plan["pull"]["args"]) == expected
@@ -1086,13 +1086,13 @@ def test_podman_uses_another_isolation_if_the_specification_is_stale(case):
         case.plan(engine="podman", gpus=[1], isolation="cdi")
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
-def test_name_that_matches_another_containers_identifier_is_refused(case, state, there):
+def test_name_that_matches_another_containers_identifier_is_refused(case, state, exists):
     case.docker.strangers = {"ct": "billing"}
-    if there:
+    if exists:
         case.has(container("ct"))
-    if state == "absent" and not there:
+    if state == "absent" and not exists:
         assert case.plan(state=state)["nothing_to_do"]
         return
     with pytest.raises(PlanError, match="name=ct is ambiguous: the identifier of container billing begins with it"):

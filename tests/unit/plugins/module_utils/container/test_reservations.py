@@ -168,10 +168,10 @@ def test_directory_of_each_user(monkeypatch, owners, environment, expected):
 def test_directory_must_belong_to_the_user(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     (tmp_path / "mine").mkdir()
-    somebody_else = os.geteuid() + 1
+    other_user = os.geteuid() + 1
     for place in ("/mine", "/file", "/none"):
-        found = directory_for(somebody_else, {"XDG_RUNTIME_DIR": place}, root=str(tmp_path))
-        assert found == f"/tmp/gpufleet-{somebody_else}"
+        found = directory_for(other_user, {"XDG_RUNTIME_DIR": place}, root=str(tmp_path))
+        assert found == f"/tmp/gpufleet-{other_user}"
     assert container_reservations._owner(str(tmp_path)) == os.geteuid()
     assert container_reservations._owner(str(tmp_path / "file")) is None
     assert container_reservations._owner(str(tmp_path / "none")) is None

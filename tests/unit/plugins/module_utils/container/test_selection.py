@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
 )
 
 FOUR = inventory_from_facts([gpu(index) for index in range(4)])
-# GPU 0 has MIG on, with two devices; GPU 1 has MIG on and none; the others are whole.
+# GPU 0 is in MIG mode with two MIG devices, GPU 1 is in MIG mode without MIG devices.
 MIXED = inventory_from_facts(
     [gpu(0, mig=mig(slice_(0), slice_(1, profile="3g.20gb", memory=19968))), gpu(1, mig=mig()), gpu(2), gpu(3)]
 )
@@ -341,7 +341,7 @@ def test_count_selects_a_gpu_without_problems(compute_mode, recovery_action):
         (2, {}, ["1", "3"]),
         (3, {}, ["0", "1", "3"]),
         (4, {}, ["0", "1", "2", "3"]),
-        # Sharing a healthy GPU comes before a degraded one.
+        # A shared healthy GPU is preferred to a degraded GPU.
         (2, {"holders": [held(1)]}, ["1", "3"]),
         # With exclusive, no healthy GPU is left.
         (2, {"holders": [held(1)], "exclusive": True}, ["2", "3"]),
@@ -414,7 +414,7 @@ A100 = f"GPU 0 ({UUIDS[0]}, NVIDIA A100-SXM4-40GB, 40960 MiB"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "conditions", "inventory", "there"),
+    ("gpus", "conditions", "inventory", "description"),
     [
         ("all", {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
         (1, {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
@@ -434,10 +434,10 @@ A100 = f"GPU 0 ({UUIDS[0]}, NVIDIA A100-SXM4-40GB, 40960 MiB"
         ),
     ],
 )
-def test_error_about_conditions_lists_the_properties_of_the_gpus(gpus, conditions, inventory, there):
+def test_error_about_conditions_lists_the_properties_of_the_gpus(gpus, conditions, inventory, description):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, inventory, conditions=conditions)
-    assert there in str(error.value)
+    assert description in str(error.value)
     assert str(error.value).endswith("hange conditions.")
 
 
