@@ -269,7 +269,7 @@ class Planner:
             message = f"Cannot determine which GPUs {engine.name}'s containers hold: {reason.rstrip('.')}."
             if self._params["exclusive"] and self._root_user and not isinstance(engine, Sleeping):
                 raise EngineError(
-                    f"exclusive: {message} Repair or remove {engine.name}, or remove exclusive."
+                    f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
                 ) from error
             self._warnings.append(message)
             return []

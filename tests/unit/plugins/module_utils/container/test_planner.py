@@ -719,7 +719,7 @@ def test_failing_other_engine_is_an_error_only_for_exclusive_use_as_root(case, p
         with pytest.raises(EngineError) as error:
             case.plan(root_user=root_user, **params)
         assert str(error.value) == (
-            "exclusive: Cannot determine which GPUs podman's containers hold: Error: newuidmap not found. Repair or "
+            "exclusive: cannot determine which GPUs podman's containers hold: Error: newuidmap not found. Repair or "
             "remove podman, or remove exclusive."
         )
     else:
