@@ -1,12 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Action plugin of gpu_container: plan on the host, then let the engine's own module do it.
+"""Action plugin of gpu_container: plan on the host, then call the engine's module.
 
-The module of the same name looks at the host and says what is to be done (its phase "plan"); the image is pulled, the
-driver volume made and the container handled by the modules that exist for that. Where the engine's module could not
-start the container that it made, that is removed again. At the end the reservation of the GPUs is given up, whatever
-happened in between.
+The module of the same name reads the host and returns a plan (phase "plan"). Existing modules pull the image, create
+the driver volume and manage the container. If the engine's module creates a container that it cannot start, the phase
+"clear" removes it. At the end, the phase "release" always releases the reservation of the GPUs.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import
 PLANNER = "gpufleet.hosts.gpu_container"
 DRIVER_VOLUME = "gpufleet.hosts.nvidia_driver_volume"
 _PRIVATE = ("_before", "_keep", "_phase", "_pulled", "_token", "_nvml_binding_path")
-# What the engine's module says of its own call, which is none of the user's task.
-_INNER = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
+# Keys of the engine module's result that are not part of this task's result.
+_INTERNAL_KEYS = ("invocation", "diff", "warnings", "deprecations", "container", "changed", "_ansible_parsed")
 
 
 class Failure(Exception):
-    """A step has failed; its result is the task's."""
+    """A step failed. Its result becomes the result of the task."""
 
     def __init__(self, result: dict[str, Any]) -> None:
         super().__init__(result.get("msg"))
@@ -51,37 +50,37 @@ class ActionModule(NvmlAction):
         self._warnings: list[str] = []
         self._changed = False
         try:
-            return self._carry_out(self._plan_with_image())
+            return self._execute_plan(self._plan_with_image())
         except Failure as failure:
             return {**failure.result, "failed": True, "changed": self._changed}
 
     def _plan_with_image(self) -> dict[str, Any]:
-        """Plan; where the image has to be pulled first, pull it and plan again with what it requires."""
+        """Plan. If the image must be pulled first, pull it and plan again with its requirements."""
         plan = self._plan()
-        self._refuse_unknown(plan)
+        self._refuse_unknown_options(plan)
         if "pull" in plan:
-            had = plan["image_id"]
+            previous = plan["image_id"]
             pulled = self._pull(plan["pull"])
             self._changed |= bool(pulled.get("changed"))
             plan = self._plan(_pulled=True)
-            if had is not None and had == plan["image_id"]:
-                # Podman's module says of every pull that it changed something.
+            if previous is not None and previous == plan["image_id"]:
+                # Podman's module reports a change for every pull.
                 self._changed = False
         return plan
 
-    def _refuse_unknown(self, plan: dict[str, Any]) -> None:
-        """Refuse options that the engine's module does not have, before anything is pulled or made."""
+    def _refuse_unknown_options(self, plan: dict[str, Any]) -> None:
+        """Refuse options that the engine's module does not have, before the first change."""
         engine = plan["engine"]
         module = container_options.MODULES[engine]
         faults = []
         for name in module_options.unknown(module, self._engine_options()):
             others = [
-                f" It is one of {other}'s."
-                for other, of_other in container_options.MODULES.items()
-                if other != engine and name in module_options.options(of_other)
+                f" It is an option of {other_module}."
+                for other, other_module in container_options.MODULES.items()
+                if other != engine and name in module_options.options(other_module)
             ]
             advice = module_options.suggestion(module, name)
-            faults.append(f"engine_options.{name}: {module} has no such option.{''.join(others)}{advice}")
+            faults.append(f"engine_options.{name} is not an option of {module}.{''.join(others)}{advice}")
         if faults:
             if plan.get("token"):
                 self._release(plan["token"])
@@ -91,16 +90,16 @@ class ActionModule(NvmlAction):
         try:
             return [str(name) for name in check_type_dict(self._arguments.get("engine_options") or {})]
         except TypeError:
-            return []  # The module has refused it.
+            return []  # The module reports this error.
 
     def _pull(self, pull: dict[str, Any]) -> dict[str, Any]:
         try:
             return self._call(pull["module"], pull["args"])
         except Failure as failure:
-            why = failures.reasoned(failure.result)
+            message = failures.reasoned(failure.result)
             name = pull["args"]["name"]
-            why = why if name in why else f"image {name}: {why}"
-            raise Failure({**failure.result, "msg": why}) from failure
+            message = message if name in message else f"image {name}: {message}"
+            raise Failure({**failure.result, "msg": message}) from failure
 
     def _plan(self, **more: Any) -> dict[str, Any]:
         arguments = {**self._arguments, **more, "_phase": "plan"}
@@ -112,22 +111,25 @@ class ActionModule(NvmlAction):
             self._arguments["_nvml_binding_path"] = arguments["_nvml_binding_path"] = self._send(binding)
             result = self._execute(PLANNER, arguments)
         if str(result.get("msg")).startswith("Unsupported parameters"):
-            result = {**result, "msg": self._misspelt() or result["msg"]}
+            result = {**result, "msg": self._unknown_options() or result["msg"]}
         return self._checked(result)["plan"]
 
-    def _misspelt(self) -> str:
-        """Name the task's options that there are not, and what may have been meant; the module would list its private
-        ones first.
+    def _unknown_options(self) -> str:
+        """Describe unknown options of the task and suggest similar names.
+
+        The module's own message would list its private options first.
         """
         faults = []
         given = [name for name in self._arguments if name not in _PRIVATE]
         for name in module_options.unknown(PLANNER, given):
-            engines = [of for of in container_options.MODULES.values() if name in module_options.options(of)]
-            advice = f" It is one of {' and '.join(engines)}: put it into engine_options." if engines else ""
+            modules = [
+                module for module in container_options.MODULES.values() if name in module_options.options(module)
+            ]
+            advice = f" It is an option of {' and '.join(modules)}. Set it in engine_options." if modules else ""
             faults.append(f"gpu_container has no option {name}.{advice or module_options.suggestion(PLANNER, name)}")
         return " ".join(faults)
 
-    def _carry_out(self, plan: dict[str, Any]) -> dict[str, Any]:
+    def _execute_plan(self, plan: dict[str, Any]) -> dict[str, Any]:
         assignment = plan["gpu_assignment"]
         self._warnings += assignment["warnings"]
         outcome: dict[str, Any] = {"gpu_assignment": assignment}
@@ -144,7 +146,7 @@ class ActionModule(NvmlAction):
                 self._release(plan["token"])
         self._changed |= bool(engine.get("changed"))
         return {
-            **{key: value for key, value in engine.items() if key not in _INNER},
+            **{key: value for key, value in engine.items() if key not in _INTERNAL_KEYS},
             **outcome,
             "changed": self._changed,
             "container": engine.get("container") or {},
@@ -153,17 +155,17 @@ class ActionModule(NvmlAction):
         }
 
     def _engine(self, plan: dict[str, Any]) -> dict[str, Any]:
-        if plan["needless"]:
+        if plan["nothing_to_do"]:
             return {"changed": False}
         if plan["predicted"]:
             return {"changed": True}
         try:
             return self._call(plan["module"], plan["module_args"])
         except Failure as failure:
-            raise self._explained(plan, failure.result) from failure
+            raise self._engine_failure(plan, failure.result) from failure
 
-    def _explained(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
-        """Say why the engine's module failed, take back the container that it could not start, and say that, too."""
+    def _engine_failure(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
+        """Remove the container that the engine's module could not start, and describe the failure and the result."""
         engine, name = plan["engine"], plan["module_args"]["name"]
         parts = [failures.message(engine, name, result)]
         if not self._task.check_mode:
@@ -171,32 +173,32 @@ class ActionModule(NvmlAction):
             arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
             answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
             if answer.get("failed"):
-                parts.append(f"What became of the container could not be found out: {answer.get('msg')}")
+                parts.append(f"The state of the container could not be determined: {answer.get('msg')}")
             else:
                 self._changed |= failures.has_changed(answer["cleared"])
                 parts.append(failures.fate(answer["cleared"]))
         return Failure({**result, "msg": failures.sentences(parts)})
 
     def _release(self, token: str) -> None:
-        """Give the reservation up. It would expire by itself, so a failure here is not the task's."""
+        """Release the reservation. It expires anyway, so a failure is only a warning."""
         result = self._execute(PLANNER, {"name": self._arguments.get("name"), "_phase": "release", "_token": token})
         if result.get("failed"):
-            self._warnings.append(f"The reservation of the GPUs could not be given up: {result.get('msg')}")
+            self._warnings.append(f"The reservation of the GPUs could not be released: {result.get('msg')}")
 
     def _diff(self, plan: dict[str, Any], engine: dict[str, Any], volume: dict[str, Any] | None) -> dict[str, Any]:
-        """Join what the plan says of the GPUs and what the engine's module says of all else."""
-        joined = {}
-        own = engine.get("diff") or {}
+        """Combine the diff of the GPUs with the diff of the engine's module."""
+        diff = {}
+        engine_diff = engine.get("diff") or {}
         for side in ("before", "after"):
-            joined[side] = dict(plan["gpu_diff"][side])
-            details = own.get(side)
+            diff[side] = dict(plan["gpu_diff"][side])
+            details = engine_diff.get(side)
             if isinstance(details, dict):
-                joined[side] = {**details, **joined[side]}
+                diff[side] = {**details, **diff[side]}
             elif details:
-                joined[side]["options"] = details
+                diff[side]["options"] = details
             if volume:
-                joined[side]["driver_volume"] = volume["name"] if side == "after" else None
-        return joined
+                diff[side]["driver_volume"] = volume["name"] if side == "after" else None
+        return diff
 
     def _call(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
         result = self._checked(self._execute(module, arguments))

@@ -7,69 +7,69 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_container
-short_description: Run a container that sees exactly the GPUs it was given
+short_description: Run a container that can access exactly the GPUs assigned to it
 version_added: 0.1.0
 description:
-  - Runs a Docker or Podman container with the GPUs that O(gpus) asks for, and no others. The container is recreated
-    only when its GPUs, its image or its other options really differ.
-  - This module decides which GPUs these are and how the container gets them. The container itself is the work of
-    M(community.docker.docker_container) or M(containers.podman.podman_container), with exact options.
-  - GPUs are stored and compared by UUID. The same request written differently (index instead of UUID, another order, a
-    count that the container's GPUs already satisfy) changes nothing.
-  - With O(isolation=volume) nothing of NVIDIA's but the driver is needed. The container gets device nodes and the
-    driver volume, which is made if it is not there.
+  - Runs a Docker or Podman container that can access the GPUs in O(gpus) and no others.
+  - The container is recreated only if its GPUs, its image or its other options change.
+  - The module selects the GPUs and the way to pass them to the container. M(community.docker.docker_container) or
+    M(containers.podman.podman_container) then manages the container.
+  - GPUs are stored and compared by UUID. Another notation for the same GPUs changes nothing, for example an index
+    instead of a UUID.
+  - O(isolation=volume) requires only the NVIDIA driver on the host, and no other software from NVIDIA.
 attributes:
   check_mode:
     support: full
     description: Can run in check_mode and return changed status prediction without modifying target.
     details:
-      - An image that is not there yet cannot be looked into. A container of it is predicted to be created.
-      - Nothing is pulled in check mode, also with O(pull=always). The prediction is for the image that is there, and a
-        warning says so.
-      - A Docker that systemd starts when it is asked is not asked, and so not started. The prediction then goes by
-        whether the container is there and runs, and a warning says so.
+      - Check mode pulls no image. If the image is missing, the module predicts that the container is created, and does
+        not check the image's requirements.
+      - With O(pull=always), the prediction is for the local image, and a warning says so.
+      - Check mode does not start a Docker that is stopped. The prediction then only considers whether the container
+        exists and runs, and a warning says so.
   diff_mode:
     support: full
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
-      - RV(ignore:diff) names the GPUs before and after, why the container has to be recreated for them, and what the
-        engine's module reports besides.
+      - RV(ignore:diff) contains the GPUs before and after, the reasons to recreate the container for them, and the diff
+        of the engine's module.
   idempotent:
     support: partial
     description:
       - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
     details:
-      - With O(recreate=true) or O(restart=true) there is a change, and with O(pull=always) when another image has come.
+      - O(recreate=true) and O(restart=true) always change the container. O(pull=always) is a change if the image
+        changes.
 options:
   name:
     description:
-      - Name of the container. Letters, digits, C(_), C(.) and C(-), a letter or a digit first, and with Docker two
-        characters at least.
-      - Engines' modules also take the beginning of a container's identifier for its name, and an identifier is made of
-        digits and the letters from a to f. A short name of these alone, V(e) or V(db2), is refused where another
-        container has an identifier that begins so.
+      - Name of the container. It consists of letters, digits, C(_), C(.) and C(-), and starts with a letter or a digit.
+        Docker requires at least two characters.
+      - A name such as V(e) or V(db2), which has only digits and letters from a to f, can also be the beginning of a
+        container's identifier. The module refuses it if another container has such an identifier, because the engine's
+        module would change that container.
     type: str
     required: true
   image:
     description:
-      - Image of the container. Needed unless the container is to be stopped or absent.
-      - What it requires of the driver is checked before anything is touched, see O(gpus) and the notes.
+      - Image of the container. Required unless O(state) is V(absent), or V(stopped) with an existing container.
+      - The image's requirements on the driver are checked before the first change. See the notes.
     type: str
   state:
     description:
-      - V(started) means that the container is there as asked for and runs.
-      - V(present) means that it is there as asked for. One that has to be recreated is not started, as in
-        M(community.docker.docker_container).
-      - V(stopped) stops a container as it is, whatever else is asked for, and needs no driver for it. One that is not
-        there is created.
-      - V(absent) means that it is not there. Neither GPUs nor a driver are needed for this.
+      - V(started) creates the container if necessary, and starts it.
+      - V(present) creates the container if necessary. As with M(community.docker.docker_container), Docker does not
+        start a container that is recreated.
+      - V(stopped) stops the container and ignores its other options. It requires no driver. A missing container is
+        created.
+      - V(absent) removes the container. It requires no driver and no GPU.
     type: str
     choices: [started, present, stopped, absent]
     default: started
   engine:
     description:
-      - Container engine. V(auto) takes the one that has a container of this name already, else Docker if it answers,
-        else Podman.
+      - Container engine. V(auto) selects the engine that already has a container of this name, else Docker if it is
+        available, else Podman.
     type: str
     choices: [auto, docker, podman]
     default: auto
@@ -80,81 +80,83 @@ options:
     default: nvidia
   gpus:
     description:
-      - Which GPUs the container gets.
-      - V(all), V(none), a count, or a list.
-      - A list names GPUs by index, by UUID or the beginning of one, or by PCI address, and MIG devices by UUID or as
-        C(gpu:mig), for example V(["1:0"]), in quotes. It may be mixed. A PCI address may be short, V(["3b:00"]).
-      - A list may come as text, as in C(-e gpus=[0,1]). A single number is a count, as text V("2"), too. As text V("0")
-        is refused, since it could mean no GPU or GPU 0.
-      - An empty list is V(none). A GPU that is named twice, V([0, 0]), is given once. Case does not matter in V(ALL),
-        V(None) and in UUIDs.
-      - A count prefers GPUs that the container has already, then healthy ones, then those that no other container has,
-        then those that are close to each other by NVLink, PCIe and NUMA node. It means whole GPUs, or MIG devices with
-        O(conditions.mig_profile).
-      - A count never takes a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
-        prohibited. A container that has such a GPU is recreated with another one. RV(gpu_assignment.reason) names each
-        GPU that was left out.
-      - A degraded GPU is taken when no healthy one is left, and a warning names it.
-      - V(all) means every GPU, and of a GPU that has MIG on, every MIG device. Of those that a count never takes, a
-        lost GPU is an error. The others are given, as are GPUs that are named, and a warning says what is wrong with
-        each.
-      - A GPU that has MIG on cannot be given as a whole.
-      - Without O(gpus) the image decides, by its label C(com.nvidia.volumes.needed) or its environment
-        C(NVIDIA_VISIBLE_DEVICES). An image that asks for no GPU gets none.
+      - GPUs of the container. The value is V(all), V(none), a count, or a list.
+      - A list can contain indexes, UUIDs, the beginnings of UUIDs, and PCI addresses, also short ones such as
+        V(["3b:00"]). A MIG device is a UUID or C(gpu:mig) in quotes, for example V(["1:0"]).
+      - A list can be a string, as in C(-e gpus=[0,1]). A single number is a count, also as the string V("2"). The
+        string V("0") is refused because it could mean no GPU or GPU 0.
+      - An empty list is V(none). Duplicates are ignored. Case is ignored in V(all), V(none) and UUIDs.
+      - A count selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this order, the GPUs
+        of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by
+        NVLink, PCIe and NUMA node.
+      - A count never selects a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
+        prohibited. A container with such a GPU is recreated with another GPU. RV(gpu_assignment.reason) names each GPU
+        that was skipped.
+      - A count selects a degraded GPU only if no healthy GPU is left. A warning names it.
+      - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
+      - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
+      - A GPU in MIG mode cannot be assigned as a whole.
+      - If O(gpus) is not set, the image decides by its label C(com.nvidia.volumes.needed) or its environment variable
+        C(NVIDIA_VISIBLE_DEVICES). An image that requests no GPU gets none.
     type: raw
   conditions:
-    description: What each of the GPUs must fulfil, however they are asked for.
+    description: Conditions that every selected GPU must meet.
     type: dict
     suboptions:
       memory_min_mib:
-        description: Memory in MiB, at least. For a MIG device its own memory counts.
+        description: Minimum memory in MiB. For a MIG device, this is the memory of the MIG device.
         type: int
       model:
-        description: Part of the product's name, or a pattern with C(*) for the whole of it. Case does not matter.
+        description: Part of the product name, or a pattern with C(*) for the whole name. Case is ignored.
         type: str
       numa_node:
         description: NUMA node of the GPU.
         type: int
       mig_profile:
-        description: MIG profile, for example V(1g.10gb). A count then counts MIG devices.
+        description: MIG profile, for example V(1g.10gb). A count then selects MIG devices.
         type: str
   exclusive:
     description:
-      - Give GPUs that no other container holds, and keep them from counts of other containers.
-      - Docker's and Podman's containers count, whoever made them. A container holds GPUs while it is running, paused or
-        restarting, and, when it is stopped, if its engine will start it again by itself (restart policy C(always), or
-        C(unless-stopped) and never started). A privileged container holds the GPUs it asked for, not all.
-      - Runs that are under way at the same time on one host do not get the same GPU.
-      - Whether a container has its GPUs exclusively is kept in a label of it, which other runs go by. Engines cannot
-        change labels, so a container is recreated when this option changes.
+      - Use only GPUs that no other container holds, and prevent counts of other containers from selecting them.
+      - All containers of Docker and Podman are considered, also those that other tools created. A container holds its
+        GPUs while it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
+        again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never
+        started.
+      - A privileged container holds only the GPUs that it requested.
+      - Concurrent runs on one host do not select the same GPU.
+      - The container has a label for exclusive use. Engines cannot change labels, so a change of this option recreates
+        the container.
     type: bool
     default: false
   exclusive_ignore:
-    description: Names of containers that hold nothing in the sense of O(exclusive), monitoring for example.
+    description: Names of containers that do not count as holders, for example monitoring.
     type: list
     elements: str
     default: []
   isolation:
     description:
-      - How the container is given its GPUs. One that cannot work on this host fails before anything is touched.
-      - V(cdi) uses a CDI specification. Docker 25 and later, Podman 4.1 and later.
-      - V(volume) passes device nodes and mounts the driver volume. It works with every engine, without any toolkit.
+      - How the container gets access to its GPUs. The task fails before the first change if the value is not available
+        on the host.
+      - V(cdi) uses a CDI specification. It requires Docker 25 or later, or Podman 4.1 or later.
+      - V(volume) passes device nodes and mounts the driver volume, which is created if necessary. It works with every
+        engine and requires no toolkit.
       - V(runtime) uses the runtime of NVIDIA's container toolkit.
-      - V(device_requests) is what C(docker run --gpus) does. Docker only.
-      - V(auto) takes the first of these, in this order, that works with this engine on this host, but leaves a
-        container what it has as long as that works. RV(gpu_assignment.reason) says why.
-      - A CDI specification that was written for another driver version than the loaded one is stale. V(auto) never uses
-        it, and V(cdi) fails.
+      - V(device_requests) is the equivalent of C(docker run --gpus). It requires Docker.
+      - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
+        available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
+        reason.
+      - A CDI specification is stale if it was written for another driver version than the loaded one. V(auto) does not
+        use a stale specification, and V(cdi) fails.
     type: str
     choices: [auto, cdi, device_requests, runtime, volume]
     default: auto
   capabilities:
     description:
-      - What of the driver the container uses. Without this option the image's C(NVIDIA_DRIVER_CAPABILITIES) counts,
-        else V(compute) and V(utility).
-      - V(graphics) and V(display) add C(/dev/nvidia-modeset) and the GPUs' DRM nodes with O(isolation=volume).
-      - With O(isolation=cdi) the specification decides, and this option is not looked at.
-      - A container that has others is recreated. Without this option a container keeps what it has.
+      - Driver capabilities of the container. The default is C(NVIDIA_DRIVER_CAPABILITIES) of the image, else V(compute)
+        and V(utility).
+      - With O(isolation=volume), V(graphics) and V(display) add C(/dev/nvidia-modeset) and the DRM nodes of the GPUs.
+      - O(isolation=cdi) ignores this option, because the specification determines the capabilities.
+      - A container with other capabilities is recreated. Without this option, a container keeps its capabilities.
     type: list
     elements: str
     choices: [compat32, compute, display, graphics, ngx, utility, video]
@@ -164,22 +166,22 @@ options:
     default: /var/lib/gpufleet/volumes
   pull:
     description:
-      - Whether to pull the image. It is pulled before its requirements are checked, and never in check mode.
-      - With V(never) an image that is not there is an error.
+      - When to pull the image. The image is pulled before its requirements are checked. Check mode never pulls.
+      - With V(never), the task fails if the image is missing.
     type: str
     choices: [missing, always, never]
     default: missing
   command:
-    description: Command, a list of words or a text that is split like a shell does.
+    description: Command. The value is a list of strings, or a string that is split like a shell command.
     type: raw
   entrypoint:
-    description: Entry point in place of the image's.
+    description: Entry point that replaces that of the image.
     type: list
     elements: str
   env:
     description:
-      - Environment of the container. Values are text, quote what YAML takes for a truth value.
-      - C(NVIDIA_DISABLE_REQUIRE) set to V("true") skips the check of the image's requirements.
+      - Environment of the container. Values must be strings, so quote numbers and Booleans.
+      - Set C(NVIDIA_DISABLE_REQUIRE) to V("true") to skip the check of the image's requirements.
     type: dict
   volumes:
     description: Volumes and bind mounts, C(source:destination:mode).
@@ -190,17 +192,17 @@ options:
     type: list
     elements: str
   network_mode:
-    description: Network to connect to.
+    description: Network of the container.
     type: str
   restart_policy:
-    description: What the engine does when the container ends or the host starts.
+    description: When the engine restarts the container.
     type: str
     choices: ["no", on-failure, always, unless-stopped]
   labels:
-    description: Labels of the container. Those that begin with C(gpufleet.) are this module's.
+    description: Labels of the container. The prefix C(gpufleet.) is reserved for this module.
     type: dict
   user:
-    description: User that the command runs as.
+    description: User that runs the command.
     type: str
   working_dir:
     description: Working directory of the command.
@@ -209,7 +211,8 @@ options:
     description: Host name of the container.
     type: str
   shm_size:
-    description: Size of C(/dev/shm), for example V(16g). Frameworks that load data in several processes need much.
+    description: Size of C(/dev/shm), for example V(16g). Frameworks that load data in several processes need more than
+      the default.
     type: str
   ipc_mode:
     description: IPC namespace, for example V(host) or V(private).
@@ -225,11 +228,11 @@ options:
     description: Number of CPUs.
     type: float
   tmpfs:
-    description: Paths to mount a tmpfs at, C(path) or C(path:options).
+    description: Directories where a tmpfs is mounted, C(path) or C(path:options).
     type: list
     elements: str
   devices:
-    description: Further device nodes, C(host) or C(host:container:mode). A GPU's node in here goes past O(gpus).
+    description: Additional device nodes, C(host) or C(host:container:mode). The node of a GPU bypasses O(gpus).
     type: list
     elements: str
   cap_add:
@@ -245,69 +248,51 @@ options:
     type: list
     elements: str
   privileged:
-    description: Run privileged. This undoes the isolation of GPUs, which the result warns of. Never set by this module.
+    description: Run a privileged container. It can access all GPUs, so the result contains a warning.
     type: bool
   read_only:
-    description: Mount the container's root read-only.
+    description: Mount the root file system of the container read-only.
     type: bool
   init:
-    description: Run an init process as the first one.
+    description: Run an init process as the first process.
     type: bool
   stop_timeout:
     description: Seconds to wait for the container to stop before it is killed.
     type: int
   recreate:
-    description: Recreate the container even if nothing differs.
+    description: Recreate the container even if nothing has changed.
     type: bool
     default: false
   restart:
-    description: Restart a container that runs already.
+    description: Restart a running container.
     type: bool
     default: false
   engine_options:
     description:
-      - All other options of the engine's module, by its own names, for example C(log_driver), C(healthcheck) or
+      - Additional options of the engine's module under their own names, for example C(log_driver), C(healthcheck) or
         C(docker_host).
-      - An option that this module has too is given once, here or there.
-      - A name that the engine's module does not know is refused, with the names that it is close to, before an image is
-        pulled or anything is made.
-      - Without C(docker_host) the environment variable E(DOCKER_HOST) counts, for everything that is asked of Docker.
+      - Set an option that this module also has in one place only.
+      - An unknown option is refused before the first change, with a list of similar names.
+      - Without C(docker_host), the environment variable E(DOCKER_HOST) selects the Docker daemon.
     type: dict
     default: {}
-  _phase:
-    description: Set by this module's action plugin, which puts the parts together. Not for playbooks.
-    type: str
-  _before:
-    description: Set by this module's action plugin to take back what the engine left half-made. Not for playbooks.
-    type: str
-  _keep:
-    description: Set by this module's action plugin to take back what the engine left half-made. Not for playbooks.
-    type: bool
-  _pulled:
-    description: Set by this module's action plugin once it has pulled the image. Not for playbooks.
-    type: bool
-  _token:
-    description: Set by this module's action plugin to give a reservation up. Not for playbooks.
-    type: str
-  _nvml_binding_path:
-    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
-    type: path
 requirements:
-  - Docker 19.03 or later with community.docker 4 or later and what its modules need on the host (the Python package
-    requests), or Podman 4 or later with containers.podman 1.16 or later
-  - pynvml, on the host or on the controller, for a container that gets GPUs
+  - Docker 19.03 or later with community.docker 4 or later, and the Python package requests on the host, or Podman 4 or
+    later with containers.podman 1.16 or later
+  - pynvml on the host or on the controller, for a container with GPUs
 notes:
-  - Where the engine could not start the container, the message says why in the engine's words. What was made of it is
-    removed, so that it holds no GPUs; a container that was recreated is gone then. One that was there and stayed, and
-    one that ran, are left as they are. The next run makes or starts it.
-  - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
-    with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
-    result says so, except where NVIDIA's runtime would refuse it.
-  - While a container is being made its GPUs are reserved, for five minutes and the time that it has to stop at most.
-    The place is C(/run/gpufleet) for root. Runs of other users meet in C(gpufleet) in the user's runtime directory, or
-    in C(/tmp/gpufleet-UID) where the user has none. They know neither other users' reservations nor their Podman
-    containers, which a warning says with O(exclusive=true).
-  - Works on GPUs of the managed host, so C(docker_host) must be an engine of that host.
+  - If the engine cannot start the container, the message contains the engine's reason. A new or recreated container
+    that never started is removed, so that it holds no GPU. Other containers remain. The next run creates or starts the
+    container.
+  - The image's requirements are the label C(com.nvidia.cuda.version) and the environment variables C(NVIDIA_REQUIRE_*).
+    From CUDA 11 on, an image for a newer minor version of the driver's CUDA version is accepted with a warning.
+    O(isolation=runtime) and O(isolation=device_requests) do not accept it, because NVIDIA's runtime refuses it.
+  - The GPUs are reserved until the engine's module has finished. A reservation expires after five minutes plus the stop
+    timeout of the container.
+  - Run this module as root. Reservations of root are in C(/run/gpufleet). Reservations of other users are in
+    C(gpufleet) in the user's runtime directory, or in C(/tmp/gpufleet-UID). Other users do not see each other's
+    reservations and Podman containers, so O(exclusive=true) gives a warning.
+  - The GPUs are those of the managed host, so C(docker_host) must select an engine on that host.
 author:
   - gpufleet maintainers (@gpufleet)
 seealso:
@@ -319,14 +304,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: One GPU by its UUID
+- name: Run a container with one GPU, by UUID
   gpufleet.hosts.gpu_container:
     name: notebook
     image: registry.example.com/jupyter:2026.11
     gpus: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     published_ports: ["8888:8888"]
 
-- name: Two GPUs that are close to each other and that no other container has
+- name: Run a container with two close GPUs that no other container uses
   gpufleet.hosts.gpu_container:
     name: trainer
     image: registry.example.com/trainer:7
@@ -334,11 +319,11 @@ EXAMPLES = r"""
     exclusive: true
   register: trainer
 
-- name: Say which these are, and why
+- name: Show the GPUs and the reason for the selection
   ansible.builtin.debug:
     var: trainer.gpu_assignment
 
-- name: A training job with shared memory, on GPUs with at least 80 GB
+- name: Run a training job with shared memory on GPUs with at least 80 GB
   gpufleet.hosts.gpu_container:
     name: llm
     image: registry.example.com/llm:3
@@ -352,13 +337,13 @@ EXAMPLES = r"""
     volumes: ["/srv/datasets:/data:ro", "/srv/checkpoints:/checkpoints"]
     restart_policy: unless-stopped
 
-- name: A MIG device, by GPU and MIG index
+- name: Run a container with a MIG device, by GPU and MIG index
   gpufleet.hosts.gpu_container:
     name: inference
     image: registry.example.com/inference:12
     gpus: ["0:1"]
 
-- name: Three MIG devices of one profile, whichever are free
+- name: Run a container with three free MIG devices of one profile
   gpufleet.hosts.gpu_container:
     name: workers
     image: registry.example.com/inference:12
@@ -367,7 +352,7 @@ EXAMPLES = r"""
       mig_profile: 1g.10gb
     exclusive: true
 
-- name: Podman with CDI
+- name: Run a Podman container with CDI
   gpufleet.hosts.gpu_container:
     name: notebook
     image: registry.example.com/jupyter:2026.11
@@ -377,7 +362,7 @@ EXAMPLES = r"""
     engine_options:
       log_driver: journald
 
-- name: A host that has the driver and nothing else of NVIDIA's
+- name: Run a container on a host without NVIDIA's container toolkit
   gpufleet.hosts.gpu_container:
     name: smi
     image: debian:12
@@ -385,7 +370,7 @@ EXAMPLES = r"""
     isolation: volume
     gpus: all
 
-- name: Remove it again
+- name: Remove a container
   gpufleet.hosts.gpu_container:
     name: trainer
     state: absent
@@ -394,8 +379,8 @@ EXAMPLES = r"""
 RETURN = r"""
 container:
   description:
-    - What the engine says of the container, in the engine's own form. Empty when it is not there, and in check mode
-      when it would be created.
+    - The container as the engine describes it. Empty if the container does not exist, and in check mode if it would be
+      created.
   returned: success
   type: dict
   sample: {"Id": "f1d2…", "Name": "/trainer", "State": {"Status": "running"}}
@@ -411,13 +396,13 @@ gpu_assignment:
       returned: always
       sample: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     indexes:
-      description: Their present indexes, a number for a GPU and C(gpu:mig) for a MIG device.
+      description: Current indexes. A GPU has a number, a MIG device C(gpu:mig).
       type: list
       elements: raw
       returned: always
       sample: [2]
     isolation:
-      description: How the container is given them, V(none) for a container without GPUs.
+      description: How the container gets access to its GPUs. V(none) for a container without GPUs.
       type: str
       returned: always
       sample: volume
@@ -427,37 +412,36 @@ gpu_assignment:
       returned: always
       sample: docker
     exclusive:
-      description: Whether the GPUs are the container's alone.
+      description: Whether the container uses its GPUs exclusively.
       type: bool
       returned: always
       sample: true
     reason:
-      description: Why these, and why in this way.
+      description: The reason for the selection of the GPUs and of the isolation.
       type: str
       returned: always
       sample: >-
-        GPU 2 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61): volume is the best that works here (cdi: docker 20.10.24 has
-        no CDI, docker 25 and later do)
+        GPU 2 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61): volume is the first available isolation (cdi: docker
+        20.10.24 does not support CDI, docker 25 and later do)
     changes:
       description:
-        - For what of the GPU access the container has to be recreated. Empty where it is not, and where it is for other
-          reasons, which RV(ignore:diff) tells.
+        - The changes of the GPU access that recreate the container. RV(ignore:diff) contains other changes.
       type: list
       elements: str
       returned: always
       sample: ["capabilities: compute, utility → compute, utility, video"]
     warnings:
       description:
-        - What undoes the isolation, what may take the GPUs away later, and which of the GPUs are degraded or cannot be
-          used. Each begins with the container's name.
-        - Also shown as warnings of the task.
+        - Warnings about options that bypass the isolation, events that can remove the access, and GPUs that are
+          degraded or unusable. Each warning begins with the container's name.
+        - The task also shows these warnings.
       type: list
       elements: str
       returned: always
-      sample: ["container trainer: device /dev/nvidia0 goes past gpus."]
+      sample: ["container trainer: device /dev/nvidia0 bypasses gpus."]
 driver_volume:
   description: The driver volume, as M(gpufleet.hosts.nvidia_driver_volume) returns it.
-  returned: when this call made or mended it
+  returned: when the task created or repaired the driver volume
   type: dict
   sample: {"name": "nvidia_driver_580.95.05", "path": "/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"}
 """
@@ -469,15 +453,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import OptionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import (
     ReservationError,
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Podman, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
@@ -498,7 +482,7 @@ _FAILURES = (
 
 
 def main() -> None:
-    """Run the part of the module that is asked for; the action plugin puts the parts together."""
+    """Run the phase that the action plugin requests."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     phase = module.params["_phase"]
     try:
@@ -513,18 +497,18 @@ def main() -> None:
         module.fail_json(**error.result())
     except _FAILURES as error:
         module.fail_json(msg=str(error))
-    module.fail_json(msg="gpu_container works by its action plugin only: call it as gpufleet.hosts.gpu_container.")
+    module.fail_json(msg="gpu_container requires its action plugin. Call it as gpufleet.hosts.gpu_container.")
 
 
 def argument_spec() -> dict:
-    """Return the options; those that begin with an underscore are between the action plugin and this module."""
-    texts = {"type": "list", "elements": "str"}
+    """Return the options. Only the action plugin sets those that begin with an underscore."""
+    strings = {"type": "list", "elements": "str"}
     return {
         "name": {"type": "str", "required": True},
         "image": {"type": "str"},
         "state": {"type": "str", "choices": ["started", "present", "stopped", "absent"], "default": "started"},
         "engine": {"type": "str", "choices": ["auto", "docker", "podman"], "default": "auto"},
-        "accelerator": {"type": "str", "choices": list(ACCELERATORS), "default": "nvidia"},
+        "accelerator": {"type": "str", "choices": ["nvidia"], "default": "nvidia"},
         "gpus": {"type": "raw"},
         "conditions": {
             "type": "dict",
@@ -536,20 +520,20 @@ def argument_spec() -> dict:
             },
         },
         "exclusive": {"type": "bool", "default": False},
-        "exclusive_ignore": {**texts, "default": []},
+        "exclusive_ignore": {**strings, "default": []},
         "isolation": {
             "type": "str",
             "choices": ["auto", "cdi", "device_requests", "runtime", "volume"],
             "default": "auto",
         },
-        "capabilities": {**texts, "choices": list(CAPABILITIES)},
+        "capabilities": {**strings, "choices": list(CAPABILITIES)},
         "driver_volume_path": {"type": "path", "default": "/var/lib/gpufleet/volumes"},
         "pull": {"type": "str", "choices": ["missing", "always", "never"], "default": "missing"},
         "command": {"type": "raw"},
-        "entrypoint": texts,
+        "entrypoint": strings,
         "env": {"type": "dict"},
-        "volumes": texts,
-        "published_ports": texts,
+        "volumes": strings,
+        "published_ports": strings,
         "network_mode": {"type": "str"},
         "restart_policy": {"type": "str", "choices": ["no", "on-failure", "always", "unless-stopped"]},
         "labels": {"type": "dict"},
@@ -558,14 +542,14 @@ def argument_spec() -> dict:
         "hostname": {"type": "str"},
         "shm_size": {"type": "str"},
         "ipc_mode": {"type": "str"},
-        "ulimits": texts,
+        "ulimits": strings,
         "memory": {"type": "str"},
         "cpus": {"type": "float"},
-        "tmpfs": texts,
-        "devices": texts,
-        "cap_add": texts,
-        "cap_drop": texts,
-        "security_opts": texts,
+        "tmpfs": strings,
+        "devices": strings,
+        "cap_add": strings,
+        "cap_drop": strings,
+        "security_opts": strings,
         "privileged": {"type": "bool"},
         "read_only": {"type": "bool"},
         "init": {"type": "bool"},
@@ -573,7 +557,7 @@ def argument_spec() -> dict:
         "recreate": {"type": "bool", "default": False},
         "restart": {"type": "bool", "default": False},
         "engine_options": {"type": "dict", "default": {}},
-        # Between it and its action plugin.
+        # Set by the action plugin.
         "_phase": {"type": "str"},
         "_before": {"type": "str"},
         "_keep": {"type": "bool"},
@@ -588,7 +572,7 @@ def _reservations() -> Reservations:
 
 
 def _binding(sent: str | None, check_mode: bool) -> str | None:
-    """Tell where the controller's pynvml is; root keeps it, so that the next task need not bring it again."""
+    """Return the path of the controller's pynvml. Root keeps a copy, so that later tasks need not send it again."""
     if os.geteuid() != 0:
         return sent
     if sent is not None and not check_mode:
@@ -597,7 +581,7 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
 
 
 def _clear(module: AnsibleModule) -> dict:
-    """Take back what the engine's module left half-made."""
+    """Remove a container that the engine's module created and could not start."""
     params = module.params
     engine = _engines(module)[params["engine"]]
     return failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
@@ -623,7 +607,7 @@ def _plan(module: AnsibleModule) -> dict:
     planner = Planner(
         params,
         _engines(module),
-        ACCELERATORS[params["accelerator"]](gather),
+        Nvidia(gather),
         _reservations(),
         check_mode=module.check_mode,
         root_user=os.geteuid() == 0,
@@ -635,12 +619,12 @@ def _plan(module: AnsibleModule) -> dict:
 def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
     path = module.get_bin_path(executable)
     if path is None and executable != "podman":
-        return Absent("podman", f"engine_options.executable={executable} is no program")
+        return Absent("podman", f"engine_options.executable={executable} is not an executable program")
     return Podman(module.run_command, path)
 
 
 def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
-    # The pid file is that of the daemon at the usual place.
+    # The PID file belongs to the daemon at the default address.
     started = host_processes.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read CDI specifications as the engines do: which devices there are, and whether what they name still exists.
+"""Read CDI specifications: their devices, and the files of the host that a device requires.
 
-Hosts often lack a YAML library, and specifications are plain block YAML: a small reader of that serves where it does.
+Hosts often lack a YAML library. Specifications use plain block YAML, so a small parser is sufficient on such hosts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver a
 
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
-# What names a file of the host, in the order in which it counts; the last one must be there.
+# Keys that name a file of the host, in order of precedence. The last key is required.
 _PATHS = {"deviceNodes": ("hostPath", "path"), "mounts": ("hostPath",), "hooks": ("path",)}
-_LONGEST_QUOTE = 60
+_MAX_QUOTE = 60
 
 
 class SpecError(Exception):
-    """A file that is no CDI specification."""
+    """A file that is not a valid CDI specification."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Device:
     nodes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     mounted_at: tuple[str, ...] = ()
-    # Of the whole file.
+    # The driver versions that the whole file names.
     driver_versions: tuple[str, ...] = ()
 
     @property
@@ -49,14 +49,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Specs:
-    """All devices that an engine finds, by qualified name, and the files that could not be read."""
+    """The devices of all specifications by qualified name, and a message for each invalid file."""
 
     devices: Mapping[str, Device] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
 
 
 def read(directories: Sequence[str], root: str = "/") -> Specs:
-    """Read all specifications; of two that define a device, the one in the later directory counts."""
+    """Read all specifications. A later directory overrides the devices of an earlier one."""
     devices: dict[str, Device] = {}
     broken = []
     seen = set()
@@ -78,49 +78,49 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
 
 
 def load(text: str) -> dict:
-    """Parse a specification, JSON or YAML. What comes back has the form that CDI prescribes, as far as it is read."""
+    """Parse a JSON or YAML specification and validate the keys that this module reads."""
     try:
         try:
             found = json.loads(text)
         except ValueError:
             found = _load_yaml(text)
     except RecursionError as error:
-        raise SpecError("this is no CDI specification: it is nested too deeply") from error
+        raise SpecError("not a CDI specification: it is nested too deeply") from error
     if not isinstance(found, dict) or "kind" not in found:
-        raise SpecError("this is no CDI specification")
+        raise SpecError("not a CDI specification: the key kind is missing")
     _check(found)
     return found
 
 
 def _check(spec: dict) -> None:
     if not isinstance(spec["kind"], str):
-        raise SpecError(f"this is no CDI specification: kind is {_short(spec['kind'])}, and no text")
+        raise SpecError(f"not a CDI specification: kind is {_short(spec['kind'])}, not a string")
     _check_edits(spec, "")
     for number, device in enumerate(_maps(spec, "devices", "")):
         where = f"devices[{number}]."
         if isinstance(device.get("name"), bool) or not isinstance(device.get("name"), (str, int, float)):
-            raise SpecError(f"this is no CDI specification: {where}name is {_short(device.get('name'))}, and no text")
+            raise SpecError(f"not a CDI specification: {where}name is {_short(device.get('name'))}, not a string")
         _check_edits(device, where)
 
 
 def _check_edits(owner: Mapping[str, Any], where: str) -> None:
     edits = owner.get("containerEdits") or {}
     if not isinstance(edits, dict):
-        raise SpecError(f"this is no CDI specification: {where}containerEdits is {_short(edits)}, and no mapping")
+        raise SpecError(f"not a CDI specification: {where}containerEdits is {_short(edits)}, not a mapping")
     for key, names in _PATHS.items():
         for number, item in enumerate(_maps(edits, key, f"{where}containerEdits.")):
             path = next((item[name] for name in names if item.get(name)), None)
             if not _is_path(path):
                 raise SpecError(
-                    f"this is no CDI specification: {names[-1]} of {where}containerEdits.{key}[{number}] is "
-                    f"{_short(path)}, and no path"
+                    f"not a CDI specification: {names[-1]} of {where}containerEdits.{key}[{number}] is {_short(path)}, "
+                    "not a path"
                 )
 
 
 def _maps(owner: Mapping[str, Any], key: str, where: str) -> list[dict]:
     found = owner.get(key) or []
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise SpecError(f"this is no CDI specification: {where}{key} is {_short(found)}, and no list of mappings")
+        raise SpecError(f"not a CDI specification: {where}{key} is {_short(found)}, not a list of mappings")
     return found
 
 
@@ -133,7 +133,7 @@ def _is_path(value: Any) -> bool:
 
 def _short(value: Any) -> str:
     text = json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
+    return text if len(text) <= _MAX_QUOTE else text[:_MAX_QUOTE] + "…"
 
 
 def _load_yaml(text: str) -> Any:
@@ -144,12 +144,12 @@ def _load_yaml(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
-        # A date of no calendar is a ValueError of Python's.
-        raise SpecError(f"this is no YAML: {str(error).splitlines()[0]}") from error
+        # PyYAML raises ValueError for an invalid date.
+        raise SpecError(f"not valid YAML: {str(error).splitlines()[0]}") from error
 
 
 def load_plain_yaml(text: str) -> Any:
-    """Parse block YAML of maps, lists and plain or quoted scalars; nothing else is in a CDI specification."""
+    """Parse block YAML with maps, lists and plain or quoted scalars, which is all that CDI specifications use."""
     lines = []
     for line in text.splitlines():
         stripped = line.strip()
@@ -157,7 +157,7 @@ def load_plain_yaml(text: str) -> Any:
             lines.append((len(line) - len(line.lstrip(" ")), stripped))
     value, rest = _block(lines, 0)
     if rest != len(lines):
-        raise SpecError(f"{lines[rest][1]!r} is not understood")
+        raise SpecError(f"cannot parse {lines[rest][1]!r}")
     return value
 
 
@@ -179,7 +179,7 @@ def _sequence(lines: list[tuple[int, str]], start: int, indent: int) -> tuple[li
         if not inner:
             value, start = _block(lines, start + 1)
         else:
-            # The element begins on the dash's own line: read it as if it stood alone, two columns further in.
+            # The element starts on the line of the dash. Parse it as a block with deeper indentation.
             lines[start] = (indent + len(lines[start][1]) - len(inner), inner)
             value, start = _block(lines, start)
         found.append(value)
@@ -191,7 +191,7 @@ def _mapping(lines: list[tuple[int, str]], start: int, indent: int) -> tuple[dic
     while start < len(lines) and lines[start][0] == indent:
         match = _KEY.match(lines[start][1])
         if match is None:
-            raise SpecError(f"{lines[start][1]!r} is not understood")
+            raise SpecError(f"cannot parse {lines[start][1]!r}")
         key, value = _scalar(match.group(1)), match.group(2)
         start += 1
         if value:
@@ -211,7 +211,7 @@ def _scalar(text: str) -> Any:
         try:
             return json.loads(end.group(0)) if end else text
         except ValueError as error:
-            raise SpecError(f"{text!r} is not understood") from error
+            raise SpecError(f"cannot parse {text!r}") from error
     if text[:1] == "'":
         return text[1 : text.rindex("'")].replace("''", "'")
     text = re.sub(r"\s+#.*$", "", text)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an image asks of the driver and the GPUs, by its labels and its environment, and whether they serve it. Pure."""
+"""The GPUs that an image requests, and its requirements on the driver and the GPUs."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ LABEL_CUDA = "com.nvidia.cuda.version"
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _TERM = re.compile(r"^([a-z_]+)\s*(>=|<=|!=|=|<|>)\s*([^\s<>=!]+)$")
-_WAY_OUT = "set NVIDIA_DISABLE_REQUIRE: 'true' in env"
+_DISABLE_HINT = "set NVIDIA_DISABLE_REQUIRE: 'true' in env"
 _VERSIONS = ("cuda", "driver", "arch")
-# From CUDA 11 on, a program built with any toolkit of a major version runs on every driver of that major version.
-_COMPATIBLE_WITHIN_MAJOR = 11
+# From this major version on, a program runs on every driver that supports the same major version of CUDA.
+_MINOR_COMPATIBLE_SINCE = 11
 
 
 class RequirementError(Exception):
-    """An image that this host's driver or the chosen GPUs do not serve."""
+    """The driver or the selected GPUs do not meet the image's requirements."""
 
 
 @dataclass(frozen=True)
-class Served:
-    """What the host serves: the driver and, for each chosen GPU, its architecture and brand."""
+class Support:
+    """The CUDA version and version of the driver, and the architecture and brand of each selected GPU."""
 
     cuda: str | None
     driver: str | None
     gpus: Sequence[Mapping[str, str | None]] = field(default_factory=tuple)
 
 
-def wanted_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, str] | None:
-    """Tell which GPUs an image asks for by itself, and by which mark of it; None where it needs no GPU."""
+def requested_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the GPUs that an image requests and the source of the request, or None if it requests no GPU."""
     if (labels.get(LABEL_VOLUMES) or "").strip():
         return "all", f"the image's label {LABEL_VOLUMES}"
     visible = env.get("NVIDIA_VISIBLE_DEVICES")
@@ -47,21 +47,23 @@ def wanted_gpus(labels: Mapping[str, str], env: Mapping[str, str]) -> tuple[str,
     return value, "the image's environment NVIDIA_VISIBLE_DEVICES"
 
 
-def check(labels: Mapping[str, str], env: Mapping[str, str], served: Served, enforced: bool = False) -> list[str]:
-    """Check an image against what is served; the answers are remarks for the user.
+def check_requirements(
+    labels: Mapping[str, str], env: Mapping[str, str], support: Support, enforced: bool = False
+) -> list[str]:
+    """Check an image's requirements and return warnings.
 
-    `env` is the container's whole environment, the image's included. `enforced`: the runtime will check the
-    requirements itself, to the letter, so minor-version compatibility does not help.
+    `env` combines the environments of the image and the user. With `enforced`, the runtime checks the requirements
+    itself and does not accept minor-version compatibility.
     """
     if env.get("NVIDIA_DISABLE_REQUIRE", "") in _TRUE:
         return []
-    remarks = []
+    warnings = []
     label = labels.get(LABEL_CUDA)
-    if label and served.cuda:
-        remarks += _check_label(label, served.cuda)
+    if label and support.cuda:
+        warnings += _check_label(label, support.cuda)
     for name, expression in sorted(_requirements(env).items()):
-        remarks += _check_expression(name, expression, served, enforced)
-    return remarks
+        warnings += _check_expression(name, expression, support, enforced)
+    return warnings
 
 
 def _requirements(env: Mapping[str, str]) -> dict[str, str]:
@@ -78,60 +80,67 @@ def _requirements(env: Mapping[str, str]) -> dict[str, str]:
 
 def _check_label(label: str, driver: str) -> list[str]:
     if re.match(r"^\d+(\.\d+)*$", label.strip()) is None:
-        raise RequirementError(f"The image's label {LABEL_CUDA}={label} is no version. Correct it, or {_WAY_OUT}.")
-    wanted = _major_minor(label.strip())
-    if _version(wanted) <= _version(driver):
+        raise RequirementError(
+            f"The image's label {LABEL_CUDA}={label} is not a version. Correct it, or {_DISABLE_HINT}."
+        )
+    required = _major_minor(label.strip())
+    if _version(required) <= _version(driver):
         return []
-    if _runs_by_compatibility(wanted, driver):
-        return [_compatibility_remark(wanted, driver, f"label {LABEL_CUDA}")]
+    if _is_minor_compatible(required, driver):
+        return [_compatibility_warning(required, driver, f"label {LABEL_CUDA}")]
     raise RequirementError(
-        f"unsupported CUDA version: driver {driver} < image {wanted}. Upgrade the driver, use an image for CUDA "
-        f"{driver} or older, or {_WAY_OUT}."
+        f"unsupported CUDA version: driver {driver} < image {required}. Upgrade the driver, use an image for CUDA "
+        f"{driver} or older, or {_DISABLE_HINT}."
     )
 
 
-def _check_expression(name: str, expression: str, served: Served, enforced: bool) -> list[str]:
+def _check_expression(name: str, expression: str, support: Support, enforced: bool) -> list[str]:
     alternatives = [
-        [_term(name, expression, term) for term in alternative.split(",") if term] for alternative in expression.split()
+        [_parse_term(name, expression, term) for term in alternative.split(",") if term]
+        for alternative in expression.split()
     ]
-    gpus = served.gpus or ({},)
-    remarks: list[str] = []
+    gpus = support.gpus or ({},)
+    warnings: list[str] = []
     for gpu in gpus:
-        have = {"cuda": served.cuda, "driver": served.driver, "arch": gpu.get("arch"), "brand": gpu.get("brand")}
-        if any(all(_holds(term, have) for term in terms) for terms in alternatives):
+        actual = {"cuda": support.cuda, "driver": support.driver, "arch": gpu.get("arch"), "brand": gpu.get("brand")}
+        if any(all(_is_met(term, actual) for term in terms) for terms in alternatives):
             continue
         compatible = next(
-            (terms for terms in alternatives if all(_holds(t, have) or _is_compatible(t, have) for t in terms)), None
+            (terms for terms in alternatives if all(_is_met(t, actual) or _is_compatible(t, actual) for t in terms)),
+            None,
         )
         if compatible is None or enforced:
-            raise RequirementError(_unsatisfied(name, expression, alternatives, have, gpu))
+            raise RequirementError(_unmet_message(name, expression, alternatives, actual, gpu))
         for term in compatible:
-            if not _holds(term, have):
-                remark = _compatibility_remark(term[2], have["cuda"] or "", name)
-                remarks += [] if remark in remarks else [remark]
-    return remarks
+            if not _is_met(term, actual):
+                warning = _compatibility_warning(term[2], actual["cuda"] or "", name)
+                warnings += [] if warning in warnings else [warning]
+    return warnings
 
 
-def _term(name: str, expression: str, term: str) -> tuple[str, str, str]:
+def _parse_term(name: str, expression: str, term: str) -> tuple[str, str, str]:
     match = _TERM.match(term)
     numeric = match is not None and match.group(1) in _VERSIONS
     if match is None or (not numeric and match.group(1) != "brand") or (numeric and not _is_version(match.group(3))):
         raise RequirementError(
-            f"{name}={expression}: {term!r} is no condition on cuda, driver, arch or brand. Correct it, or {_WAY_OUT}."
+            f"{name}={expression}: {term!r} is not a condition on cuda, driver, arch or brand. Correct it, or "
+            f"{_DISABLE_HINT}."
         )
     if not numeric and match.group(2) not in ("=", "!="):
-        raise RequirementError(f"{name}={expression}: {term!r}: a brand can only be compared with = and !=.")
+        raise RequirementError(
+            f"{name}={expression}: {term!r}: a brand supports only = and !=. Correct it, or {_DISABLE_HINT}."
+        )
     return match.group(1), match.group(2), match.group(3)
 
 
-def _holds(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
-    prop, operator, value = term
-    actual = have.get(prop)
-    if prop == "brand":
-        return ((actual or "unknown").lower() == value.lower()) is (operator == "=")
-    if actual is None:
-        return True  # What cannot be known is not held against the image.
-    left, right = _padded(_version(actual), _version(value))
+def _is_met(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+    key, operator, value = term
+    present = actual.get(key)
+    if key == "brand":
+        return ((present or "unknown").lower() == value.lower()) is (operator == "=")
+    if present is None:
+        return True  # An unknown version must not prevent the container from running.
+    left, right = _padded(_version(present), _version(value))
     return {
         ">=": left >= right,
         "<=": left <= right,
@@ -142,51 +151,50 @@ def _holds(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
     }[operator]
 
 
-def _is_compatible(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
-    return _is_for_newer_cuda(term, have) and _runs_by_compatibility(term[2], have.get("cuda") or "")
+def _is_compatible(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+    return _requires_newer_cuda(term, actual) and _is_minor_compatible(term[2], actual.get("cuda") or "")
 
 
-def _is_for_newer_cuda(term: tuple[str, str, str], have: Mapping[str, str | None]) -> bool:
-    """Tell whether what is wanted is a CUDA that is newer than the driver's."""
-    prop, operator, value = term
-    if prop != "cuda" or operator not in (">=", "=", ">"):
+def _requires_newer_cuda(term: tuple[str, str, str], actual: Mapping[str, str | None]) -> bool:
+    key, operator, value = term
+    if key != "cuda" or operator not in (">=", "=", ">"):
         return False
-    wanted, there = _padded(_version(value), _version(have.get("cuda") or ""))
-    return wanted > there
+    required, supported = _padded(_version(value), _version(actual.get("cuda") or ""))
+    return required > supported
 
 
-def _runs_by_compatibility(image: str, driver: str) -> bool:
+def _is_minor_compatible(image: str, driver: str) -> bool:
     if not driver:
         return False
-    return _version(image)[0] == _version(driver)[0] >= _COMPATIBLE_WITHIN_MAJOR
+    return _version(image)[0] == _version(driver)[0] >= _MINOR_COMPATIBLE_SINCE
 
 
-def _compatibility_remark(image: str, driver: str, mark: str) -> str:
+def _compatibility_warning(image: str, driver: str, source: str) -> str:
     return (
-        f"The image is made for CUDA {image} ({mark}), the driver serves {driver}: it runs by minor-version "
-        "compatibility, without the features that are newer than the driver."
+        f"The image is built for CUDA {image} ({source}), but the driver supports {driver}. It runs by minor-version "
+        "compatibility, without features that are newer than the driver."
     )
 
 
-def _unsatisfied(
+def _unmet_message(
     name: str,
     expression: str,
     alternatives: Sequence[Sequence[tuple[str, str, str]]],
-    have: Mapping[str, str | None],
+    actual: Mapping[str, str | None],
     gpu: Mapping[str, str | None],
 ) -> str:
     for terms in alternatives:
         for term in terms:
-            if _is_for_newer_cuda(term, have) and not _holds(term, have):
+            if _requires_newer_cuda(term, actual) and not _is_met(term, actual):
                 return (
-                    f"unsupported CUDA version: driver {have['cuda']} < image {term[2]} ({name}={expression}). "
-                    f"Upgrade the driver, use an older image, or {_WAY_OUT}."
+                    f"unsupported CUDA version: driver {actual['cuda']} < image {term[2]} ({name}={expression}). "
+                    f"Upgrade the driver, use an older image, or {_DISABLE_HINT}."
                 )
-    where = f" for GPU {gpu['uuid']}" if gpu.get("uuid") else ""
-    there = ", ".join(f"{prop} {value or 'unknown'}" for prop, value in have.items())
+    subject = f"GPU {gpu['uuid']}" if gpu.get("uuid") else "This host"
+    versions = ", ".join(f"{key} {value or 'unknown'}" for key, value in actual.items())
     return (
-        f"unsatisfied requirement of the image{where}: {name}={expression}; there is {there}. "
-        f"Use another image, or {_WAY_OUT}."
+        f"{subject} does not meet the image's requirement {name}={expression}: it has {versions}. "
+        f"Use another image, or {_DISABLE_HINT}."
     )
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One set of container options in the words of each engine's own module. Pure."""
+"""Translate the container options to the options of each engine's module."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PULL_MODULES = {
     "docker": "community.docker.docker_image_pull",
     "podman": "containers.podman.podman_image",
 }
-# What reaches an engine rather than a container: needed by every call of its modules.
-CONNECTION = {
+# Options that select the engine. Every call of an engine's module needs them.
+CONNECTION_OPTIONS = {
     "docker": (
         "api_version",
         "ca_path",
@@ -40,14 +40,14 @@ CONNECTION = {
     ),
     "podman": ("executable",),
 }
-# What also counts for a container that is only stopped or removed.
-ENDING = {
+# Options that apply when a container is stopped or removed.
+REMOVAL_OPTIONS = {
     "docker": ("force_kill", "keep_volumes", "kill_signal", "removal_wait_timeout", "stop_timeout"),
     "podman": ("delete_depend", "delete_time", "delete_volumes", "force_delete", "stop_time"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_OURS = ("name", "image", "state", "pull")
-_OUR_LABELS = "gpufleet."
+_MODULE_OPTIONS = ("name", "image", "state", "pull")
+_LABEL_PREFIX = "gpufleet."
 _CHARACTER_NODES = "/dev/char/195:"
 
 _DOCKER = {
@@ -93,11 +93,11 @@ _PODMAN = {
     "volumes": "volume",
     "working_dir": "workdir",
 }
-# What Docker and Podman give a container whose image sets no PATH.
-ENGINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# PATH in a container whose image does not set it, in Docker and Podman.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 NAMES = {"docker": _DOCKER, "podman": _PODMAN}
-# Other names that the engines' modules take for the same options.
+# Aliases of the engines' modules.
 _ALIASES = {
     "docker": {
         "cacert_path": "ca_path",
@@ -130,95 +130,98 @@ _ALIASES = {
     },
 }
 
-
-# Options that this module adds to or looks into, so that it has to know their form; the engine's module sees to all
-# others.
+# Options that this module extends or reads, so it validates their type. The engine's module validates all others.
 _LISTS = {
     "docker": ("device_cgroup_rules", "devices", "security_opts", "volumes"),
     "podman": ("cmd_args", "device", "device_cgroup_rules", "security_opt", "volume"),
 }
-_TEXTS = ("device_cgroup_rule", "executable", "restart_policy", "runtime")
+_STRINGS = ("device_cgroup_rule", "executable", "restart_policy", "runtime")
 _MAPPINGS = {"docker": ("env", "labels"), "podman": ("env", "label")}
 
 
 class OptionError(Exception):
-    """Options that contradict each other or cannot be understood."""
+    """Options that conflict or are not valid."""
 
 
-def refuse_name(engine: str, name: str) -> None:
-    """Refuse a name that no engine gives a container, before an image is pulled for it."""
+def validate_name(engine: str, name: str) -> None:
+    """Raise OptionError for a name that the engine does not accept."""
     if not _NAME.fullmatch(name):
         raise OptionError(
-            f"name={name!r} is no name for a container. Write letters, digits, _, . and -, a letter or a digit first."
+            f"name={name!r} is not a valid container name. Use letters, digits, _, . and -, and start with a letter "
+            "or a digit."
         )
     if engine == "docker" and len(name) == 1:
-        raise OptionError(f"name={name} is too short: a name has two characters at least under docker.")
+        raise OptionError(f"name={name} is too short: docker requires at least two characters. Use a longer name.")
 
 
-def own_options(engine: str, named: Mapping[str, Any], engine_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring the user's options together in the words of the engine's module."""
+def user_options(engine: str, params: Mapping[str, Any], engine_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Combine the user's options under the names of the engine's module."""
     names, aliases = NAMES[engine], _ALIASES[engine]
     options = {
         names[name]: _CONVERT[engine].get(name, _unchanged)(value)
-        for name, value in named.items()
+        for name, value in params.items()
         if value is not None and name in names
     }
-    meant = {target: name for name, target in names.items()}
+    param_names = {target: name for name, target in names.items()}
     for given, value in engine_options.items():
         if value is None:
             continue
         key = aliases.get(given, given)
-        if key in _OURS:
-            raise OptionError(f"engine_options.{given}: use the option {key} of this module.")
+        if key in _MODULE_OPTIONS:
+            raise OptionError(f"engine_options.{given} is not allowed. Use the option {key} of this module.")
         if key in options:
-            raise OptionError(f"engine_options.{given} and {meant.get(key, key)} say the same: keep one of them.")
-        options[key] = _understood(engine, given, key, value)
-    _refuse_our_labels(options.get(names["labels"]) or {})
+            raise OptionError(
+                f"engine_options.{given} and {param_names.get(key, key)} set the same option. Remove one of them."
+            )
+        options[key] = _normalize(engine, given, key, value)
+    _refuse_reserved_labels(options.get(names["labels"]) or {})
     return options
 
 
 def docker_host(engine_options: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
-    """Tell where docker is asked for, by the options or by the task's environment; None where nobody says."""
+    """Return the Docker host from the options or the task's environment, or None if neither sets it."""
     for name in ("docker_host", "docker_url"):
         if engine_options.get(name):
             return str(engine_options[name])
     return environment.get("DOCKER_HOST") or None
 
 
-def _understood(engine: str, given: str, key: str, value: Any) -> Any:
-    """Bring an option of the engine's module into the form that this module adds to."""
+def _normalize(engine: str, given: str, key: str, value: Any) -> Any:
+    """Return an option of the engine's module in the form that this module extends."""
     where = f"engine_options.{given}={value!r}"
     if key in _MAPPINGS[engine]:
         if not isinstance(value, Mapping):
-            raise OptionError(f"{where} is no mapping. Write engine_options: {{{given}: {{name: value}}}}.")
-        return _env(value) if key == "env" else _text_values(value)
+            raise OptionError(f"{where} is not a mapping. Write engine_options: {{{given}: {{name: value}}}}.")
+        return _env(value) if key == "env" else _string_values(value)
     if key in _LISTS[engine]:
-        # As Ansible takes a text for a list.
+        # Ansible also splits strings at commas.
         values = value.split(",") if isinstance(value, str) else value
-        if not isinstance(values, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in values):
-            raise OptionError(f"{where} is no list of texts. Write engine_options: {{{given}: [text]}}.")
-        return [str(one).strip() for one in values]
-    if key in _TEXTS and not isinstance(value, str):
-        raise OptionError(f"{where} is no text. Write engine_options: {{{given}: text}}, in quotes.")
+        if not isinstance(values, (list, tuple)) or not all(isinstance(item, (str, int, float)) for item in values):
+            raise OptionError(f"{where} is not a list of strings. Write engine_options: {{{given}: [string]}}.")
+        return [str(item).strip() for item in values]
+    if key in _STRINGS and not isinstance(value, str):
+        raise OptionError(f"{where} is not a string. Write engine_options: {{{given}: string}}, in quotes.")
     if key == "device_requests":
-        if not isinstance(value, (list, tuple)) or not all(isinstance(one, Mapping) for one in value):
-            raise OptionError(f"{where} is no list of mappings. Write engine_options: {{{given}: [{{driver: name}}]}}.")
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, Mapping) for item in value):
+            raise OptionError(
+                f"{where} is not a list of mappings. Write engine_options: {{{given}: [{{driver: name}}]}}."
+            )
         return list(value)
     return value
 
 
-def _refuse_our_labels(labels: Mapping[str, Any]) -> None:
+def _refuse_reserved_labels(labels: Mapping[str, Any]) -> None:
     for name in labels:
-        if str(name).startswith(_OUR_LABELS):
+        if str(name).startswith(_LABEL_PREFIX):
             raise OptionError(
-                f"label {name}: labels that begin with {_OUR_LABELS} are set by this module alone. Leave it out, or "
-                "name it otherwise."
+                f"label {name} is reserved: the prefix {_LABEL_PREFIX} is for labels of this module. Remove or "
+                "rename it."
             )
 
 
-def composed(
+def module_arguments(
     engine: str,
-    own: Mapping[str, Any],
+    options: Mapping[str, Any],
     access: Access,
     *,
     name: str,
@@ -228,85 +231,86 @@ def composed(
     image_env: Mapping[str, str],
     kept_requests: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Add what the access needs to the user's options: exactly what the engine's module is called with.
+    """Return the arguments of the engine's module: the user's options and the options that give access to the GPUs.
 
-    `kept_requests` are the device requests of a container that keeps its GPUs, so that they compare as equal.
+    `kept_requests` are the device requests of a container that keeps its GPUs. They are repeated unchanged, so that the
+    engine's module finds no difference.
     """
     names = NAMES[engine]
-    options: dict[str, Any] = {**own, "name": name, "state": state}
+    arguments: dict[str, Any] = {**options, "name": name, "state": state}
     if image is not None:
-        options["image"] = image
+        arguments["image"] = image
         if engine == "docker":
-            # It was pulled before its requirements were checked; no other one may be fetched now. Podman's module
-            # fetches only what is not there, and would take this option for a difference to containers of others.
-            options["pull"] = "never"
-    env = {**(own.get("env") or {}), **access.env}
+            # The requirements of the present image are checked, so no other image may be pulled now. Podman's module
+            # pulls only missing images, and would recreate containers of other tools because of this option.
+            arguments["pull"] = "never"
+    env = {**(options.get("env") or {}), **access.env}
     if access.needs_library_path:
-        env.update(container_env({"PATH": ENGINES_PATH, **image_env, **env}))
+        env.update(container_env({"PATH": DEFAULT_PATH, **image_env, **env}))
     if env:
-        options["env"] = env
-    _extend(options, names["volumes"], access.volumes)
-    _extend(options, names["devices"], access.devices)
+        arguments["env"] = env
+    _extend(arguments, names["volumes"], access.volumes)
+    _extend(arguments, names["devices"], access.devices)
     if labels:
-        options[names["labels"]] = {**(own.get(names["labels"]) or {}), **labels}
+        arguments[names["labels"]] = {**(options.get(names["labels"]) or {}), **labels}
     if engine == "docker":
-        _extend(options, "device_requests", kept_requests or _device_requests(access))
+        _extend(arguments, "device_requests", kept_requests or _device_requests(access))
         if access.runtime:
-            options["runtime"] = access.runtime
+            arguments["runtime"] = access.runtime
     else:
-        _extend(options, "device", access.cdi_devices)
+        _extend(arguments, "device", access.cdi_devices)
         if access.runtime:
-            _extend(options, "cmd_args", [f"--runtime={access.runtime}"])
-    return options
+            _extend(arguments, "cmd_args", [f"--runtime={access.runtime}"])
+    return arguments
 
 
-def undone_isolation(
-    engine: str, own: Mapping[str, Any], state: EngineState, uuids: Sequence[str], allowed: Sequence[str]
+def isolation_bypass_warnings(
+    engine: str, options: Mapping[str, Any], state: EngineState, uuids: Sequence[str], allowed: Sequence[str]
 ) -> list[str]:
-    """Warn of the user's own options that give more GPUs than were asked for."""
+    """Return warnings about user options that give access to more GPUs than `gpus`."""
     names = NAMES[engine]
     warnings = []
-    if own.get("privileged"):
-        warnings.append("privileged: the container can reach every GPU of the host, not only those that it was given.")
-    visible = (own.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
+    if options.get("privileged"):
+        warnings.append("privileged: the container can access every GPU of the host, not only its own.")
+    visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
     if visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
-        warnings.append(
-            f"env NVIDIA_VISIBLE_DEVICES={visible} names other GPUs than gpus does: it is replaced, gpus counts."
-        )
-    for volume in own.get(names["volumes"]) or ():
+        warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it.")
+    for volume in options.get(names["volumes"]) or ():
         source = str(volume).partition(":")[0]
         if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
-            warnings.append(f"volume {volume} shows the host's device nodes, those of other GPUs included.")
-    for device in own.get(names["devices"]) or ():
+            warnings.append(f"volume {volume} exposes the host's device nodes, including those of other GPUs.")
+    for device in options.get(names["devices"]) or ():
         path = str(device)
         if not path.startswith(_CHARACTER_NODES):
             path = path.partition(":")[0]
         named = path.startswith(("/dev/nvidia", _CHARACTER_NODES)) and path not in allowed
         if path == "/dev" or named or "nvidia.com/gpu=" in path:
-            warnings.append(f"device {device} goes past gpus.")
-    rules = own.get("device_cgroup_rules") or own.get("device_cgroup_rule") or ()
+            warnings.append(f"device {device} bypasses gpus.")
+    rules = options.get("device_cgroup_rules") or options.get("device_cgroup_rule") or ()
     warnings += [
-        f"device cgroup rule {rule!r} opens the nodes of every GPU."
+        f"device cgroup rule {rule!r} gives access to every GPU."
         for rule in ([rules] if isinstance(rules, str) else rules)
         if str(rule).startswith(("a", "c *:", "c 195:"))
     ]
-    if any("gpu" in str(request) for request in own.get("device_requests") or ()):
-        warnings.append("device_requests beside gpus gives GPUs that gpus does not know of.")
-    if own.get("gpus") is not None:
-        warnings.append(f"engine_options.gpus={own['gpus']} gives GPUs that this module does not know of.")
-    runtime = own.get("runtime") or state.default_runtime
+    if any("gpu" in str(request) for request in options.get("device_requests") or ()):
+        warnings.append("engine_options.device_requests gives access to GPUs in addition to gpus.")
+    if options.get("gpus") is not None:
+        warnings.append(f"engine_options.gpus={options['gpus']} gives access to GPUs that this module does not track.")
+    runtime = options.get("runtime") or state.default_runtime
     if "kata" in runtime:
-        warnings.append(f"runtime {runtime} runs the container in a virtual machine, which device nodes do not reach.")
+        warnings.append(
+            f"runtime {runtime} runs the container in a virtual machine, where the host's device nodes do not work."
+        )
     return warnings
 
 
-def connection_options(engine: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick of the options, in the words of the engine's module, those by which every module reaches the engine."""
-    return {key: value for key, value in own.items() if key in CONNECTION[engine]}
+def connection_options(engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that select the engine."""
+    return {key: value for key, value in options.items() if key in CONNECTION_OPTIONS[engine]}
 
 
 def _device_requests(access: Access) -> list[dict[str, Any]]:
-    # Written as docker gives it back, zero included: what is left out would differ in every further run.
+    # Docker returns count 0 explicitly, so a missing count would differ in every later run.
     requests: list[dict[str, Any]] = []
     if access.cdi_devices:
         requests.append({"driver": "cdi", "count": 0, "device_ids": list(access.cdi_devices)})
@@ -324,28 +328,28 @@ def _device_requests(access: Access) -> list[dict[str, Any]]:
 
 def _extend(options: dict[str, Any], key: str, values: Sequence[Any]) -> None:
     if values:
-        have = list(options.get(key) or [])
-        options[key] = have + [value for value in values if value not in have]
+        present = list(options.get(key) or [])
+        options[key] = present + [value for value in values if value not in present]
 
 
 def _unchanged(value: Any) -> Any:
     return value
 
 
-def _words(value: Any) -> list[str]:
+def _command(value: Any) -> list[str]:
     if isinstance(value, str):
         try:
             return shlex.split(value)
         except ValueError as error:
             raise OptionError(
-                f"command={value!r} cannot be split into words as a shell does ({str(error).lower()}). Close the "
-                "quote, or write a list of words."
+                f"command={value!r} cannot be split like a shell command ({str(error).lower()}). Close the quote, or "
+                "write a list of strings."
             ) from error
     if not isinstance(value, (list, tuple)):
-        raise OptionError(f"command={value!r} is neither a text nor a list. Write a list of words, each a text.")
+        raise OptionError(f"command={value!r} is neither a string nor a list. Write a list of strings.")
     for word in value:
         if isinstance(word, (bool, dict, list)) or word is None:
-            raise OptionError(f"command: the word {word!r} is no text. Quote it.")
+            raise OptionError(f"command: the item {word!r} is not a string. Quote it.")
     return [str(word) for word in value]
 
 
@@ -353,12 +357,12 @@ def _env(value: Mapping[str, Any]) -> dict[str, str]:
     env = {}
     for name, content in value.items():
         if isinstance(content, bool) or content is None or isinstance(content, (dict, list)):
-            raise OptionError(f"env {name}={content!r} is no text: quote it.")
+            raise OptionError(f"env {name}={content!r} is not a string. Quote it.")
         env[str(name)] = str(content)
     return env
 
 
-def _text_values(value: Mapping[str, Any]) -> dict[str, str]:
+def _string_values(value: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): str(content) for name, content in value.items()}
 
 
@@ -367,7 +371,7 @@ def _podman_tmpfs(value: Sequence[str]) -> dict[str, str]:
 
 
 def _podman_ulimits(value: Sequence[str]) -> list[str]:
-    # Docker's module writes nofile:1024:2048, podman's nofile=1024:2048; both are taken.
+    # Docker's module uses nofile:1024:2048, Podman's module nofile=1024:2048. Both forms are accepted.
     return [entry if "=" in entry else entry.replace(":", "=", 1) for entry in value]
 
 
@@ -376,13 +380,13 @@ def _docker_ulimits(value: Sequence[str]) -> list[str]:
 
 
 _CONVERT: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "docker": {"command": _words, "env": _env, "labels": _text_values, "ulimits": _docker_ulimits},
+    "docker": {"command": _command, "env": _env, "labels": _string_values, "ulimits": _docker_ulimits},
     "podman": {
-        "command": _words,
+        "command": _command,
         "cpus": str,
         "entrypoint": json.dumps,
         "env": _env,
-        "labels": _text_values,
+        "labels": _string_values,
         "network_mode": lambda value: [value],
         "tmpfs": _podman_tmpfs,
         "ulimits": _podman_ulimits,

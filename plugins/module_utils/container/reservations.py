@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reservations: what bridges the time between choosing GPUs and the container being there that holds them.
+"""Reserve GPUs from the time they are selected until their container exists.
 
-A lock makes "look who holds what, choose, reserve" one step; it cannot span the work of the engine's module, which is
-another process. The reservation can, and it expires, so that a run that dies takes nothing away for long.
+A lock makes reading the holders, selecting GPUs and reserving them one atomic step. The lock cannot cover the engine's
+module, which runs in another process, so a reservation does. Reservations expire in case a run is killed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
 
 DIRECTORY = "/run/gpufleet"
-# Longer than an engine needs to stop one container and start the next, what the container itself may take to stop not
-# counted; images are pulled before a reservation is made.
+# Seconds. Longer than an engine needs to replace a container, without the container's own stop timeout. Images are
+# pulled before GPUs are reserved.
 LIFETIME = 300
-LOCK_PATIENCE = 120
-_END_OF_TIME = 1e12
+LOCK_TIMEOUT = 120
+_MAX_TIME = 1e12
 _FILE = "gpu-reservations.json"
 _LOCK = "gpu-reservations.lock"
 
@@ -38,20 +38,21 @@ class ReservationError(Exception):
 
 
 def _boot_time() -> float:
-    # Not the wall clock: a host's first minutes are when that jumps.
+    # The wall clock can jump in the first minutes after boot.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def directory_for(user: int, environment: Mapping[str, str], root: str = "/") -> str:
-    """Tell where a user's runs meet: root's, which see every container, in one place; others' in their own.
+    """Return the directory for the reservations of a user.
 
-    That is the user's runtime directory. `become` leads to users that have none, and may bring another user's along.
+    For users other than root, this is the user's runtime directory. After `become`, a user may have no runtime
+    directory, or XDG_RUNTIME_DIR may name the directory of the login user.
     """
     if user == 0:
         return DIRECTORY
-    for place in (environment.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
-        if place and _owner(os.path.join(root, place.lstrip("/"))) == user:
-            return os.path.join(place, "gpufleet")
+    for directory in (environment.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
+        if directory and _owner(os.path.join(root, directory.lstrip("/"))) == user:
+            return os.path.join(directory, "gpufleet")
     return f"/tmp/gpufleet-{user}"
 
 
@@ -64,7 +65,7 @@ def _owner(path: str) -> int | None:
 
 
 class Reservations:
-    """The reservations of a host. Use it inside `locked()`."""
+    """The reservations of a host. Call the other methods inside `locked()`."""
 
     def __init__(
         self,
@@ -78,25 +79,25 @@ class Reservations:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs on this host out. In a dead process's hands the lock falls by itself."""
+        """Hold the lock against other runs on this host. The kernel releases the lock of a process that ends."""
         path = os.path.join(self._directory, _LOCK)
         try:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)
-            self._refuse_foreign()
+            self._require_private_directory()
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ReservationError(
-                f"{path}, by which runs on this host wait for each other, cannot be opened: {error.strerror}. "
-                "Become root, or give the user a runtime directory (loginctl enable-linger)."
+                f"The lock file {path} cannot be opened: {error.strerror}. Become root, or give the user a runtime "
+                "directory (loginctl enable-linger)."
             ) from error
         try:
-            self._take(handle, path)
+            self._acquire(handle, path)
             yield
         finally:
             os.close(handle)
 
-    def holders(self, besides: tuple[str, str]) -> list[Holder]:
-        """List who has reserved what, but for one container, given as (engine, name)."""
+    def holders(self, exclude: tuple[str, str]) -> list[Holder]:
+        """Return the reservations as holders, without those for the container `exclude` (engine, name)."""
         return [
             Holder(
                 name=entry["name"],
@@ -106,13 +107,13 @@ class Reservations:
                 detail=f"reserved by a run in progress for at most {max(1, round(entry['expires'] - self._clock()))} s",
             )
             for entry in self._read()
-            if (entry["engine"], entry["name"]) != besides
+            if (entry["engine"], entry["name"]) != exclude
         ]
 
     def reserve(self, engine: str, name: str, uuids: Iterable[str], exclusive: bool, lifetime: float = LIFETIME) -> str:
-        """Reserve GPUs for a container and return the token to release them with.
+        """Reserve GPUs for a container and return the token that releases them.
 
-        Another run's reservation for the same container stays: that run may still be about to start it.
+        A reservation that another run made for the same container remains, because that run may still start it.
         """
         token = uuid.uuid4().hex
         entries = self._read()
@@ -131,7 +132,7 @@ class Reservations:
         return token
 
     def release(self, token: str) -> bool:
-        """Give a reservation up; false when it had expired or was replaced."""
+        """Release a reservation. Return false if it has expired."""
         entries = self._read()
         kept = [entry for entry in entries if entry["token"] != token]
         if len(kept) == len(entries):
@@ -139,16 +140,16 @@ class Reservations:
         self._write(kept)
         return True
 
-    def _refuse_foreign(self) -> None:
-        """In a directory that another user could have made, or can write to, nobody's word counts."""
+    def _require_private_directory(self) -> None:
+        """Refuse a directory that another user owns or can write to, because its content cannot be trusted."""
         status = os.stat(self._directory, follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ReservationError(
-                f"{self._directory}, where runs on this host wait for each other, is not this user's alone. "
-                "Remove it, or take from others the right to write to it."
+                f"The reservation directory {self._directory} is not a directory that only this user can write to. "
+                "Remove it, or remove the write permission of other users."
             )
 
-    def _take(self, handle: int, path: str) -> None:
+    def _acquire(self, handle: int, path: str) -> None:
         waited = 0.0
         while True:
             try:
@@ -157,15 +158,16 @@ class Reservations:
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise ReservationError(f"{path} cannot be locked: {error.strerror}.") from error
-            if waited >= LOCK_PATIENCE:
+            if waited >= LOCK_TIMEOUT:
                 raise ReservationError(
-                    f"Another run has held {path} for {LOCK_PATIENCE} s. `fuser {path}` names its process."
+                    f"Another run has held the lock {path} for {LOCK_TIMEOUT} s. Run `fuser {path}` to find its "
+                    "process."
                 )
             self._sleep(0.1)
             waited += 0.1
 
     def _read(self) -> list[dict[str, Any]]:
-        """Read what is reserved now. An unreadable file reserves nothing: it can only be left over from a crash."""
+        """Return the valid entries. A file that cannot be parsed comes from a crash and counts as empty."""
         try:
             with open(os.path.join(self._directory, _FILE), encoding="utf-8") as file:
                 entries = json.load(file)
@@ -199,6 +201,6 @@ def _is_entry(entry: Any) -> bool:
     }
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), kind) for key, kind in kinds.items()):
         return False
-    # No clock shows more, and neither infinity nor what is no number can be counted with.
-    times = all(abs(entry[key]) < _END_OF_TIME for key in ("lifetime", "expires"))
-    return times and all(isinstance(one, str) for one in entry["uuids"])
+    # Infinity and NaN would break the arithmetic.
+    times = all(abs(entry[key]) < _MAX_TIME for key in ("lifetime", "expires"))
+    return times and all(isinstance(item, str) for item in entry["uuids"])

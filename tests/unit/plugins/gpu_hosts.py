@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPU hosts for the tests of gpu_container: facts as nvidia_gpu_facts tells them, engines that are tables."""
+"""GPU hosts for the tests of gpu_container: facts as nvidia_gpu_facts returns them, and engines with fixed content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIG_UUIDS = ["MIG-1111aaaa-0000-5000-8000-000000000000", "MIG-2222bbbb-0000-5000
 
 
 def gpu(index, **changes):
-    """One item of nvidia_gpus: an A100 whose minor number is not its index."""
+    """Return an item of nvidia_gpus: an A100 whose minor number differs from its index."""
     facts = {
         "index": index,
         "minor": 3 - index if index < 4 else index,
@@ -39,18 +39,18 @@ def gpu(index, **changes):
 
 
 def mig(*devices):
-    """The key `mig` of a GPU that has MIG on."""
+    """Return the key `mig` of a GPU in MIG mode."""
     return {"enabled": True, "pending": True, "devices": list(devices)}
 
 
 def slice_(index, uuid=None, profile="1g.5gb", memory=4864):
-    """One MIG device."""
+    """Return a MIG device."""
     uuid = uuid or MIG_UUIDS[index]
     return {"index": index, "uuid": uuid, "profile": profile, "gi": 7 + index, "ci": 0, "memory_total_mib": memory}
 
 
 def facts(gpus, state="ready", reason="", topology=None, cuda="12.2"):
-    """The facts of a host."""
+    """Return the facts of a host."""
     return {
         "nvidia_gpu_state": state,
         "nvidia_gpu_state_reason": reason,
@@ -61,7 +61,7 @@ def facts(gpus, state="ready", reason="", topology=None, cuda="12.2"):
 
 
 def pairs_topology(count=4, links=12):
-    """GPUs that are linked two by two: 0 with 1, 2 with 3."""
+    """Return a topology in which GPUs are linked in pairs: 0 with 1, 2 with 3."""
     uuids = [gpu(index)["uuid"] for index in range(count)]
     return {
         "gpus": uuids,
@@ -74,7 +74,7 @@ def pairs_topology(count=4, links=12):
 
 
 def docker(version="20.10.24", **changes):
-    """What docker says about itself."""
+    """Return the state of a Docker engine."""
     state = {
         "runtimes": {"runc": "runc"},
         "default_runtime": "runc",
@@ -85,13 +85,13 @@ def docker(version="20.10.24", **changes):
 
 
 def podman(version="5.4.2", **changes):
-    """What podman says about itself."""
+    """Return the state of a Podman engine."""
     state = {"cdi_dirs": ("/etc/cdi", "/var/run/cdi"), "runtimes": {"crun": "/usr/bin/crun"}, "default_runtime": "crun"}
     return EngineState(name="podman", version=version, **{**state, **changes})
 
 
 def container(name, status="running", *, policy="", labels=None, env=(), mounts=(), image="sha256:1", **host):
-    """An inspection result, as both engines write it."""
+    """Return an inspection result in the format of both engines."""
     return {
         "Id": f"id-of-{name}",
         "Name": f"/{name}",
@@ -104,12 +104,12 @@ def container(name, status="running", *, policy="", labels=None, env=(), mounts=
 
 
 def nodes(*paths):
-    """HostConfig.Devices."""
+    """Return a value for HostConfig.Devices."""
     return [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in paths]
 
 
 class Engine:
-    """An engine that is a table."""
+    """An engine with fixed containers, images and volumes."""
 
     def __init__(self, state, containers=(), images=None, volumes=None, absence=None):
         self.name = state.name

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of one task: which modules run on the host, in which order, with what, and what comes of it."""
+"""The module calls of one task, their order and arguments, and the result of the task."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ASSIGNMENT = {"uuids": ["GPU-1"], "engine": "docker", "warnings": ["mind the gap
 
 
 def plan(**changes):
-    """What the module's plan returns."""
+    """The result of the phase "plan"."""
     return {
         "engine": "docker",
         "module": DOCKER,
         "module_args": {"name": "c", "state": "started"},
-        "needless": False,
+        "nothing_to_do": False,
         "predicted": False,
         "gpu_changed": False,
         "image_id": "sha256:1",
@@ -43,12 +43,12 @@ def plan(**changes):
 
 
 def cleared(**changes):
-    """What the module's phase "clear" returns where no container is there, and none was."""
+    """The result of the phase "clear" if there is no container before and after."""
     return {"before": None, "there": None, "status": "", "removed": False, "error": None, **changes}
 
 
 class Host:
-    """A host that answers modules from lists, and remembers what was asked."""
+    """A host that returns prepared results and records the module calls."""
 
     def __init__(self, monkeypatch):
         self.answers = {}
@@ -91,13 +91,13 @@ OPTIONS = {
 
 @pytest.fixture
 def host(monkeypatch):
-    # Documentation is found by the loader of a running Ansible: test_module_options.py reads the real one.
+    # The documentation of other collections is only available in a running Ansible. test_module_options.py reads it.
     monkeypatch.setattr(module_options, "options", OPTIONS.__getitem__)
     monkeypatch.setattr(module_options, "_written", lambda module: "")
     return Host(monkeypatch)
 
 
-def test_a_converged_container_costs_two_calls(host):
+def test_converged_container_requires_two_module_calls(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"changed": False, "container": {"Id": "1"}})
     result = host.run()
     assert host.modules == [f"{PLANNER}:plan", DOCKER]
@@ -111,14 +111,14 @@ def test_a_converged_container_costs_two_calls(host):
     }
 
 
-def test_the_reservation_is_given_up_at_the_end(host):
+def test_reservation_is_released_at_the_end(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")}).answer(DOCKER, {"changed": True, "container": {}})
     assert host.run()["changed"]
     assert host.modules == [f"{PLANNER}:plan", DOCKER, f"{PLANNER}:release"]
     assert host.calls[2][1] == {"name": "c", "_phase": "release", "_token": "t"}
 
 
-def test_it_is_given_up_also_when_the_engine_fails(host):
+def test_reservation_is_released_after_a_failure(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")})
     host.answer(DOCKER, {"failed": True, "msg": "no space left", "changed": False})
     result = host.run()
@@ -130,7 +130,7 @@ def test_it_is_given_up_also_when_the_engine_fails(host):
 PORT = "cannot listen on the TCP port: listen tcp4 :8080: bind: address already in use"
 
 
-def test_why_podman_could_not_start_it_is_in_the_message(host):
+def test_message_contains_podmans_reason(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(engine="podman", module=PODMAN)})
     host.answer(
         PODMAN,
@@ -175,7 +175,7 @@ def test_why_podman_could_not_start_it_is_in_the_message(host):
         ),
     ],
 )
-def test_what_became_of_the_container_is_said(host, before, outcome, changed, words):
+def test_message_describes_the_state_of_the_container(host, before, outcome, changed, words):
     host.answer(f"{PLANNER}:plan", {"plan": plan(container_id=before)})
     host.answer(DOCKER, {"failed": True, "msg": "refused"}).answer(f"{PLANNER}:clear", {"cleared": outcome})
     result = host.run()
@@ -184,12 +184,12 @@ def test_what_became_of_the_container_is_said(host, before, outcome, changed, wo
     assert result["msg"].endswith(words)
 
 
-def test_a_host_that_cannot_say_what_became_of_it_is_told(host):
+def test_message_for_an_unknown_state_of_the_container(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")}).answer(DOCKER, {"failed": True, "msg": "refused"})
     host.answer(f"{PLANNER}:clear", {"failed": True, "msg": "Docker does not answer"})
     result = host.run()
     assert result["msg"] == (
-        "docker container c: refused. What became of the container could not be found out: Docker does not answer."
+        "docker container c: refused. The state of the container could not be determined: Docker does not answer."
     )
     assert host.modules[-1] == f"{PLANNER}:release"
 
@@ -204,19 +204,19 @@ def test_a_host_that_cannot_say_what_became_of_it_is_told(host):
         },
     ],
 )
-def test_a_container_that_somebody_else_made_meanwhile_is_kept(host, failure):
+def test_container_of_the_same_name_that_another_run_created_is_kept(host, failure):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"failed": True, **failure})
     host.run()
     assert host.calls[2][1]["_keep"] is True
 
 
-def test_a_failed_check_takes_nothing_back(host):
+def test_failure_in_check_mode_removes_nothing(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"failed": True, "msg": "refused"})
     assert host.run(check_mode=True)["msg"] == "docker container c: refused."
     assert host.modules == [f"{PLANNER}:plan", DOCKER]
 
 
-def test_why_podman_could_not_pull_is_in_the_message(host):
+def test_message_contains_podmans_reason_for_a_failed_pull(host):
     host.answer(f"{PLANNER}:plan", {"plan": {**PULLING, "engine": "podman"}})
     host.answer(PULL, {"failed": True, "msg": "Failed to pull image i", "stderr": "Trying\nError: manifest unknown\n"})
     assert host.run()["msg"] == "Failed to pull image i: manifest unknown"
@@ -225,16 +225,16 @@ def test_why_podman_could_not_pull_is_in_the_message(host):
 @pytest.mark.parametrize(
     ("engine", "given", "says"),
     [
-        ("docker", "log_drivr", "community.docker.docker_container has no such option. Did you mean log_driver?"),
-        ("podman", "log_options", "has no such option. It is one of docker's. Did you mean log_opt"),
-        ("docker", "zzzz", "has no such option. All of its options: ansible-doc community.docker.docker_container"),
+        ("docker", "log_drivr", "is not an option of community.docker.docker_container. Did you mean log_driver?"),
+        ("podman", "log_options", "It is an option of community.docker.docker_container. Did you mean log_opt"),
+        ("docker", "zzzz", "is not an option of community.docker.docker_container. All of its options: ansible-doc"),
     ],
 )
-def test_an_unknown_engine_option_is_refused_before_anything_is_pulled(host, engine, given, says):
+def test_unknown_engine_option_is_refused_before_the_pull(host, engine, given, says):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t", **{**PULLING, "engine": engine})})
     result = host.run(engine_options={given: "x", "restart_retries" if engine == "docker" else "log_driver": "y"})
     assert result["failed"]
-    assert result["msg"].startswith(f"engine_options.{given}: ")
+    assert result["msg"].startswith(f"engine_options.{given} is not an option of ")
     assert says in result["msg"]
     assert f"ansible-doc {container_options.MODULES[engine]}" in result["msg"]
     assert len(result["msg"]) < 250
@@ -247,12 +247,12 @@ def test_an_unknown_engine_option_is_refused_before_anything_is_pulled(host, eng
         ("gpu", "gpu_container has no option gpu. Did you mean gpus? All of its options: ansible-doc gpufleet.hosts."),
         (
             "log_driver",
-            "gpu_container has no option log_driver. It is one of community.docker.docker_container and "
-            "containers.podman.podman_container: put it into engine_options.",
+            "gpu_container has no option log_driver. It is an option of community.docker.docker_container and "
+            "containers.podman.podman_container. Set it in engine_options.",
         ),
     ],
 )
-def test_a_misspelt_option_is_answered_with_what_was_meant(host, given, says):
+def test_unknown_option_is_refused_with_a_suggestion(host, given, says):
     unsupported = (
         "Unsupported parameters for (gpufleet.hosts.gpu_container) module: x. Supported parameters include: _a"
     )
@@ -263,21 +263,21 @@ def test_a_misspelt_option_is_answered_with_what_was_meant(host, given, says):
     assert " _" not in result["msg"]
 
 
-def test_a_misspelt_condition_is_told_by_the_module(host):
+def test_message_for_an_unknown_condition_comes_from_the_module(host):
     said = "Unsupported parameters for (x) module: conditions.memory. Supported parameters include: memory_min_mib"
     host.answer(f"{PLANNER}:plan", {"failed": True, "msg": said})
     assert host.run(conditions={"memory": 1})["msg"] == said
 
 
-def test_a_reservation_that_cannot_be_given_up_is_a_warning(host):
+def test_failed_release_is_a_warning(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(token="t")}).answer(DOCKER, {"changed": True})
     host.answer(f"{PLANNER}:release", {"failed": True, "msg": "disk full"})
     result = host.run()
     assert not result.get("failed")
-    assert "The reservation of the GPUs could not be given up: disk full" in result["warnings"]
+    assert "The reservation of the GPUs could not be released: disk full" in result["warnings"]
 
 
-def test_an_image_is_pulled_and_then_looked_into(host):
+def test_plan_is_repeated_after_the_pull(host):
     host.answer(f"{PLANNER}:plan", {"plan": PULLING}, {"plan": plan()})
     host.answer(PULL, {"changed": True}).answer(DOCKER, {"changed": False})
     result = host.run()
@@ -287,28 +287,28 @@ def test_an_image_is_pulled_and_then_looked_into(host):
 
 
 @pytest.mark.parametrize(("had", "changed"), [("sha256:1", False), ("sha256:0", True), (None, True)])
-def test_a_pull_is_a_change_where_it_brought_another_image(host, had, changed):
-    """Podman's module says of every pull that it changed something."""
+def test_pull_is_a_change_if_the_image_changes(host, had, changed):
+    """Podman's module reports a change for every pull."""
     host.answer(f"{PLANNER}:plan", {"plan": {**PULLING, "image_id": had}}, {"plan": plan()})
     host.answer(PULL, {"changed": True}).answer(DOCKER, {"changed": False})
     assert host.run()["changed"] is changed
 
 
-def test_a_failed_pull_ends_it(host):
+def test_failed_pull_fails_the_task(host):
     host.answer(f"{PLANNER}:plan", {"plan": PULLING})
     host.answer(PULL, {"failed": True, "msg": "manifest unknown"})
     result = host.run()
     assert (result["failed"], result["msg"], result["changed"]) == (True, "manifest unknown", False)
 
 
-def test_a_failed_check_after_the_pull_says_that_something_changed(host):
+def test_failed_plan_after_the_pull_reports_a_change(host):
     host.answer(f"{PLANNER}:plan", {"plan": PULLING}, {"failed": True, "msg": "too new"})
     host.answer(PULL, {"changed": True})
     result = host.run()
     assert (result["failed"], result["msg"], result["changed"]) == (True, "too new", True)
 
 
-def test_a_missing_driver_volume_is_made_first_and_said(host):
+def test_missing_driver_volume_is_created_first_and_returned(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(driver_volume={"engine": ["docker"]}, token="t")})
     host.answer(VOLUME, {"changed": True, "volume": {"name": "nvidia_driver_1"}}).answer(DOCKER, {"changed": False})
     result = host.run()
@@ -320,7 +320,7 @@ def test_a_missing_driver_volume_is_made_first_and_said(host):
     )
 
 
-def test_a_driver_volume_that_fails_gives_the_reservation_up(host):
+def test_reservation_is_released_if_the_driver_volume_fails(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(driver_volume={"engine": ["docker"]}, token="t")})
     host.answer(VOLUME, {"failed": True, "msg": "no space"})
     result = host.run()
@@ -328,20 +328,20 @@ def test_a_driver_volume_that_fails_gives_the_reservation_up(host):
     assert result["msg"] == "no space"
 
 
-def test_a_failed_plan_is_the_tasks_failure(host):
+def test_failed_plan_fails_the_task(host):
     host.answer(f"{PLANNER}:plan", {"failed": True, "msg": "There is no GPU 9."})
     result = host.run()
     assert (result["failed"], result["changed"], result["msg"]) == (True, False, "There is no GPU 9.")
     assert host.modules == [f"{PLANNER}:plan"]
 
 
-def test_nothing_to_remove_is_no_call_of_the_engine(host):
-    host.answer(f"{PLANNER}:plan", {"plan": plan(needless=True)})
+def test_engine_is_not_called_without_a_container_to_remove(host):
+    host.answer(f"{PLANNER}:plan", {"plan": plan(nothing_to_do=True)})
     result = host.run()
     assert (host.modules, result["changed"], result["container"]) == ([f"{PLANNER}:plan"], False, {})
 
 
-def test_a_prediction_without_the_image_is_made_without_the_engine(host):
+def test_engine_is_not_called_to_predict_without_the_image(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan(predicted=True)})
     result = host.run()
     assert (host.modules, result["changed"]) == ([f"{PLANNER}:plan"], True)
@@ -355,12 +355,12 @@ def test_a_prediction_without_the_image_is_made_without_the_engine(host):
         ({"before": {}, "after": {}, "differences": []}, {"gpus": []}),
     ],
 )
-def test_the_diff_joins_gpus_and_all_else(host, details, before):
+def test_diff_combines_gpus_and_options(host, details, before):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"changed": True, "diff": details})
     assert host.run()["diff"]["before"] == before
 
 
-def test_the_engines_words_come_along_but_not_its_call(host):
+def test_result_contains_the_engine_result_without_its_invocation(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan()})
     host.answer(
         DOCKER,
@@ -379,7 +379,7 @@ def test_the_engines_words_come_along_but_not_its_call(host):
     assert result["warnings"] == ["mind the gap", "old"]
 
 
-def test_where_the_host_has_no_pynvml_the_controllers_goes_along_once(host, monkeypatch):
+def test_pynvml_of_the_controller_is_sent_once_if_the_host_has_none(host, monkeypatch):
     monkeypatch.setattr(gpu_container, "controller_binding", lambda: "/site/pynvml.py")
     missing = {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}
     host.answer(f"{PLANNER}:plan", missing, {"plan": PULLING}, {"plan": plan()})
@@ -389,7 +389,7 @@ def test_where_the_host_has_no_pynvml_the_controllers_goes_along_once(host, monk
     assert sent == [None, "/tmp/sent/site/pynvml.py", "/tmp/sent/site/pynvml.py"]
 
 
-def test_where_nobody_has_one_it_says_how_to_get_it(host, monkeypatch):
+def test_missing_pynvml_on_host_and_controller_fails_with_instructions(host, monkeypatch):
     monkeypatch.setattr(gpu_container, "controller_binding", lambda: None)
     host.answer(f"{PLANNER}:plan", {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True})
     result = host.run()
@@ -398,11 +398,11 @@ def test_where_nobody_has_one_it_says_how_to_get_it(host, monkeypatch):
     assert "-m pip install nvidia-ml-py" in result["msg"]
 
 
-def test_what_is_between_plugin_and_module_cannot_be_set_by_a_task(host):
+def test_task_cannot_set_private_options(host):
     host.answer(f"{PLANNER}:plan", {"plan": plan()}).answer(DOCKER, {"changed": False})
     host.run(_phase="release", _token="x", _pulled=True)
     assert host.calls[0][1] == {"name": "c", "image": "i", "_phase": "plan"}
 
 
-def test_it_is_built_on_what_sends_the_binding():
+def test_plugin_extends_the_action_that_sends_the_binding():
     assert issubclass(gpu_container.ActionModule, nvml_binding.NvmlAction)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Docker the module asks: none that would start because of it, in check mode."""
+"""Check mode does not query a Docker that the query would start."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
         ("docker.example.com", True, Absent, []),
     ],
 )
-def test_a_check_looks_whether_docker_sleeps(monkeypatch, host, check, kind, looked_at):
+def test_check_mode_detects_a_stopped_docker(monkeypatch, host, check, kind, looked_at):
     asked = []
     monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: asked.append(path) or True)
     assert isinstance(gpu_container._docker(host, check), kind)
     assert asked == looked_at
 
 
-def test_a_check_asks_a_docker_that_is_awake(monkeypatch):
+def test_check_mode_queries_a_running_docker(monkeypatch):
     monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: False)
     assert isinstance(gpu_container._docker(None, True), Docker)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The examples of the documentation are tasks that the module takes, and there is one of each that users look for."""
+"""The examples in the documentation are valid tasks and cover the common cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import parse
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import parse_request
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
 MODULE = "gpufleet.hosts.gpu_container"
@@ -36,7 +36,7 @@ EVERY = [(place, number) for place, tasks in SHOWN.items() for number in range(l
 
 
 @pytest.mark.parametrize(("place", "number"), EVERY)
-def test_an_example_is_a_task_that_the_module_takes(place, number):
+def test_example_is_a_valid_task(place, number):
     arguments = SHOWN[place][number]
     result = ArgumentSpecValidator(gpu_container.argument_spec()).validate(arguments)
     assert result.error_messages == []
@@ -44,9 +44,9 @@ def test_an_example_is_a_task_that_the_module_takes(place, number):
     taken = result.validated_parameters
     assert taken["image"] or taken["state"] == "absent"
     if taken["gpus"] is not None:
-        parse(taken["gpus"])
+        parse_request(taken["gpus"])
     for engine in ("docker", "podman"):
-        container_options.own_options(engine, taken, taken["engine_options"])
+        container_options.user_options(engine, taken, taken["engine_options"])
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_an_example_is_a_task_that_the_module_takes(place, number):
     ],
 )
 @pytest.mark.parametrize("place", list(SHOWN))
-def test_there_is_an_example_of(place, subject, is_one):
+def test_common_case_has_an_example(place, subject, is_one):
     assert any(is_one(task) for task in SHOWN[place]), subject

@@ -22,8 +22,8 @@ USED = {
     container_options.MODULES[engine]: sorted(
         {
             *container_options.NAMES[engine].values(),
-            *container_options.CONNECTION[engine],
-            *container_options.ENDING[engine],
+            *container_options.CONNECTION_OPTIONS[engine],
+            *container_options.REMOVAL_OPTIONS[engine],
             "log_driver",
         }
     )

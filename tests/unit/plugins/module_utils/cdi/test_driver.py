@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For which driver a specification was written, in every form that specifications have."""
+"""The driver version that a specification was written for, in all formats."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def spec(*mounts, kind="nvidia.com/gpu", **edits):
         (json.dumps(spec("/usr/lib64/libcuda.so.1", "/usr/lib64/libnvidia-nvvm70.so.4")), []),
         (json.dumps(spec("/usr/lib/wsl/lib/libcuda.so.1.1")), []),
         (json.dumps(spec()), []),
-        # This collection's own: the volume of a driver version and its firmware.
+        # Specifications of this collection name the driver volume and the firmware.
         (json.dumps(spec("/var/lib/gpufleet/volumes/nvidia_driver/535.261.03")), ["535.261.03"]),
         (json.dumps(spec("/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")), ["580.95.05"]),
         (json.dumps(spec(hooks=[{"args": ["--host-driver-version=580.95.05"]}])), ["580.95.05"]),
-        # Libraries tell more than anything else.
+        # Libraries take precedence.
         (json.dumps(spec(LIBRARY, "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin")), ["535.261.03"]),
         (
             json.dumps(spec(LIBRARY, "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05")),
@@ -64,7 +64,7 @@ def spec(*mounts, kind="nvidia.com/gpu", **edits):
         ),
     ],
 )
-def test_the_driver_version_is_read_from_what_is_mounted(text, expected):
+def test_driver_version_comes_from_the_mounts(text, expected):
     assert list(versions(text)) == expected
 
 
@@ -85,9 +85,9 @@ def test_the_driver_version_is_read_from_what_is_mounted(text, expected):
         (["535.261.03"], "580.95.05", True, "loaded; run nvidia_driver_volume and nvidia_cdi_spec again"),
     ],
 )
-def test_a_specification_of_another_driver_is_stale(named, loaded, ours, words):
-    said = complaint("/etc/cdi/a.yaml", named, loaded, ours=ours)
-    assert said is None if words is None else words in said
+def test_specification_for_another_driver_is_stale(named, loaded, ours, words):
+    message = complaint("/etc/cdi/a.yaml", named, loaded, ours=ours)
+    assert message is None if words is None else words in message
 
 
 def write(root, path, text):
@@ -96,7 +96,7 @@ def write(root, path, text):
     file.write_text(text, encoding="utf-8")
 
 
-def test_a_host_has_the_specifications_of_its_gpus_in_both_directories_and_no_others(tmp_path):
+def test_only_specifications_of_nvidia_gpus_are_observed(tmp_path):
     own = "/etc/cdi/gpufleet-nvidia.json"
     write(tmp_path, own, json.dumps(spec("/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"), indent=2))
     write(tmp_path, mark_of(own), "ours")

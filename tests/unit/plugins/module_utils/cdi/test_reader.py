@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI specifications as the vendor's tool and others write them."""
+"""CDI specifications that NVIDIA's and other tools write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.reader import SpecError, load, load_plain_yaml, read
 
-# The form that nvidia-ctk writes.
+# Output of nvidia-ctk.
 VENDOR = """\
 ---
 cdiVersion: 0.5.0
@@ -76,7 +76,7 @@ def spec(name="GPU-aaaa", node="/dev/nvidia0", kind="nvidia.com/gpu", version="0
     return {"cdiVersion": version, "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
 
 
-def test_the_plain_reader_reads_what_a_yaml_library_reads():
+def test_plain_parser_matches_pyyaml():
     def as_text(value):
         if isinstance(value, dict):
             return {key: as_text(item) for key, item in value.items()}
@@ -85,15 +85,15 @@ def test_the_plain_reader_reads_what_a_yaml_library_reads():
     assert as_text(load_plain_yaml(VENDOR)) == as_text(yaml.safe_load(VENDOR))
 
 
-def test_it_is_what_reads_where_there_is_no_library(monkeypatch):
+def test_plain_parser_is_used_without_pyyaml(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     assert [device["name"] for device in load(VENDOR)["devices"]] == ["0", "GPU-aaaa", "all"]
-    with pytest.raises(SpecError, match="is not understood"):
+    with pytest.raises(SpecError, match="cannot parse"):
         load("kind: a\n  strange\n")
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "just text", "{}", "a: b", "kind: [unclosed"])
-def test_what_is_no_specification_is_said_to_be_none(text):
+def test_text_that_is_not_a_specification_is_refused(text):
     with pytest.raises(SpecError):
         load(text)
 
@@ -107,29 +107,29 @@ def with_edits(**edits):
 
 
 MALFORMED = {
-    "kind": (amd(kind=5), "kind is 5, and no text"),
-    "a map of devices": (amd(devices={"a": 1}), 'devices is {"a": 1}, and no list of mappings'),
-    "a number for devices": (amd(devices=5), "devices is 5, and no list of mappings"),
-    "a number for a device": (amd(devices=[5]), "devices is [5], and no list of mappings"),
-    "no name": (amd(devices=[{}]), "devices[0].name is null, and no text"),
-    "a list for a name": (amd(devices=[{"name": "0"}, {"name": []}]), "devices[1].name is [], and no text"),
-    "edits": (amd(containerEdits=5), "containerEdits is 5, and no mapping"),
+    "kind": (amd(kind=5), "kind is 5, not a string"),
+    "a map of devices": (amd(devices={"a": 1}), 'devices is {"a": 1}, not a list of mappings'),
+    "a number for devices": (amd(devices=5), "devices is 5, not a list of mappings"),
+    "a number for a device": (amd(devices=[5]), "devices is [5], not a list of mappings"),
+    "no name": (amd(devices=[{}]), "devices[0].name is null, not a string"),
+    "a list for a name": (amd(devices=[{"name": "0"}, {"name": []}]), "devices[1].name is [], not a string"),
+    "edits": (amd(containerEdits=5), "containerEdits is 5, not a mapping"),
     "a device's edits": (
         amd(devices=[{"name": "0", "containerEdits": ["x"]}]),
-        'devices[0].containerEdits is ["x"], and no mapping',
+        'devices[0].containerEdits is ["x"], not a mapping',
     ),
-    "a number for nodes": (with_edits(deviceNodes=5), "containerEdits.deviceNodes is 5, and no list of mappings"),
-    "a number for a node": (with_edits(deviceNodes=[5]), "containerEdits.deviceNodes is [5], and no list of mappings"),
+    "a number for nodes": (with_edits(deviceNodes=5), "containerEdits.deviceNodes is 5, not a list of mappings"),
+    "a number for a node": (with_edits(deviceNodes=[5]), "containerEdits.deviceNodes is [5], not a list of mappings"),
     "a node without a path": (
         with_edits(deviceNodes=[{}]),
-        "path of devices[0].containerEdits.deviceNodes[0] is null, and no path",
+        "path of devices[0].containerEdits.deviceNodes[0] is null, not a path",
     ),
-    "a number for a path": (with_edits(deviceNodes=[{"path": 5}]), "deviceNodes[0] is 5, and no path"),
-    "no character": (with_edits(deviceNodes=[{"path": "/a\0b"}]), "and no path"),
-    "half a character": (with_edits(deviceNodes=[{"path": "/a\ud800"}]), "and no path"),
+    "a number for a path": (with_edits(deviceNodes=[{"path": 5}]), "deviceNodes[0] is 5, not a path"),
+    "no character": (with_edits(deviceNodes=[{"path": "/a\0b"}]), "not a path"),
+    "half a character": (with_edits(deviceNodes=[{"path": "/a\ud800"}]), "not a path"),
     "a mount from nowhere": (
         amd(containerEdits={"mounts": [{"containerPath": "/a"}]}),
-        "hostPath of containerEdits.mounts[0] is null, and no path",
+        "hostPath of containerEdits.mounts[0] is null, not a path",
     ),
     "a hook of nothing": (with_edits(hooks=[{}]), "path of devices[0].containerEdits.hooks[0] is null"),
     "depth": ("[" * 100000, "nested too deeply"),
@@ -143,7 +143,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("library", [True, False], ids=["yaml", "no-yaml"])
 @pytest.mark.parametrize(("text", "words"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_file_is_broken_and_hides_no_other(tmp_path, monkeypatch, text, words, library):
+def test_malformed_file_is_reported_and_hides_no_other(tmp_path, monkeypatch, text, words, library):
     if not library:
         monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     root = host(tmp_path, "/dev/nvidia0")
@@ -161,7 +161,7 @@ def test_a_malformed_file_is_broken_and_hides_no_other(tmp_path, monkeypatch, te
     assert all(os.path.realpath(name) for name in cdi_file.host_paths_in(bad))
 
 
-def test_devices_bring_the_nodes_of_the_whole_specification(tmp_path):
+def test_devices_include_the_nodes_of_the_whole_specification(tmp_path):
     root = host(
         tmp_path,
         "/dev/nvidia0",
@@ -179,7 +179,7 @@ def test_devices_bring_the_nodes_of_the_whole_specification(tmp_path):
     assert sorted(found.devices) == ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-aaaa", "nvidia.com/gpu=all"]
 
 
-def test_what_a_specification_names_and_is_not_there_is_missing(tmp_path):
+def test_nonexistent_files_are_missing(tmp_path):
     root = host(tmp_path, "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/usr/bin/nvidia-cdi-hook")
     write(tmp_path, "/etc/cdi/nvidia.yaml", VENDOR)
     devices = read(("/etc/cdi",), root).devices
@@ -187,7 +187,7 @@ def test_what_a_specification_names_and_is_not_there_is_missing(tmp_path):
     assert devices["nvidia.com/gpu=0"].missing == ("/dev/dri/card1", "/usr/lib/libcuda.so.535.261.03")
 
 
-def test_the_host_path_of_a_node_counts(tmp_path):
+def test_host_path_of_a_node_takes_precedence(tmp_path):
     root = host(tmp_path, "/dev/nvidia1")
     one = spec()
     one["devices"][0]["containerEdits"]["deviceNodes"][0]["hostPath"] = "/dev/nvidia1"
@@ -196,7 +196,7 @@ def test_the_host_path_of_a_node_counts(tmp_path):
     assert (device.nodes, device.missing) == (("/dev/nvidia1",), ())
 
 
-def test_the_later_directory_wins_and_links_between_them_do_not_confuse(tmp_path):
+def test_later_directory_overrides_and_linked_directories_are_read_once(tmp_path):
     root = host(tmp_path, "/dev/nvidia0", "/dev/nvidia1")
     write(tmp_path, "/etc/cdi/a.json", spec(node="/dev/nvidia0"))
     write(tmp_path, "/run/cdi/a.json", spec(node="/dev/nvidia1"))
@@ -206,7 +206,7 @@ def test_the_later_directory_wins_and_links_between_them_do_not_confuse(tmp_path
     assert found.devices["nvidia.com/gpu=GPU-aaaa"].nodes == ("/dev/nvidia1",)
 
 
-def test_other_files_are_passed_over_and_broken_ones_are_named(tmp_path):
+def test_other_files_are_ignored_and_malformed_ones_are_named(tmp_path):
     root = host(tmp_path, "/dev/nvidia0", "/etc/cdi/notes.txt", "/etc/cdi/nvidia.yml")
     write(tmp_path, "/etc/cdi/bad.json", "{")
     write(tmp_path, "/etc/cdi/good.json", spec())

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which ways of giving GPUs work on which host, and what each asks of the engine."""
+"""Availability and options of each isolation, and warnings about events that can remove the access."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     DEFAULT_CAPABILITIES,
     Host,
@@ -23,13 +24,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     access,
     canonical_nodes,
     choose,
-    daemon_reload_risk,
     device_nodes,
     no_access,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.risks import (
+    daemon_reload_risk,
     restart_risk,
     selinux_risk,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
     MIG_UUIDS,
@@ -90,7 +92,7 @@ def tree(tmp_path):
     return Tree(tmp_path)
 
 
-def accessed(name, engine, host, units, capabilities, *, env=None):
+def access_for(name, engine, host, units, capabilities, *, env=None):
     return access(name, engine, host, units, capabilities, env=env or {})
 
 
@@ -101,28 +103,28 @@ def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABIL
 @pytest.mark.parametrize(
     ("engine", "expected", "why"),
     [
-        (docker("20.10.24+dfsg1"), "volume", "cdi: docker 20.10.24+dfsg1 has no CDI, docker 25 and later do"),
-        (docker("26.1.5"), "volume", "CDI is off in docker 26.1.5: set features.cdi in daemon.json"),
-        (docker("26.1.5", cdi_dirs=CDI_DIRS), "cdi", "cdi is the best that works here"),
-        (docker("29.2.0", cdi_dirs=CDI_DIRS), "cdi", "cdi is the best that works here"),
-        (podman("5.4.2"), "cdi", "cdi is the best that works here"),
-        (podman("4.3.1"), "cdi", "cdi is the best that works here"),
-        (podman("4.0.0"), "volume", "podman 4.0.0 has no CDI, podman 4.1 and later do"),
+        (docker("20.10.24+dfsg1"), "volume", "cdi: docker 20.10.24+dfsg1 does not support CDI, docker 25 and later do"),
+        (docker("26.1.5"), "volume", "CDI is disabled in docker 26.1.5: set features.cdi in daemon.json"),
+        (docker("26.1.5", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
+        (podman("5.4.2"), "cdi", "cdi is the first available isolation"),
+        (podman("4.3.1"), "cdi", "cdi is the first available isolation"),
+        (podman("4.0.0"), "volume", "podman 4.0.0 does not support CDI, podman 4.1 and later do"),
     ],
 )
-def test_auto_takes_the_best_and_says_why(tree, engine, expected, why):
+def test_auto_selects_the_preferred_isolation_with_a_reason(tree, engine, expected, why):
     choice = chosen(tree.spec(), engine)
     assert choice.name == expected
     assert why in choice.reason
 
 
-def test_auto_keeps_what_the_container_has_as_long_as_it_works(tree):
+def test_auto_keeps_the_isolation_of_the_container_while_it_is_available(tree):
     engine = docker("26.1.5", cdi_dirs=CDI_DIRS)
     kept = chosen(tree.spec(), engine, current="volume")
     assert kept.name == "volume"
-    assert kept.reason == "the container has volume already; cdi would work as well"
+    assert kept.reason == "the container already uses volume; cdi is also available"
     assert chosen(tree.remove("/dev/nvidiactl"), engine, current="volume").name == "cdi"
-    assert chosen(tree, engine, current="cdi").reason == "cdi is the best that works here"
+    assert chosen(tree, engine, current="cdi").reason == "cdi is the first available isolation"
 
 
 @pytest.mark.parametrize(
@@ -136,34 +138,34 @@ def test_auto_keeps_what_the_container_has_as_long_as_it_works(tree):
         (
             docker("26.1.5", cdi_dirs=CDI_DIRS),
             {"mounts": ["/usr/lib/libcuda.so.1.2"]},
-            "/etc/cdi/nvidia.com-gpu.json is stale: it names /usr/lib/libcuda.so.1.2, which is not there",
+            "/etc/cdi/nvidia.com-gpu.json is stale: it names /usr/lib/libcuda.so.1.2, which does not exist",
         ),
         (
             docker("25.0.3", cdi_dirs=CDI_DIRS),
             {"version": "0.7.0"},
-            "is of version 0.7.0, which docker 25.0.3 cannot read (docker 26.1 and later do)",
+            "has version 0.7.0, which docker 25.0.3 cannot read, docker 26.1 and later can",
         ),
-        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read (podman 5.1 and later do)"),
-        # An index that means another GPU by now.
+        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read, podman 5.1 and later can"),
+        # The index refers to another GPU than when the specification was written.
         (podman(), {"names": ["1"], "node": "/dev/nvidia0"}, "names GPU 1"),
-        (docker(), {}, "docker 20.10.24 has no CDI"),
+        (docker(), {}, "docker 20.10.24 does not support CDI"),
     ],
 )
-def test_cdi_that_cannot_work_is_refused(tree, engine, change, words):
+def test_unavailable_cdi_is_refused(tree, engine, change, words):
     if change:
         tree.spec(**change)
     with pytest.raises(IsolationError) as error:
         chosen(tree, engine, "cdi")
-    assert "isolation=cdi cannot work here: " in str(error.value)
+    assert "isolation=cdi is not available: " in str(error.value)
     assert words in str(error.value)
-    assert "What works here: volume." in str(error.value)
+    assert "Available: volume." in str(error.value)
 
 
 OLD = "/usr/lib/x86_64-linux-gnu/libcuda.so.470.256.02"
 HOOK = "/usr/bin/nvidia-container-runtime-hook"
 
 
-def test_a_specification_of_another_driver_is_never_taken_though_all_its_files_are_there(tree):
+def test_stale_specification_is_not_used_even_if_all_its_files_exist(tree):
     tree.files(OLD).spec(mounts=[OLD])
     choice = chosen(tree, podman())
     assert choice.name == "volume"
@@ -172,21 +174,21 @@ def test_a_specification_of_another_driver_is_never_taken_though_all_its_files_a
         f"driver {DRIVER} is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.com-gpu.json`, or remove "
         "the file and run nvidia_cdi_spec"
     )
-    assert choice.reason == f"volume is the best that works here (cdi: {stale})"
+    assert choice.reason == f"volume is the first available isolation (cdi: {stale})"
     assert chosen(tree, podman(), current="cdi").name == "volume"
     with pytest.raises(IsolationError) as error:
         chosen(tree, podman(), "cdi")
-    assert str(error.value) == f"isolation=cdi cannot work here: {stale}. What works here: volume."
+    assert str(error.value) == f"isolation=cdi is not available: {stale}. Available: volume."
 
 
 @pytest.mark.parametrize(
     "mounts", [[], ["/usr/lib/libcuda.so.1"], [f"/usr/lib/libcuda.so.{DRIVER}"], [OLD, f"/usr/lib/libcuda.so.{DRIVER}"]]
 )
-def test_a_specification_of_the_loaded_driver_or_of_none_is_taken(tree, mounts):
+def test_specification_of_the_loaded_driver_or_without_version_is_used(tree, mounts):
     assert chosen(tree.files(*mounts).spec(mounts=mounts), podman()).name == "cdi"
 
 
-def test_a_newer_specification_of_the_later_directory_makes_up_for_a_stale_one(tree):
+def test_specification_in_a_later_directory_overrides_a_stale_one(tree):
     tree.files(OLD).spec(mounts=[OLD])
     fresh = {"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [fresh]})
@@ -202,20 +204,20 @@ def test_a_newer_specification_of_the_later_directory_makes_up_for_a_stale_one(t
         (docker("26.1.0", cdi_dirs=CDI_DIRS, runtimes={"nvidia": "nvidia-container-runtime"}), "runtime", False),
     ],
 )
-def test_a_stale_specification_is_not_taken_by_the_ways_that_lead_to_it(tree, engine, wanted, works):
+def test_stale_specification_makes_other_isolations_unavailable_that_use_it(tree, engine, wanted, works):
     tree.files(OLD, HOOK, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
     tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
     engine = replace(engine, started=None)
     if works:
         assert chosen(tree, engine, wanted).name == wanted
         return
-    with pytest.raises(IsolationError, match=f"isolation={wanted} cannot work here: .*nvidia.com-gpu.json is stale"):
+    with pytest.raises(IsolationError, match=f"isolation={wanted} is not available: .*nvidia.com-gpu.json is stale"):
         chosen(tree, engine, wanted)
     assert chosen(tree.remove("/etc/cdi/nvidia.com-gpu.json"), engine, wanted).name == wanted
 
 
 @pytest.mark.parametrize("version", ["26.1.0", "28.2.0"])
-def test_a_newer_docker_reads_a_newer_specification(tree, version):
+def test_newer_docker_reads_a_newer_specification(tree, version):
     assert chosen(tree.spec(version="0.7.0"), docker(version, cdi_dirs=CDI_DIRS), "cdi").name == "cdi"
 
 
@@ -227,26 +229,26 @@ def test_a_newer_docker_reads_a_newer_specification(tree, version):
         (["1", UUIDS[1]], "/dev/nvidia2", f"nvidia.com/gpu={UUIDS[1]}"),
     ],
 )
-def test_cdi_names_devices_by_uuid_where_it_can(tree, names, node, expected):
-    given = accessed("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
+def test_cdi_prefers_device_names_with_uuid(tree, names, node, expected):
+    given = access_for("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
     assert given.cdi_devices == (expected,)
     assert given.devices == given.volumes == ()
     assert given.env == {}
 
 
 @pytest.mark.parametrize("isolation", ["cdi", "volume"])
-def test_an_image_that_asks_the_vendors_runtime_for_gpus_gets_them_once(tree, isolation):
-    given = accessed(isolation, podman(), tree.spec().host(), ONE, ["utility"], env={"NVIDIA_VISIBLE_DEVICES": "all"})
+def test_nvidia_runtime_does_not_add_gpus_again(tree, isolation):
+    given = access_for(isolation, podman(), tree.spec().host(), ONE, ["utility"], env={"NVIDIA_VISIBLE_DEVICES": "all"})
     assert given.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def test_of_two_kinds_the_vendors_own_is_taken(tree):
+def test_nvidias_kind_is_preferred(tree):
     tree.spec(kind="example.org/gpu").spec()
-    assert accessed("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
+    assert access_for("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
 
 
-def test_volume_passes_nodes_by_minor_number_and_the_driver_volume(tree):
-    given = accessed("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
+def test_volume_uses_nodes_by_minor_number_and_the_driver_volume(tree):
+    given = access_for("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
     assert given.devices == (
         "/dev/nvidiactl",
         "/dev/nvidia-uvm",
@@ -269,7 +271,7 @@ def test_volume_passes_nodes_by_minor_number_and_the_driver_volume(tree):
         (["display", "utility"], ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/renderD129"]),
     ],
 )
-def test_capabilities_decide_on_control_nodes(tree, capabilities, expected):
+def test_capabilities_determine_the_control_nodes(tree, capabilities, expected):
     tree.files("/dev/nvidia-modeset", "/dev/dri/card0", "/dev/dri/card1", "/dev/dri/renderD129")
     drm = "/sys/bus/pci/devices/0000:3b:00.0/drm"
     tree.files(f"{drm}/card1/x", f"{drm}/renderD129/x", f"{drm}/card1-DP-1/x")
@@ -277,8 +279,8 @@ def test_capabilities_decide_on_control_nodes(tree, capabilities, expected):
     assert sorted(nodes) == sorted([*expected, "/dev/nvidia2"])
 
 
-def test_a_mig_device_brings_its_gpus_node_and_its_own_capabilities(tree):
-    given = accessed("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
+def test_mig_device_has_the_node_of_its_gpu_and_capability_nodes(tree):
+    given = access_for("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
     assert given.devices == (
         "/dev/nvidiactl",
         "/dev/nvidia3",
@@ -287,7 +289,7 @@ def test_a_mig_device_brings_its_gpus_node_and_its_own_capabilities(tree):
     )
 
 
-def test_an_older_driver_tells_mig_nodes_at_each_instance(tree):
+def test_mig_nodes_of_older_drivers(tree):
     base = "/proc/driver/nvidia/capabilities/gpu3/mig/gi7"
     tree.files(f"{base}/access", text="DeviceFileMinor: 21\nDeviceFileMode: 292\n")
     tree.files(f"{base}/ci0/access", text="DeviceFileMinor: 22\n")
@@ -300,48 +302,48 @@ def test_an_older_driver_tells_mig_nodes_at_each_instance(tree):
 @pytest.mark.parametrize(
     ("change", "units", "words"),
     [
-        (lambda tree: tree.remove("/dev/nvidia2"), ONE, "device node /dev/nvidia2 is not there (`nvidia-modprobe"),
-        (lambda tree: tree.remove("/dev/nvidiactl"), ONE, "device node /dev/nvidiactl is not there"),
-        (lambda tree: tree.remove("/dev/nvidia-uvm"), ONE, "device node /dev/nvidia-uvm is not there"),
-        (lambda tree: tree, [SLICES[MIG_UUIDS[0]]], "does not tell the capability node gpu3/gi7/access of MIG 0:0"),
+        (lambda tree: tree.remove("/dev/nvidia2"), ONE, "device node /dev/nvidia2 does not exist (`nvidia-modprobe"),
+        (lambda tree: tree.remove("/dev/nvidiactl"), ONE, "device node /dev/nvidiactl does not exist"),
+        (lambda tree: tree.remove("/dev/nvidia-uvm"), ONE, "device node /dev/nvidia-uvm does not exist"),
+        (lambda tree: tree, [SLICES[MIG_UUIDS[0]]], "does not list the capability node gpu3/gi7/access of MIG 0:0"),
         (
             lambda tree: tree.mig_minors().remove("/dev/nvidia-caps/nvidia-cap22"),
             [SLICES[MIG_UUIDS[0]]],
-            "/dev/nvidia-caps/nvidia-cap22, which opens MIG 0:0",
+            "capability node /dev/nvidia-caps/nvidia-cap22 of MIG 0:0",
         ),
         (
             lambda tree: tree,
             inventory_from_facts([gpu(0, minor=None)]).units,
-            "does not tell the minor number of GPU 0",
+            "does not report the minor number of GPU 0",
         ),
     ],
 )
-def test_volume_that_cannot_work_is_refused(tree, change, units, words):
+def test_unavailable_volume_is_refused(tree, change, units, words):
     change(tree)
     with pytest.raises(IsolationError) as error:
         chosen(tree, docker(), "volume", units=units)
-    assert "isolation=volume cannot work here: " in str(error.value)
+    assert "isolation=volume is not available: " in str(error.value)
     assert words in str(error.value)
     assert "docker has no runtime nvidia, only runc" in str(error.value)
 
 
-def test_where_nothing_works_everything_is_named(tree):
+def test_error_names_all_obstacles_if_no_isolation_is_available(tree):
     tree.remove("/dev/nvidia2")
     with pytest.raises(IsolationError) as error:
         chosen(tree, docker())
     for words in (
-        "No isolation works here: cdi: docker 20.10.24 has no CDI",
+        "No isolation is available: cdi: docker 20.10.24 does not support CDI",
         "volume: device node /dev/nvidia2",
         "runtime: docker has no runtime nvidia",
         "(install NVIDIA's container toolkit and register it in daemon.json: `nvidia-ctk runtime configure",
-        "device_requests: docker finds no nvidia-container-runtime-hook (install NVIDIA's container toolkit, package",
+        "device_requests: docker cannot find nvidia-container-runtime-hook (install NVIDIA's container toolkit",
     ):
         assert words in str(error.value)
 
 
-def test_messages_name_no_role_that_is_not_there():
+def test_messages_name_only_existing_roles():
     plugins = Path(reader.__file__).parents[2]
-    there = {path.name for path in (plugins.parent / "roles").iterdir()}
+    roles = {path.name for path in (plugins.parent / "roles").iterdir()}
     sources = [
         *plugins.glob("module_utils/container/*.py"),
         *plugins.glob("*/gpu_container.py"),
@@ -349,7 +351,7 @@ def test_messages_name_no_role_that_is_not_there():
     ]
     named = {name for path in sources for name in re.findall(r"\brole (\w+)", path.read_text(encoding="utf-8"))}
     assert "container_engine" in named
-    assert named <= there
+    assert named <= roles
 
 
 @pytest.mark.parametrize(
@@ -365,13 +367,13 @@ def test_messages_name_no_role_that_is_not_there():
         ("/dev/nvidia-caps", ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]),
     ],
 )
-def test_a_node_is_the_same_by_whatever_name(tree, path, expected):
+def test_paths_are_resolved_to_canonical_nodes(tree, path, expected):
     tree.files("/proc/devices", text="Character devices:\n195 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n")
     tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
     assert canonical_nodes(tree.host(), path) == expected
 
 
-def test_a_node_by_another_name_is_known_by_its_number(tree, monkeypatch):
+def test_alias_is_resolved_by_device_number(tree, monkeypatch):
     numbers = {"/dev/gpu-a": (195, 3), "/dev/other": (1, 3)}
 
     def stat_(path):
@@ -396,24 +398,24 @@ def test_runtime_uses_the_registered_name(tree, engine, expected):
     tree.files("/usr/bin/nvidia-container-runtime")
     assert chosen(tree, engine, "runtime").name == "runtime"
     units = [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]]
-    given = accessed("runtime", engine, tree.host(), units, ["compute", "utility"])
+    given = access_for("runtime", engine, tree.host(), units, ["compute", "utility"])
     assert given.runtime == expected
     assert given.env == {
         "NVIDIA_VISIBLE_DEVICES": f"{UUIDS[1]},{UUIDS[3]}",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
     }
-    assert "NVIDIA_DRIVER_CAPABILITIES" not in accessed("runtime", engine, tree.host(), units, None).env
+    assert "NVIDIA_DRIVER_CAPABILITIES" not in access_for("runtime", engine, tree.host(), units, None).env
 
 
-def test_runtime_that_ignores_the_environment_cannot_work(tree):
+def test_runtime_that_ignores_the_environment_is_refused(tree):
     config = "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n"
     config += "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
     tree.files("/etc/nvidia-container-runtime/config.toml", text=config)
-    with pytest.raises(IsolationError, match="would not go by NVIDIA_VISIBLE_DEVICES"):
+    with pytest.raises(IsolationError, match="the runtime ignores NVIDIA_VISIBLE_DEVICES"):
         chosen(tree, docker(runtimes={"nvidia": "nvidia-container-runtime"}), "runtime")
 
 
-def test_podman_without_the_vendors_runtime_says_so(tree):
+def test_podman_requires_nvidias_runtime(tree):
     with pytest.raises(IsolationError, match="nvidia-container-runtime is not installed"):
         chosen(tree, podman(), "runtime")
 
@@ -423,7 +425,7 @@ def test_device_requests_name_gpus_by_uuid(tree):
     os.utime(tree.directory / "usr/bin/nvidia-container-runtime-hook", (1, 1))
     engine = docker(started=None)
     assert chosen(tree, engine, "device_requests").name == "device_requests"
-    given = accessed("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
+    given = access_for("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
     assert given.device_ids == (UUIDS[1], UUIDS[3])
     assert given.request_capabilities == ("gpu", "video")
     assert given.env == {}
@@ -432,30 +434,34 @@ def test_device_requests_name_gpus_by_uuid(tree):
 @pytest.mark.parametrize(
     ("engine", "files", "words"),
     [
-        (podman(), [], "device requests are docker's"),
-        (docker("18.09.1"), [], "docker 18.09.1 has no device requests, docker 19.03 and later do"),
-        (docker(), [], "docker finds no nvidia-container-runtime-hook"),
-        (docker("29.2.0", cdi_dirs=()), ["/usr/bin/nvidia-cdi-hook"], "docker finds no nvidia-container-runtime-hook"),
+        (podman(), [], "only docker supports device requests"),
+        (docker("18.09.1"), [], "docker 18.09.1 does not support device requests, docker 19.03 and later do"),
+        (docker(), [], "docker cannot find nvidia-container-runtime-hook"),
+        (
+            docker("29.2.0", cdi_dirs=()),
+            ["/usr/bin/nvidia-cdi-hook"],
+            "docker cannot find nvidia-container-runtime-hook",
+        ),
         (
             docker("29.1.0", cdi_dirs=CDI_DIRS),
             ["/usr/bin/nvidia-cdi-hook"],
-            "docker finds no nvidia-container-runtime-hook",
+            "docker cannot find nvidia-container-runtime-hook",
         ),
         (
             docker(started=1000.0),
             ["/usr/bin/nvidia-container-runtime-hook"],
-            "/usr/bin/nvidia-container-runtime-hook came after docker was started, which looks for it then",
+            "docker was started before /usr/bin/nvidia-container-runtime-hook was installed",
         ),
     ],
 )
-def test_device_requests_that_cannot_work_are_refused(tree, engine, files, words):
+def test_unavailable_device_requests_are_refused(tree, engine, files, words):
     tree.files(*files)
     with pytest.raises(IsolationError) as error:
         chosen(tree, engine, "device_requests")
     assert words in str(error.value)
 
 
-def test_new_docker_serves_device_requests_through_cdi(tree):
+def test_new_docker_handles_device_requests_through_cdi(tree):
     tree.files("/usr/bin/nvidia-cdi-hook")
     assert chosen(tree, docker("29.2.0", cdi_dirs=CDI_DIRS), "device_requests").name == "device_requests"
 
@@ -469,26 +475,26 @@ def test_new_docker_serves_device_requests_through_cdi(tree):
         ({"CUDA_VERSION": "10.0"}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
     ],
 )
-def test_no_gpu_means_none_also_under_the_vendors_runtime(env, expected):
+def test_no_access_disables_nvidias_runtime(env, expected):
     assert no_access(env).env == expected
 
 
 @pytest.mark.parametrize(
     ("isolation", "engine", "words"),
     [
-        ("runtime", docker(cgroup_driver="systemd"), "isolation=runtime under the systemd cgroup driver"),
-        ("device_requests", docker(cgroup_driver="systemd"), "isolation=cdi or volume avoids it"),
+        ("runtime", docker(cgroup_driver="systemd"), "isolation=runtime with the systemd cgroup driver"),
+        ("device_requests", docker(cgroup_driver="systemd"), "isolation=cdi or volume avoids the problem"),
         ("runtime", docker(cgroup_driver="cgroupfs"), None),
         ("runtime", podman(cgroup_driver="systemd"), None),
         ("volume", docker(cgroup_driver="cgroupfs"), None),
     ],
 )
-def test_what_a_daemon_reload_takes_away_is_named(tree, isolation, engine, words):
+def test_daemon_reload_risk(tree, isolation, engine, words):
     risk = daemon_reload_risk(isolation, engine, tree.host(), ONE)
     assert (risk is None) if words is None else (words in risk)
 
 
-def test_missing_links_to_nodes_are_a_risk_under_the_systemd_driver(tree):
+def test_missing_device_links_are_a_daemon_reload_risk(tree):
     engine = docker(cgroup_driver="systemd")
     risk = daemon_reload_risk("volume", engine, tree.host(), ONE)
     assert "no link in /dev/char for /dev/nvidia2" in risk
@@ -509,13 +515,13 @@ def test_missing_links_to_nodes_are_a_risk_under_the_systemd_driver(tree):
         ("runtime", True, "1", "0 0", [], False),
     ],
 )
-def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
+def test_selinux_risk(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
     tree.files("/sys/fs/selinux/enforce", text=enforcing)
     if boolean is not None:
         tree.files("/sys/fs/selinux/booleans/container_use_devices", text=boolean)
     risk = selinux_risk(isolation, podman(selinux=selinux), tree.host(), options)
     assert (risk is not None) == is_risk
-    assert risk is None or "set the boolean container_use_devices, or security_opts: [label=disable]" in risk
+    assert risk is None or "Set the boolean container_use_devices, or security_opts: [label=disable]" in risk
 
 
 @pytest.mark.parametrize(
@@ -523,14 +529,14 @@ def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enf
     [
         (docker(), "volume", None, {}, None),
         (docker(), "volume", "no", {}, None),
-        (docker(), "volume", "always", {}, "nothing makes docker wait for the GPUs' device nodes at boot"),
-        (docker("28.2.0"), "cdi", "unless-stopped", {}, "give docker.service After=nvidia-persistenced.service"),
+        (docker(), "volume", "always", {}, "docker.service does not wait for the GPU device nodes at boot"),
+        (docker("28.2.0"), "cdi", "unless-stopped", {}, "Add After=nvidia-persistenced.service to docker.service"),
         (
             docker("26.1.5"),
             "cdi",
             "always",
             {"/etc/systemd/system/docker.service.d/gpu.conf": "[Unit]\nAfter=nvidia-persistenced.service\n"},
-            "one with CDI devices stays stopped (moby issue 49989, mended in docker 28.2). isolation=volume avoids it.",
+            "devices stay stopped (moby issue 49989, fixed in docker 28.2). isolation=volume avoids the problem.",
         ),
         (docker(), "runtime", "always", {}, None),
         (
@@ -552,25 +558,25 @@ def test_selinux_that_keeps_nodes_away_is_named(tree, *, isolation, selinux, enf
             "volume",
             "always",
             {"/lib/systemd/system/docker.service": "[Unit]\nAfter=network.target\n"},
-            "nothing",
+            "does not wait",
         ),
-        (podman(), "volume", "always", {}, "only where podman-restart.service is enabled, and it is not"),
+        (podman(), "volume", "always", {}, "only if podman-restart.service is enabled, and it is not"),
         (podman(), "cdi", "on-failure", {}, None),
         (podman(), "cdi", "always", {"/etc/systemd/system/default.target.wants/podman-restart.service": ""}, None),
     ],
 )
-def test_what_a_reboot_takes_away_is_named(tree, *, engine, isolation, policy, files, words):
+def test_restart_risk(tree, *, engine, isolation, policy, files, words):
     for path, text in files.items():
         tree.files(path, text=text)
     risk = restart_risk(isolation, engine, tree.host(), policy)
     assert (risk is None) if words is None else (words in risk)
 
 
-def test_a_specification_that_mounts_the_driver_volume_needs_the_loaders_path():
-    """What it sets itself does not reach a process that `exec` starts."""
+def test_specification_with_the_driver_volume_requires_the_library_path():
+    """Environment variables from a specification do not reach processes that `exec` starts."""
     device = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/local/nvidia",))
     plain = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/lib/libcuda.so.1",))
     unit = SimpleNamespace(uuid="GPU-1", index=0, gpu=SimpleNamespace(minor=0))
     for found, expected in ((device, True), (plain, False)):
         host = SimpleNamespace(specs=reader.Specs(devices={found.qualified: found}))
-        assert accessed("cdi", None, host, [unit], None).needs_library_path is expected
+        assert access_for("cdi", None, host, [unit], None).needs_library_path is expected

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One set of options in the words of each engine's module."""
+"""Translation of the container options to the options of each engine's module."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.options import (
-    ENGINES_PATH,
+    DEFAULT_PATH,
     NAMES,
     OptionError,
-    composed,
     connection_options,
     docker_host,
-    own_options,
-    refuse_name,
-    undone_isolation,
+    isolation_bypass_warnings,
+    module_arguments,
+    user_options,
+    validate_name,
 )
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import UUIDS, docker, podman
 
@@ -30,11 +30,11 @@ VOLUME = Access(
     env={"NVIDIA_VISIBLE_DEVICES": "void"},
 )
 LIBRARIES = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
-DEFAULT_PATH = f"{ENGINES_PATH}:/usr/local/nvidia/bin"
+EXTENDED_PATH = f"{DEFAULT_PATH}:/usr/local/nvidia/bin"
 
 
 def compose(engine, own=None, access=VOLUME, labels=None, image_env=None):
-    return composed(
+    return module_arguments(
         engine,
         own or {},
         access,
@@ -72,15 +72,15 @@ def compose(engine, own=None, access=VOLUME, labels=None, image_env=None):
         ("recreate", True, {"recreate": True}, {"recreate": True}),
     ],
 )
-def test_options_are_said_in_the_engines_words(name, value, docker_option, podman_option):
-    assert own_options("docker", {name: value}, {}) == docker_option
-    assert own_options("podman", {name: value}, {}) == podman_option
+def test_options_are_translated_for_each_engine(name, value, docker_option, podman_option):
+    assert user_options("docker", {name: value}, {}) == docker_option
+    assert user_options("podman", {name: value}, {}) == podman_option
 
 
-def test_what_was_not_given_is_not_handed_over():
+def test_unset_options_are_omitted():
     nothing = dict.fromkeys(NAMES["docker"])
-    assert own_options("docker", nothing, {}) == {}
-    assert own_options("podman", nothing, {}) == {}
+    assert user_options("docker", nothing, {}) == {}
+    assert user_options("podman", nothing, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_was_not_given_is_not_handed_over():
         ("podman", {"volumes": ["/a:/b"]}, {"volume": ["/a:/b"]}),
         ("podman", {"label": {"a": "b"}}, {"label": {"a": "b"}}),
         ("docker", {"labels": {"a": 1}}, {"labels": {"a": "1"}}),
-        # A text is a list of one, not of its letters.
+        # A string is split at commas.
         ("docker", {"devices": "/dev/fuse"}, {"devices": ["/dev/fuse"]}),
         ("docker", {"volumes": "/a:/b, /c:/d"}, {"volumes": ["/a:/b", "/c:/d"]}),
         ("docker", {"device_cgroup_rules": "c 10:229 rwm"}, {"device_cgroup_rules": ["c 10:229 rwm"]}),
@@ -102,69 +102,89 @@ def test_what_was_not_given_is_not_handed_over():
         ("docker", {"log_driver": None}, {}),
     ],
 )
-def test_all_other_options_are_reachable(engine, engine_options, expected):
-    assert own_options(engine, {}, engine_options) == expected
+def test_engine_options_are_accepted(engine, engine_options, expected):
+    assert user_options(engine, {}, engine_options) == expected
 
 
 @pytest.mark.parametrize(
     ("engine", "named", "engine_options", "words"),
     [
-        ("docker", {"env": {"A": "1"}}, {"env": {"B": "2"}}, "engine_options.env and env say the same: keep one"),
-        ("podman", {"volumes": ["a:/a"]}, {"volume": ["b:/b"]}, "engine_options.volume and volumes say the same"),
-        ("podman", {"labels": {"a": "b"}}, {"labels": {"a": "b"}}, "engine_options.labels and labels say the same"),
-        ("docker", {}, {"image": "x"}, "engine_options.image: use the option image of this module"),
-        ("docker", {}, {"state": "present"}, "use the option state of this module"),
-        ("docker", {"env": {"A": True}}, {}, "env A=True is no text: quote it"),
-        ("podman", {"env": {"A": None}}, {}, "env A=None is no text: quote it"),
-        ("docker", {}, {"env": {"A": ["x"]}}, "env A=['x'] is no text"),
+        (
+            "docker",
+            {"env": {"A": "1"}},
+            {"env": {"B": "2"}},
+            "engine_options.env and env set the same option. Remove one",
+        ),
+        (
+            "podman",
+            {"volumes": ["a:/a"]},
+            {"volume": ["b:/b"]},
+            "engine_options.volume and volumes set the same option",
+        ),
+        (
+            "podman",
+            {"labels": {"a": "b"}},
+            {"labels": {"a": "b"}},
+            "engine_options.labels and labels set the same option",
+        ),
+        ("docker", {}, {"image": "x"}, "engine_options.image is not allowed. Use the option image of this module"),
+        ("docker", {}, {"state": "present"}, "Use the option state of this module"),
+        ("docker", {"env": {"A": True}}, {}, "env A=True is not a string. Quote it"),
+        ("podman", {"env": {"A": None}}, {}, "env A=None is not a string. Quote it"),
+        ("docker", {}, {"env": {"A": ["x"]}}, "env A=['x'] is not a string"),
         (
             "docker",
             {"command": 'echo "a'},
             {},
-            "command='echo \"a' cannot be split into words as a shell does (no closing quotation). Close the quote, or",
+            "command='echo \"a' cannot be split like a shell command (no closing quotation). Close the quote, or",
         ),
-        ("podman", {"command": "it's"}, {}, 'command="it\'s" cannot be split into words'),
-        ("docker", {"command": 5}, {}, "command=5 is neither a text nor a list. Write a list of words"),
-        ("docker", {"command": {"a": 1}}, {}, "command={'a': 1} is neither a text nor a list"),
-        ("docker", {"command": ["x", True]}, {}, "command: the word True is no text. Quote it."),
-        ("docker", {"command": ["x", None]}, {}, "command: the word None is no text. Quote it."),
+        ("podman", {"command": "it's"}, {}, 'command="it\'s" cannot be split like'),
+        ("docker", {"command": 5}, {}, "command=5 is neither a string nor a list. Write a list of strings"),
+        ("docker", {"command": {"a": 1}}, {}, "command={'a': 1} is neither a string nor a list"),
+        ("docker", {"command": ["x", True]}, {}, "command: the item True is not a string. Quote it."),
+        ("docker", {"command": ["x", None]}, {}, "command: the item None is not a string. Quote it."),
         (
             "docker",
             {},
             {"labels": ["a=b"]},
-            "engine_options.labels=['a=b'] is no mapping. Write engine_options: {labels: {name: value}}.",
+            "engine_options.labels=['a=b'] is not a mapping. Write engine_options: {labels: {name: value}}.",
         ),
-        ("podman", {}, {"labels": "a=b"}, "engine_options.labels='a=b' is no mapping"),
-        ("docker", {}, {"env": ["A=1"]}, "engine_options.env=['A=1'] is no mapping"),
-        ("docker", {}, {"devices": 5}, "engine_options.devices=5 is no list of texts. Write engine_options: {devices:"),
-        ("docker", {}, {"volumes": [{"a": "b"}]}, "engine_options.volumes=[{'a': 'b'}] is no list of texts"),
-        ("docker", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is no list of texts"),
-        ("podman", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is no list of texts"),
+        ("podman", {}, {"labels": "a=b"}, "engine_options.labels='a=b' is not a mapping"),
+        ("docker", {}, {"env": ["A=1"]}, "engine_options.env=['A=1'] is not a mapping"),
+        (
+            "docker",
+            {},
+            {"devices": 5},
+            "engine_options.devices=5 is not a list of strings. Write engine_options: {devices:",
+        ),
+        ("docker", {}, {"volumes": [{"a": "b"}]}, "engine_options.volumes=[{'a': 'b'}] is not a list of strings"),
+        ("docker", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is not a list of strings"),
+        ("podman", {}, {"device_cgroup_rules": 5}, "engine_options.device_cgroup_rules=5 is not a list of strings"),
         (
             "podman",
             {},
             {"device_cgroup_rule": 5},
-            "engine_options.device_cgroup_rule=5 is no text. Write engine_options: {device_cgroup_rule: text}, in",
+            "engine_options.device_cgroup_rule=5 is not a string. Write engine_options: {device_cgroup_rule: string}",
         ),
-        ("docker", {}, {"runtime": 5}, "engine_options.runtime=5 is no text"),
-        ("podman", {}, {"runtime": ["crun"]}, "engine_options.runtime=['crun'] is no text"),
-        ("docker", {}, {"restart_policy": False}, "engine_options.restart_policy=False is no text"),
-        ("docker", {}, {"security_opts": 5}, "engine_options.security_opts=5 is no list of texts"),
-        ("podman", {}, {"security_opt": 5}, "engine_options.security_opt=5 is no list of texts"),
-        ("podman", {}, {"executable": 5}, "engine_options.executable=5 is no text"),
-        ("docker", {}, {"device_requests": "all"}, "engine_options.device_requests='all' is no list of mappings"),
+        ("docker", {}, {"runtime": 5}, "engine_options.runtime=5 is not a string"),
+        ("podman", {}, {"runtime": ["crun"]}, "engine_options.runtime=['crun'] is not a string"),
+        ("docker", {}, {"restart_policy": False}, "engine_options.restart_policy=False is not a string"),
+        ("docker", {}, {"security_opts": 5}, "engine_options.security_opts=5 is not a list of strings"),
+        ("podman", {}, {"security_opt": 5}, "engine_options.security_opt=5 is not a list of strings"),
+        ("podman", {}, {"executable": 5}, "engine_options.executable=5 is not a string"),
+        ("docker", {}, {"device_requests": "all"}, "engine_options.device_requests='all' is not a list of mappings"),
         (
             "docker",
             {"labels": {"gpufleet.exclusive": "true"}},
             {},
-            "label gpufleet.exclusive: labels that begin with gpufleet. are set by this module alone. Leave it out",
+            "label gpufleet.exclusive is reserved: the prefix gpufleet. is for labels of this module. Remove or",
         ),
-        ("podman", {}, {"label": {"gpufleet.gpus": "x"}}, "label gpufleet.gpus: labels that begin with"),
+        ("podman", {}, {"label": {"gpufleet.gpus": "x"}}, "label gpufleet.gpus is reserved"),
     ],
 )
-def test_contradictions_are_refused(engine, named, engine_options, words):
+def test_invalid_and_conflicting_options_are_refused(engine, named, engine_options, words):
     with pytest.raises(OptionError) as error:
-        own_options(engine, named, engine_options)
+        user_options(engine, named, engine_options)
     assert words in str(error.value)
 
 
@@ -178,7 +198,7 @@ def test_volume_access_for_docker():
         "devices": ["/dev/fuse", "/dev/nvidiactl", "/dev/nvidia2"],
         "volumes": ["/a:/b", "nvidia_driver_1.2:/usr/local/nvidia:ro"],
         "labels": {"mine": "x", "gpufleet.gpus": "GPU-1"},
-        "env": {"A": "1", "NVIDIA_VISIBLE_DEVICES": "void", "LD_LIBRARY_PATH": LIBRARIES, "PATH": DEFAULT_PATH},
+        "env": {"A": "1", "NVIDIA_VISIBLE_DEVICES": "void", "LD_LIBRARY_PATH": LIBRARIES, "PATH": EXTENDED_PATH},
     }
 
 
@@ -193,25 +213,25 @@ def test_volume_access_for_podman():
 @pytest.mark.parametrize(
     ("own", "image", "libraries", "path"),
     [
-        ({}, {}, LIBRARIES, DEFAULT_PATH),
+        ({}, {}, LIBRARIES, EXTENDED_PATH),
         ({}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/bin"),
-        ({}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/opt/lib:{LIBRARIES}", DEFAULT_PATH),
-        ({"LD_LIBRARY_PATH": "/mine"}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/mine:{LIBRARIES}", DEFAULT_PATH),
+        ({}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/opt/lib:{LIBRARIES}", EXTENDED_PATH),
+        ({"LD_LIBRARY_PATH": "/mine"}, {"LD_LIBRARY_PATH": "/opt/lib"}, f"/mine:{LIBRARIES}", EXTENDED_PATH),
         ({"PATH": "/mine"}, {"PATH": "/bin"}, LIBRARIES, "/usr/local/nvidia/bin:/mine"),
     ],
 )
-def test_search_paths_are_extended_the_images_and_the_users(own, image, libraries, path):
+def test_search_paths_of_image_and_user_are_extended(own, image, libraries, path):
     env = compose("docker", {"env": own}, image_env=image)["env"]
     assert env["LD_LIBRARY_PATH"] == libraries
     assert sorted(env.get("PATH", "").split(":")) == sorted(path.split(":"))
 
 
-def test_an_image_that_knows_the_place_is_left_alone():
+def test_search_paths_that_contain_the_directory_are_unchanged():
     image = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "PATH": "/usr/local/nvidia/bin:/bin"}
     assert compose("docker", image_env=image)["env"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def test_the_users_own_visible_devices_give_way():
+def test_visible_devices_of_the_user_are_replaced():
     env = compose("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}})["env"]
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
 
@@ -238,7 +258,7 @@ def test_runtime_access():
     assert compose("podman", {"cmd_args": ["--replace"]}, access)["cmd_args"] == ["--replace", "--runtime=nvidia"]
 
 
-def test_without_gpus_nothing_is_added():
+def test_no_options_are_added_without_gpus():
     assert compose("docker", {"user": "1000"}, Access()) == {
         "user": "1000",
         "name": "c",
@@ -251,24 +271,32 @@ def test_without_gpus_nothing_is_added():
 @pytest.mark.parametrize(
     ("engine", "own", "words"),
     [
-        ("docker", {"privileged": True}, "privileged: the container can reach every GPU of the host"),
-        ("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env NVIDIA_VISIBLE_DEVICES=all names other GPUs"),
-        ("docker", {"volumes": ["/dev:/dev"]}, "volume /dev:/dev shows the host's device nodes"),
-        ("podman", {"volume": ["/:/host:ro"]}, "volume /:/host:ro shows the host's device nodes"),
-        ("docker", {"devices": ["/dev/nvidia0"]}, "device /dev/nvidia0 goes past gpus"),
-        ("podman", {"device": ["nvidia.com/gpu=all"]}, "device nvidia.com/gpu=all goes past gpus"),
-        ("docker", {"devices": ["/dev:/dev"]}, "device /dev:/dev goes past gpus"),
-        ("podman", {"device": ["/dev/char/195:3:/dev/x"]}, "device /dev/char/195:3:/dev/x goes past gpus"),
-        ("docker", {"device_cgroup_rules": ["c 195:* rwm"]}, "device cgroup rule 'c 195:* rwm' opens the nodes"),
-        ("podman", {"device_cgroup_rule": "c *:* rwm"}, "device cgroup rule 'c *:* rwm' opens the nodes"),
-        ("docker", {"device_requests": [{"capabilities": [["gpu"]], "count": -1}]}, "device_requests beside gpus"),
-        ("podman", {"gpus": "all"}, "engine_options.gpus=all gives GPUs"),
+        ("docker", {"privileged": True}, "privileged: the container can access every GPU of the host"),
+        ("docker", {"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env NVIDIA_VISIBLE_DEVICES=all does not match gpus"),
+        ("docker", {"volumes": ["/dev:/dev"]}, "volume /dev:/dev exposes the host's device nodes"),
+        ("podman", {"volume": ["/:/host:ro"]}, "volume /:/host:ro exposes the host's device nodes"),
+        ("docker", {"devices": ["/dev/nvidia0"]}, "device /dev/nvidia0 bypasses gpus"),
+        ("podman", {"device": ["nvidia.com/gpu=all"]}, "device nvidia.com/gpu=all bypasses gpus"),
+        ("docker", {"devices": ["/dev:/dev"]}, "device /dev:/dev bypasses gpus"),
+        ("podman", {"device": ["/dev/char/195:3:/dev/x"]}, "device /dev/char/195:3:/dev/x bypasses gpus"),
+        (
+            "docker",
+            {"device_cgroup_rules": ["c 195:* rwm"]},
+            "device cgroup rule 'c 195:* rwm' gives access to every GPU",
+        ),
+        ("podman", {"device_cgroup_rule": "c *:* rwm"}, "device cgroup rule 'c *:* rwm' gives access to every GPU"),
+        (
+            "docker",
+            {"device_requests": [{"capabilities": [["gpu"]], "count": -1}]},
+            "engine_options.device_requests gives access",
+        ),
+        ("podman", {"gpus": "all"}, "engine_options.gpus=all gives access to GPUs"),
         ("docker", {"runtime": "kata-runtime"}, "runtime kata-runtime runs the container in a virtual machine"),
     ],
 )
-def test_what_undoes_the_isolation_is_warned_of(engine, own, words):
+def test_options_that_bypass_the_isolation_cause_a_warning(engine, own, words):
     state = {"docker": docker(), "podman": podman()}[engine]
-    (warning,) = undone_isolation(engine, own, state, [UUIDS[1]], ["/dev/nvidia2"])
+    (warning,) = isolation_bypass_warnings(engine, own, state, [UUIDS[1]], ["/dev/nvidia2"])
     assert words in warning
 
 
@@ -285,8 +313,8 @@ def test_what_undoes_the_isolation_is_warned_of(engine, own, words):
         {"device_requests": [{"driver": "cdi", "device_ids": ["vendor.com/net=eth0"]}]},
     ],
 )
-def test_harmless_options_are_not(own):
-    assert undone_isolation("docker", own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
+def test_other_options_cause_no_warning(own):
+    assert isolation_bypass_warnings("docker", own, docker(), [UUIDS[1]], ["/dev/nvidiactl", "/dev/nvidia2"]) == []
 
 
 @pytest.mark.parametrize(
@@ -299,11 +327,11 @@ def test_harmless_options_are_not(own):
         ({"docker_url": "unix:///option"}, {}, "unix:///option"),
     ],
 )
-def test_where_docker_is(options, environment, expected):
+def test_docker_host(options, environment, expected):
     assert docker_host(options, environment) == expected
 
 
-def test_only_what_reaches_the_engine_goes_to_every_module():
+def test_connection_options():
     options = {"docker_host": "unix:///x", "timeout": 5, "log_driver": "journald", "executable": "p"}
     assert connection_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
     assert connection_options("podman", options) == {"executable": "p"}
@@ -315,17 +343,17 @@ def test_only_what_reaches_the_engine_goes_to_every_module():
         ("docker", "trainer", None),
         ("docker", "a.b_c-1", None),
         ("podman", "e", None),
-        ("docker", "e", "name=e is too short: a name has two characters at least under docker."),
-        ("docker", "my trainer", "name='my trainer' is no name for a container. Write letters, digits"),
-        ("podman", "-x", "name='-x' is no name for a container."),
-        ("podman", "", "name='' is no name for a container."),
-        ("docker", "größe", "name='größe' is no name for a container."),
+        ("docker", "e", "name=e is too short: docker requires at least two characters. Use a longer name."),
+        ("docker", "my trainer", "name='my trainer' is not a valid container name. Use letters, digits"),
+        ("podman", "-x", "name='-x' is not a valid container name."),
+        ("podman", "", "name='' is not a valid container name."),
+        ("docker", "größe", "name='größe' is not a valid container name."),
     ],
 )
-def test_a_name_that_no_engine_takes_is_refused(engine, name, words):
+def test_invalid_names_are_refused(engine, name, words):
     if words is None:
-        refuse_name(engine, name)
+        validate_name(engine, name)
         return
     with pytest.raises(OptionError) as error:
-        refuse_name(engine, name)
+        validate_name(engine, name)
     assert words in str(error.value)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a request to what the engine's module is called with, on hosts that are tables."""
+"""Plans for gpu_container on hosts that are described by tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import IsolationError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, Sleeping
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import EngineAtRest, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
@@ -50,7 +50,7 @@ CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 
 
 class Case:
-    """A host, and runs of the module on it."""
+    """A host on which the module runs."""
 
     def __init__(self, tmp_path):
         self.root = tmp_path / "root"
@@ -103,13 +103,13 @@ def case(tmp_path):
 
 
 def given_gpu(index, name="ct", **options):
-    """A container that this module gave one GPU with isolation=volume."""
+    """Return a container to which this module assigned a GPU with isolation=volume."""
     labels = {"gpufleet.gpus": UUIDS[index], "gpufleet.isolation": "volume", **options.pop("labels", {})}
     devices = nodes(*CONTROL, f"/dev/nvidia{3 - index}")
     return container(name, labels=labels, mounts=[MOUNT], Devices=devices, **options)
 
 
-def test_a_new_container_gets_the_gpu_by_its_node(case):
+def test_new_container_gets_the_device_node_of_its_gpu(case):
     plan = case.plan(gpus=[1], env={"A": "1"})
     assert (plan["module"], plan["engine"]) == ("community.docker.docker_container", "docker")
     assert plan["module_args"] == {
@@ -146,8 +146,8 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
         "isolation": "volume",
         "engine": "docker",
         "exclusive": False,
-        "reason": f"GPU 1 ({UUIDS[1]}): volume is the best that works here (cdi: docker 20.10.24 has no CDI, docker 25 "
-        "and later do)",
+        "reason": f"GPU 1 ({UUIDS[1]}): volume is the first available isolation (cdi: docker 20.10.24 does not support "
+        "CDI, docker 25 and later do)",
         "changes": [],
         "warnings": [],
     }
@@ -155,7 +155,7 @@ def test_a_new_container_gets_the_gpu_by_its_node(case):
 
 
 @pytest.mark.parametrize("gpus", [[1], ["1"], [UUIDS[1]], ["GPU-aaaa1"], ["3b:00.0"], 1, "1"])
-def test_the_same_gpu_written_differently_changes_nothing(case, gpus):
+def test_same_gpu_in_another_notation_changes_nothing(case, gpus):
     case.has(given_gpu(1))
     plan = case.plan(gpus=gpus)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[1]]
@@ -163,7 +163,7 @@ def test_the_same_gpu_written_differently_changes_nothing(case, gpus):
     assert plan["gpu_diff"]["before"] == plan["gpu_diff"]["after"]
 
 
-def test_another_gpu_recreates_and_the_diff_names_both(case):
+def test_another_gpu_recreates_the_container_and_appears_in_the_diff(case):
     case.has(given_gpu(1))
     plan = case.plan(gpus=[2])
     assert plan["module_args"]["recreate"]
@@ -172,7 +172,7 @@ def test_another_gpu_recreates_and_the_diff_names_both(case):
     assert plan["gpu_diff"]["after"]["gpus"] == [f"{UUIDS[2]} (GPU 2, NVIDIA A100-SXM4-40GB)"]
 
 
-def test_fewer_gpus_recreate_though_the_engines_module_would_let_more_pass(case):
+def test_fewer_gpus_recreate_the_container(case):
     two = container("ct", mounts=[MOUNT], Devices=nodes(*CONTROL, "/dev/nvidia2", "/dev/nvidia1"))
     case.has(two)
     assert case.plan(gpus=[1])["module_args"]["recreate"]
@@ -192,7 +192,7 @@ def test_fewer_gpus_recreate_though_the_engines_module_would_let_more_pass(case)
         {"Devices": [], "DeviceRequests": [{"Driver": "", "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]]}]},
     ],
 )
-def test_a_container_that_was_altered_is_repaired(case, change):
+def test_modified_container_is_recreated(case, change):
     made = given_gpu(1)
     made["Mounts"] = change.pop("mounts", made["Mounts"])
     made["HostConfig"].update(change)
@@ -200,7 +200,7 @@ def test_a_container_that_was_altered_is_repaired(case, change):
     assert case.plan(gpus=[1], isolation="volume")["module_args"]["recreate"]
 
 
-def test_a_moved_minor_number_recreates(case):
+def test_changed_minor_number_recreates_the_container(case):
     case.has(given_gpu(1))
     case.facts = facts([gpu(0), gpu(1, minor=1), gpu(2, minor=2), gpu(3)])
     plan = case.plan(gpus=[UUIDS[1]])
@@ -208,7 +208,7 @@ def test_a_moved_minor_number_recreates(case):
     assert "/dev/nvidia1" in plan["module_args"]["devices"]
 
 
-def test_capabilities_that_need_other_nodes_recreate(case):
+def test_capabilities_with_other_nodes_recreate_the_container(case):
     case.has(given_gpu(1))
     assert not case.plan(gpus=[1], capabilities=["utility", "compute"])["gpu_changed"]
     assert case.plan(gpus=[1], capabilities=["utility"])["gpu_changed"]
@@ -217,7 +217,7 @@ def test_capabilities_that_need_other_nodes_recreate(case):
 @pytest.mark.parametrize("where", ["devices", "engine_options"])
 @pytest.mark.parametrize("own", ["/dev/nvidia-modeset", "/dev/fuse", "/dev/nvidia0", "/dev/dri/card9", "/dev/nvidia2"])
 @pytest.mark.parametrize("gpus", [[1], 1])
-def test_the_users_own_devices_are_no_difference(case, where, own, gpus):
+def test_devices_of_the_user_do_not_recreate_the_container(case, where, own, gpus):
     made = given_gpu(1)
     if own != "/dev/nvidia2":
         made["HostConfig"]["Devices"] += nodes(own)
@@ -231,15 +231,15 @@ def test_the_users_own_devices_are_no_difference(case, where, own, gpus):
 @pytest.mark.parametrize(
     ("has", "capabilities"),
     [
-        # Not there when the container was made.
+        # Did not exist when the container was created.
         (("/dev/nvidiactl", "/dev/nvidia-uvm"), None),
         (CONTROL, ["compute", "graphics", "utility"]),
-        # Gone since, or more than is asked for: they open no GPU.
+        # Removed later, or not requested: these nodes give access to no GPU.
         ((*CONTROL, "/dev/nvidia-modeset"), None),
         ((*CONTROL, "/dev/nvidia-nvlink"), None),
     ],
 )
-def test_control_nodes_that_come_and_go_are_no_difference(case, has, capabilities):
+def test_optional_control_nodes_do_not_recreate_the_container(case, has, capabilities):
     case.file("/dev/nvidia-modeset")
     labels = {"gpufleet.capabilities": ",".join(capabilities)} if capabilities else {}
     made = given_gpu(1, labels=labels)
@@ -247,7 +247,7 @@ def test_control_nodes_that_come_and_go_are_no_difference(case, has, capabilitie
     case.has(made)
     plan = case.plan(gpus=[1], capabilities=capabilities)
     assert plan["gpu_assignment"]["changes"] == []
-    # Docker's module would take a node that it lacks for a difference.
+    # Docker's module would recreate the container for a missing node.
     assert sorted(plan["module_args"]["devices"]) == sorted([*has, "/dev/nvidia2"])
     case.docker.images["image"] = Image(id="sha256:2")
     assert "/dev/nvidia-uvm-tools" in case.plan(gpus=[1])["module_args"]["devices"]
@@ -262,21 +262,21 @@ def test_control_nodes_that_come_and_go_are_no_difference(case, has, capabilitie
         (
             (*CONTROL, "/dev/nvidia-caps/nvidia-cap1", "/dev/dri/renderD129"),
             {},
-            ["device node too many: /dev/dri/renderD129", "device node too many: /dev/nvidia-caps/nvidia-cap1"],
+            ["unexpected device node: /dev/dri/renderD129", "unexpected device node: /dev/nvidia-caps/nvidia-cap1"],
         ),
-        ((*CONTROL, "/dev/nvidia0"), {}, [f"GPU taken away: {UUIDS[3]} (GPU 3, NVIDIA A100-SXM4-40GB)"]),
+        ((*CONTROL, "/dev/nvidia0"), {}, [f"GPU removed: {UUIDS[3]} (GPU 3, NVIDIA A100-SXM4-40GB)"]),
         (
             CONTROL,
             {"gpus": [2]},
             [
-                f"GPU taken away: {UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)",
-                f"GPU given: {UUIDS[2]} (GPU 2, NVIDIA A100-SXM4-40GB)",
+                f"GPU removed: {UUIDS[1]} (GPU 1, NVIDIA A100-SXM4-40GB)",
+                f"GPU added: {UUIDS[2]} (GPU 2, NVIDIA A100-SXM4-40GB)",
             ],
         ),
         (CONTROL, {"exclusive": True}, ["exclusive: false → true"]),
     ],
 )
-def test_why_a_container_is_recreated_is_said(case, has, params, changes):
+def test_reasons_to_recreate_are_reported(case, has, params, changes):
     made = given_gpu(1)
     made["HostConfig"]["Devices"] = nodes(*has, "/dev/nvidia2")
     case.has(made)
@@ -287,14 +287,14 @@ def test_why_a_container_is_recreated_is_said(case, has, params, changes):
     assert plan["module_args"]["recreate"]
 
 
-def test_a_missing_driver_volume_is_a_reason_that_is_said(case):
+def test_missing_driver_volume_is_reported_as_reason(case):
     case.has(given_gpu(1))
     case.facts["nvidia_driver"]["version"] = "550.163.01"
     changes = ["driver volume: nvidia_driver_550.163.01:/usr/local/nvidia:ro is not mounted"]
     assert case.plan(gpus=[1])["gpu_assignment"]["changes"] == changes
 
 
-def test_another_isolation_is_a_reason_that_is_said(case):
+def test_changed_isolation_is_reported_as_reason(case):
     case.file("/usr/bin/nvidia-container-runtime-hook")
     case.docker._state = docker(started=None)
     case.has(given_gpu(1))
@@ -306,11 +306,11 @@ def test_another_isolation_is_a_reason_that_is_said(case):
     ("path", "changes"),
     [
         ("/dev/nvidia2", []),
-        # Docker's module would take it apart at each colon.
-        ("/dev/char/195:2", ["device node by another name: /dev/char/195:2"]),
+        # Docker's module splits device options at colons.
+        ("/dev/char/195:2", ["device node with an alias path: /dev/char/195:2"]),
     ],
 )
-def test_a_node_in_other_words_is_adopted_where_dockers_module_can_say_it(case, path, changes):
+def test_alias_of_a_node_is_kept_if_dockers_module_can_express_it(case, path, changes):
     made = container("ct", mounts=[MOUNT], Devices=nodes(*CONTROL))
     made["HostConfig"]["Devices"].append(
         {"PathOnHost": path, "PathInContainer": "/dev/nvidia2", "CgroupPermissions": "rw"}
@@ -324,8 +324,8 @@ def test_a_node_in_other_words_is_adopted_where_dockers_module_can_say_it(case, 
 
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("name", [UUIDS[1], "1", "all"])
-def test_somebody_elses_cdi_container_is_adopted_as_it_is(case, ours, name):
-    """Podman's module compares the words of the command line, and all of the environment."""
+def test_cdi_container_of_another_tool_is_adopted_unchanged(case, ours, name):
+    """Podman's module compares the command line literally, and the whole environment."""
     edits = {
         "deviceNodes": [{"path": "/dev/nvidia2"}],
         "mounts": [{"hostPath": "/", "containerPath": "/usr/local/nvidia"}],
@@ -343,7 +343,7 @@ def test_somebody_elses_cdi_container_is_adopted_as_it_is(case, ours, name):
     assert ("env" in plan["module_args"]) is ours
 
 
-def test_somebody_elses_container_with_the_vendors_runtime_is_adopted_as_it_is(case):
+def test_runtime_container_of_another_tool_is_adopted_unchanged(case):
     case.docker._state = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
     case.has(container("ct", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="nvidia"))
     plan = case.plan(gpus=[UUIDS[1]], isolation="runtime")
@@ -352,8 +352,8 @@ def test_somebody_elses_container_with_the_vendors_runtime_is_adopted_as_it_is(c
     assert case.plan(gpus=[2], isolation="runtime")["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": UUIDS[2]}
 
 
-def test_podman_recreates_for_an_image_that_has_moved_on(case):
-    """Its module goes by the image's name."""
+def test_changed_image_recreates_a_podman_container(case):
+    """Podman's module compares only the name of the image."""
     case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
     case.podman.images["image"] = Image(id="feedbeef0000ffff")
     plan = case.plan(engine="podman", gpus=[1])
@@ -363,7 +363,7 @@ def test_podman_recreates_for_an_image_that_has_moved_on(case):
     assert not case.plan(engine="podman", gpus=[1])["module_args"]["recreate"]
 
 
-def test_a_container_of_somebody_elses_is_adopted_without_labels(case):
+def test_container_without_labels_is_adopted_without_labels(case):
     made = given_gpu(1)
     made["Config"]["Labels"] = {}
     case.has(made)
@@ -384,7 +384,7 @@ EXCLUSIVE = {"gpufleet.exclusive": "true"}
         (EXCLUSIVE, False, ["exclusive: true → false"]),
     ],
 )
-def test_exclusive_is_kept_on_the_container_so_that_others_go_by_it(case, labels, exclusive, changes):
+def test_change_of_exclusive_updates_the_label(case, labels, exclusive, changes):
     case.has(given_gpu(1, labels=labels))
     plan = case.plan(gpus=[1], exclusive=exclusive)
     assert plan["gpu_assignment"]["changes"] == changes
@@ -396,7 +396,7 @@ def test_exclusive_is_kept_on_the_container_so_that_others_go_by_it(case, labels
     assert plan["gpu_diff"]["after"]["recreate"] == changes
 
 
-def test_a_driver_upgrade_recreates_with_the_new_volume(case):
+def test_driver_upgrade_recreates_the_container_with_the_new_volume(case):
     case.has(given_gpu(1))
     case.facts["nvidia_driver"]["version"] = "550.163.01"
     plan = case.plan(gpus=[1])
@@ -406,13 +406,13 @@ def test_a_driver_upgrade_recreates_with_the_new_volume(case):
 
 
 @pytest.mark.parametrize("volumes", [{}, {VOLUME_NAME: "/empty"}, {VOLUME_NAME: ""}])
-def test_a_driver_volume_that_is_missing_or_empty_is_asked_for(case, volumes):
+def test_missing_or_empty_driver_volume_is_created(case, volumes):
     case.docker.volumes = volumes
     plan = case.plan(gpus=[1], driver_volume_path="/srv/v", engine_options={"docker_host": "unix:///d"})
     assert plan["driver_volume"] == {"engine": ["docker"], "path": "/srv/v", "docker_host": "unix:///d"}
 
 
-def test_a_count_keeps_what_the_container_has(case):
+def test_count_keeps_the_gpus_of_the_container(case):
     case.has(given_gpu(3))
     plan = case.plan(gpus=1)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([3], False)
@@ -420,17 +420,17 @@ def test_a_count_keeps_what_the_container_has(case):
     assert sorted(case.plan(gpus=2)["gpu_assignment"]["indexes"]) == [2, 3]
 
 
-def test_topology_is_only_asked_for_when_it_can_matter(case):
+def test_topology_is_read_only_for_a_count(case):
     case.plan(gpus=[1])
     assert case.asked == [frozenset({"min", "identity"})]
 
 
-def test_without_gpus_the_driver_is_not_even_asked(case):
+def test_container_without_gpus_does_not_query_the_driver(case):
     case.facts = facts([], state="no_driver")
     plan = case.plan(gpus="none")
-    assert (case.asked, plan["gpu_assignment"]["reason"]) == ([], "no GPU was asked for")
+    assert (case.asked, plan["gpu_assignment"]["reason"]) == ([], "gpus requests no GPU")
     assert not {"devices", "env", "labels", "volumes"} & set(plan["module_args"])
-    assert case.plan()["gpu_assignment"]["reason"] == "the image needs no GPU and none was asked for"
+    assert case.plan()["gpu_assignment"]["reason"] == "gpus is not set, and the image requests no GPU"
 
 
 @pytest.mark.parametrize(
@@ -441,25 +441,25 @@ def test_without_gpus_the_driver_is_not_even_asked(case):
             [0, 1, 2, 3],
             "label com.nvidia.volumes.needed",
         ),
-        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "all"}), [0, 1, 2, 3], "NVIDIA_VISIBLE_DEVICES asks (all)"),
-        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "0,2"}), [0, 2], "NVIDIA_VISIBLE_DEVICES asks (0,2)"),
-        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "void"}), [], "the image needs no GPU"),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "all"}), [0, 1, 2, 3], "NVIDIA_VISIBLE_DEVICES (all)"),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "0,2"}), [0, 2], "NVIDIA_VISIBLE_DEVICES (0,2)"),
+        (Image("1", env={"NVIDIA_VISIBLE_DEVICES": "void"}), [], "the image requests no GPU"),
     ],
 )
-def test_without_gpus_the_image_decides(case, image, indexes, words):
+def test_image_decides_without_the_option_gpus(case, image, indexes, words):
     case.docker.images["image"] = image
     assignment = case.plan()["gpu_assignment"]
     assert assignment["indexes"] == indexes
     assert words in assignment["reason"]
 
 
-def test_none_is_none_also_for_an_image_that_wants_all(case):
+def test_none_overrides_an_image_that_requests_all_gpus(case):
     case.docker.images["image"] = Image("1", env={"NVIDIA_VISIBLE_DEVICES": "all"})
     plan = case.plan(gpus="none")
     assert plan["module_args"]["env"] == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def test_mig_devices_are_given_by_their_capability_nodes(case):
+def test_mig_device_gets_its_capability_nodes(case):
     case.facts = facts([gpu(0, mig=mig(slice_(0), slice_(1))), gpu(1)])
     case.file("/proc/driver/nvidia-caps/mig-minors", "gpu3/gi8/access 31\ngpu3/gi8/ci0/access 32\n")
     case.file("/dev/nvidia-caps/nvidia-cap31")
@@ -474,7 +474,7 @@ def test_mig_devices_are_given_by_their_capability_nodes(case):
     assert plan["gpu_diff"]["after"]["gpus"] == [f"{MIG_UUIDS[1]} (MIG 0:1, 1g.5gb)"]
 
 
-def test_podman_gets_cdi_where_there_is_a_specification(case):
+def test_podman_uses_cdi_if_a_specification_exists(case):
     case.podman = Engine(podman())
     devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
@@ -488,8 +488,8 @@ def test_podman_gets_cdi_where_there_is_a_specification(case):
 
 @pytest.mark.parametrize("options", [None, {}])
 @pytest.mark.parametrize("count", [0, None])
-def test_a_device_request_is_repeated_as_docker_keeps_it(case, options, count):
-    """Docker's module compares requests word by word, and docker versions differ in what they make of a gap."""
+def test_device_request_is_repeated_as_docker_stores_it(case, options, count):
+    """Docker's module compares requests literally, and Docker versions store missing values differently."""
     case.file("/usr/bin/nvidia-container-runtime-hook")
     case.docker._state = docker(started=None)
     kept = {"Driver": "", "Count": count, "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]], "Options": options}
@@ -513,7 +513,7 @@ def test_a_device_request_is_repeated_as_docker_keeps_it(case, options, count):
         (["gpu", "video"], [], ["video", "utility"], ["capabilities: video → utility, video"]),
     ],
 )
-def test_capabilities_count_under_device_requests(case, requested, env, capabilities, changes):
+def test_changed_capabilities_recreate_a_device_request(case, requested, env, capabilities, changes):
     case.file("/usr/bin/nvidia-container-runtime-hook")
     case.docker._state = docker(started=None)
     kept = {"Driver": "", "Count": 0, "DeviceIDs": [UUIDS[1]], "Capabilities": [requested], "Options": {}}
@@ -527,16 +527,16 @@ def test_capabilities_count_under_device_requests(case, requested, env, capabili
 @pytest.mark.parametrize(
     ("visible", "indexes"), [("0", [0]), ("2", [2]), ("1,3", [1, 3]), ("GPU-bbbb", [2]), ("all", [0, 1, 2, 3])]
 )
-def test_what_an_image_names_is_never_a_count(case, visible, indexes):
+def test_number_in_visible_devices_is_an_index(case, visible, indexes):
     case.docker.images["image"] = Image("1", env={"NVIDIA_VISIBLE_DEVICES": visible})
     assert case.plan()["gpu_assignment"]["indexes"] == indexes
 
 
-def test_a_count_of_none_says_so(case):
-    assert case.plan(gpus=0)["gpu_assignment"]["reason"] == "a count of 0 was asked for (GPU 0 is gpus: [0])"
+def test_count_of_zero_is_explained(case):
+    assert case.plan(gpus=0)["gpu_assignment"]["reason"] == "gpus is a count of 0 (for GPU 0, write gpus: [0])"
 
 
-def test_podman_is_not_asked_to_restart_what_it_must_recreate(case):
+def test_podman_container_to_recreate_is_not_restarted(case):
     case.podman = Engine(podman(), containers=[given_gpu(1)], volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(engine="podman", gpus=[2], restart=True)
     assert plan["module_args"]["recreate"]
@@ -547,7 +547,7 @@ def test_podman_is_not_asked_to_restart_what_it_must_recreate(case):
 # -- exclusive ---------------------------------------------------------------------------------------------------
 
 
-def test_exclusive_counts_see_both_engines_and_reservations(case):
+def test_exclusive_count_considers_both_engines_and_reservations(case):
     case.has(given_gpu(0, "a"), container("all", status="exited", Devices=nodes("/dev/nvidia1")))
     case.podman = Engine(
         podman(), containers=[container("p", policy="always", status="exited", Devices=nodes("/dev/nvidia2"))]
@@ -559,7 +559,7 @@ def test_exclusive_counts_see_both_engines_and_reservations(case):
     with pytest.raises(SelectionError) as error:
         case.plan(name="second", gpus=1, exclusive=True)
     message = str(error.value)
-    assert "exclusive: 1 GPU asked for, but only 0 of 4 are free." in message
+    assert "exclusive: 1 GPU is requested, but only 0 of 4 are free." in message
     assert f"GPU 0 ({UUIDS[0]}) by docker container a;" in message
     assert f"GPU 1 ({UUIDS[1]}) by podman container p (exited, restart policy always);" in message
     assert re.search(
@@ -568,7 +568,7 @@ def test_exclusive_counts_see_both_engines_and_reservations(case):
     assert f"GPU 3 ({UUIDS[3]}) by docker container ct (reserved" in message
 
 
-def test_two_plans_never_give_one_gpu_twice(case):
+def test_exclusive_plans_never_assign_a_gpu_twice(case):
     plans = [case.plan(name=f"c{number}", gpus=1, exclusive=True) for number in range(4)]
     assert sorted(plan["gpu_assignment"]["indexes"][0] for plan in plans) == [0, 1, 2, 3]
     with pytest.raises(SelectionError, match="only 0 of 4 are free"):
@@ -578,27 +578,27 @@ def test_two_plans_never_give_one_gpu_twice(case):
     assert case.plan(name="c4", gpus=1, exclusive=True)["gpu_assignment"]["indexes"] == [2]
 
 
-def test_a_reservation_also_guards_what_is_not_exclusive_until_it_is_there(case):
+def test_shared_gpu_is_reserved_until_its_container_exists(case):
     case.plan(name="shared", gpus=[0])
     assert case.plan(gpus=1, exclusive=True)["gpu_assignment"]["indexes"] != [0]
 
 
-def test_an_exclusive_container_keeps_its_gpu_and_guards_it_while_it_may_be_recreated(case):
+def test_exclusive_container_keeps_and_reserves_its_gpu(case):
     case.has(given_gpu(2, labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
     assert case.reserved() == {"ct": {UUIDS[2]}}
 
 
-def test_a_shared_gpu_is_given_up_for_a_free_one(case):
+def test_exclusive_count_replaces_a_shared_gpu(case):
     case.has(given_gpu(2), given_gpu(2, "other"))
     plan = case.plan(gpus=1, exclusive=True)
     assert plan["gpu_assignment"]["indexes"] != [2]
     assert plan["gpu_changed"]
 
 
-def test_what_a_container_is_about_to_get_counts_beside_what_it_has(case):
-    """Its reservation must not be dropped because a container of that name is there, with another GPU."""
+def test_container_holds_present_and_reserved_gpus(case):
+    """A reservation remains valid although a container of that name exists with another GPU."""
     case.has(given_gpu(0, "other"))
     with case.reservations.locked():
         case.reservations.reserve("docker", "other", [UUIDS[1]], exclusive=True)
@@ -607,14 +607,14 @@ def test_what_a_container_is_about_to_get_counts_beside_what_it_has(case):
     with pytest.raises(SelectionError, match="only 0 of 4 are free") as error:
         case.plan(name="second", gpus=1, exclusive=True)
     assert f"GPU 1 ({UUIDS[1]}) by docker container other (reserved by" in str(error.value)
-    # A count of others is told as well that it is promised.
+    # A count without exclusive also avoids an exclusive reservation.
     assert case.plan(name="third", gpus=1)["gpu_assignment"]["indexes"] == [2]
 
 
 @pytest.mark.parametrize("status", ["running", "exited"])
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_whatever_the_engines_module_may_do_the_gpus_are_reserved(case, status, exclusive):
-    """It may recreate the container for another reason than the GPUs, and while it is away nobody else holds them."""
+def test_gpus_are_reserved_even_if_they_do_not_change(case, status, exclusive):
+    """The engine's module may recreate the container for another reason. Meanwhile, no container holds the GPUs."""
     case.has(given_gpu(2, status=status, labels=EXCLUSIVE if exclusive else {}))
     plan = case.plan(gpus=[2], exclusive=exclusive, env={"A": "new"})
     assert not plan["gpu_changed"]
@@ -635,7 +635,7 @@ def test_whatever_the_engines_module_may_do_the_gpus_are_reserved(case, status, 
         ({"stop_timeout": -1}, {"StopTimeout": None}, 300),
     ],
 )
-def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, params, config, seconds):
+def test_reservation_includes_the_stop_timeout(case, params, config, seconds):
     made = given_gpu(1)
     made["Config"].update(config)
     case.has(made)
@@ -651,7 +651,7 @@ def sleeping(*titles):
 
 
 @pytest.mark.parametrize(
-    ("state", "there", "changed"),
+    ("state", "status", "changed"),
     [
         ("started", None, True),
         ("started", "exited", True),
@@ -668,30 +668,32 @@ def sleeping(*titles):
         ("absent", "running", True),
     ],
 )
-def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, there, changed):
-    case.docker = sleeping("ctc (running)", *([f"ct ({there})"] if there else []))
+def test_check_mode_predicts_for_a_stopped_docker(case, state, status, changed):
+    case.docker = sleeping("ctc (running)", *([f"ct ({status})"] if status else []))
     plan = case.plan(check=True, gpus=[1], state=state)
-    assert (plan["predicted"], plan["needless"], plan["engine"]) == (True, not changed, "docker")
-    ran = there in ("running", "paused")
+    assert (plan["predicted"], plan["nothing_to_do"], plan["engine"]) == (True, not changed, "docker")
+    ran = status in ("running", "paused")
     runs = state == "started" or (state == "present" and ran)
-    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there is not None, "running": ran}
+    assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": status is not None, "running": ran}
     assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
-    assert warning.startswith("container ct: docker does not run, and check mode does not start it: only whether the")
+    assert warning.startswith("container ct: docker does not run, and check mode does not start it. The prediction")
 
 
-def test_a_docker_that_sleeps_refuses_what_it_would_refuse_awake(case):
+def test_missing_image_is_refused_for_a_stopped_docker(case):
     case.docker = sleeping()
-    with pytest.raises(PlanError, match="state=started needs an image for container ct"):
+    with pytest.raises(PlanError, match="state=started requires image for container ct"):
         case.plan(check=True, image=None)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_a_docker_that_sleeps_is_not_in_the_way_of_a_check_with_podman(case, exclusive):
+def test_stopped_docker_does_not_prevent_a_check_with_podman(case, exclusive):
     case.docker, case.podman = sleeping(), Engine(podman(), volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(check=True, engine="podman", gpus=1, exclusive=exclusive)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[0]]
-    said = "Which GPUs docker's containers hold is not known: docker does not run, and check mode does not start it"
+    said = (
+        "Cannot determine which GPUs docker's containers hold: docker does not run, and check mode does not start it."
+    )
     assert f"container ct: {said}" in plan["gpu_assignment"]["warnings"]
 
 
@@ -711,40 +713,39 @@ class Broken(Engine):
         ({"gpus": 1}, True, False),
     ],
 )
-def test_another_engine_that_does_not_work_is_in_the_way_of_what_it_could_veto(case, params, root_user, refused):
+def test_failing_other_engine_is_an_error_only_for_exclusive_use_as_root(case, params, root_user, refused):
     case.podman = Broken(podman())
     if refused:
         with pytest.raises(EngineError) as error:
             case.plan(root_user=root_user, **params)
         assert str(error.value) == (
-            "exclusive: which GPUs podman's containers hold cannot be found out (Error: newuidmap not found). Mend or "
-            "remove podman, or leave exclusive out."
+            "exclusive: cannot determine which GPUs podman's containers hold: Error: newuidmap not found. Repair or "
+            "remove podman, or remove exclusive."
         )
     else:
         warnings = case.plan(root_user=root_user, **params)["gpu_assignment"]["warnings"]
-        said = "container ct: Which GPUs podman's containers hold is not known: Error: newuidmap not found"
+        said = "container ct: Cannot determine which GPUs podman's containers hold: Error: newuidmap not found."
         assert said in warnings
     assert case.plan(gpus=[1], root_user=root_user)["gpu_assignment"]["warnings"] == []
 
 
-def test_names_that_hold_nothing_can_be_told(case):
+def test_exclusive_ignore_skips_containers(case):
     case.has(container("dcgm", DeviceRequests=[{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]))
     with pytest.raises(SelectionError, match="by docker container dcgm"):
         case.plan(gpus=1, exclusive=True)
     assert case.plan(gpus=1, exclusive=True, exclusive_ignore=["dcgm"])["gpu_assignment"]["uuids"]
 
 
-def test_sharing_what_was_promised_to_another_is_warned_of(case):
+def test_sharing_an_exclusive_gpu_gives_a_warning(case):
     case.has(given_gpu(1, "trainer", labels={"gpufleet.exclusive": "true"}))
     (warning,) = case.plan(gpus=[1])["gpu_assignment"]["warnings"]
     assert warning == (
-        f"container ct: GPU 1 ({UUIDS[1]}) is shared with docker container trainer, which was promised it for itself "
-        "alone."
+        f"container ct: GPU 1 ({UUIDS[1]}) is shared with docker container trainer, which requested exclusive use."
     )
     assert case.plan(gpus=1)["gpu_assignment"]["indexes"] != [1]
 
 
-def test_check_mode_reserves_nothing_and_leaves_no_file(case, tmp_path):
+def test_check_mode_reserves_nothing_and_writes_no_file(case, tmp_path):
     plan = case.plan(check=True, gpus=1, exclusive=True)
     assert plan["gpu_assignment"]["uuids"]
     assert plan["token"] is None
@@ -754,7 +755,7 @@ def test_check_mode_reserves_nothing_and_leaves_no_file(case, tmp_path):
 # -- states ------------------------------------------------------------------------------------------------------
 
 
-def test_absent_needs_neither_driver_nor_image(case):
+def test_absent_requires_neither_driver_nor_image(case):
     case.facts = facts([], state="error")
     case.has(given_gpu(1))
     plan = case.plan(
@@ -764,14 +765,14 @@ def test_absent_needs_neither_driver_nor_image(case):
     assert plan["gpu_diff"]["before"]["gpus"] == [UUIDS[1]]
     assert plan["gpu_diff"]["after"] == NOTHING
     assert case.asked == []
-    assert not plan["needless"]
+    assert not plan["nothing_to_do"]
 
 
-def test_absent_of_nothing_needs_no_call(case):
-    assert case.plan(state="absent", image=None)["needless"]
+def test_absent_does_nothing_without_a_container(case):
+    assert case.plan(state="absent", image=None)["nothing_to_do"]
 
 
-def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
+def test_stopped_requires_no_driver_and_changes_no_option(case):
     case.facts = facts([], state="error")
     case.has(given_gpu(1))
     plan = case.plan(state="stopped", gpus=[2], stop_timeout=3)
@@ -790,7 +791,7 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
     [
         (given_gpu(1), ([UUIDS[1]], [1], "volume", False)),
         (given_gpu(1, labels={"gpufleet.exclusive": "true"}), ([UUIDS[1]], [1], "volume", True)),
-        # Somebody else's, without labels.
+        # Created by another tool, without labels.
         (
             container("ct", Devices=nodes("/dev/nvidia2", "/dev/nvidia3")),
             ([UUIDS[0], UUIDS[1]], [0, 1], "volume", False),
@@ -803,7 +804,7 @@ def test_stopped_needs_no_driver_and_leaves_the_container_as_it_is(case):
     ],
 )
 @pytest.mark.parametrize("status", ["running", "exited"])
-def test_a_stopped_containers_result_is_what_it_has(case, made, status, expected):
+def test_result_of_stopped_contains_the_gpus_of_the_container(case, made, status, expected):
     made["State"] = {"Status": status, "Running": status == "running"}
     case.has(made)
     plan = case.plan(state="stopped", gpus=[3], exclusive=True)
@@ -816,7 +817,7 @@ def test_a_stopped_containers_result_is_what_it_has(case, made, status, expected
     assert plan["token"] is None
 
 
-def test_stopping_works_without_a_binding(case):
+def test_stopped_works_without_a_binding(case):
     def gather(_subsets):
         raise BindingMissing("no pynvml")
 
@@ -826,21 +827,21 @@ def test_stopping_works_without_a_binding(case):
 
 
 @pytest.mark.parametrize("state", ["stopped", "present"])
-def test_a_container_that_is_not_there_is_made_but_not_started(case, state):
+def test_missing_container_is_created_but_not_started(case, state):
     plan = case.plan(state=state, gpus=[1])
     assert plan["module_args"]["state"] == state
     assert plan["module_args"]["devices"]
     assert (plan["gpu_diff"]["after"]["exists"], plan["gpu_diff"]["after"]["running"]) == (True, False)
 
 
-def test_a_stopped_container_is_started_with_the_gpus_it_has(case):
+def test_stopped_container_starts_with_its_gpus(case):
     case.has(given_gpu(2, status="exited", labels=EXCLUSIVE))
     plan = case.plan(gpus=1, exclusive=True)
     assert (plan["gpu_assignment"]["indexes"], plan["gpu_changed"]) == ([2], False)
     assert case.reserved() == {"ct": {UUIDS[2]}}
 
 
-def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
+def test_stopped_container_gets_other_gpus_if_its_own_are_in_use(case):
     case.has(given_gpu(2, status="exited"), given_gpu(2, "other"))
     plan = case.plan(gpus=1, exclusive=True)
     assert plan["gpu_assignment"]["indexes"] != [2]
@@ -851,7 +852,7 @@ def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
 
 
 @pytest.mark.parametrize(
-    ("docker_absence", "podman_absence", "there", "expected"),
+    ("docker_absence", "podman_absence", "owner", "expected"),
     [
         (None, None, None, "docker"),
         (None, "no podman", None, "docker"),
@@ -860,11 +861,11 @@ def test_a_stopped_container_gets_others_where_its_own_are_taken(case):
         (None, None, "docker", "docker"),
     ],
 )
-def test_auto_takes_the_engine_that_is_there_or_has_the_container(
-    case, docker_absence, podman_absence, there, expected
+def test_auto_prefers_the_engine_with_the_container_then_the_first_available(
+    case, docker_absence, podman_absence, owner, expected
 ):
-    case.docker = Engine(docker(), absence=docker_absence, containers=[container("ct")] if there == "docker" else [])
-    case.podman = Engine(podman(), absence=podman_absence, containers=[container("ct")] if there == "podman" else [])
+    case.docker = Engine(docker(), absence=docker_absence, containers=[container("ct")] if owner == "docker" else [])
+    case.podman = Engine(podman(), absence=podman_absence, containers=[container("ct")] if owner == "podman" else [])
     assert case.plan(gpus="none")["engine"] == expected
 
 
@@ -879,7 +880,7 @@ def test_auto_takes_the_engine_that_is_there_or_has_the_container(
         ),
     ],
 )
-def test_an_engine_that_is_not_there_is_named(case, engine, words):
+def test_unavailable_engine_is_named(case, engine, words):
     case.docker = Engine(docker(), absence="docker does not answer")
     with pytest.raises(EngineError) as error:
         case.plan(engine=engine, gpus=[1])
@@ -887,7 +888,7 @@ def test_an_engine_that_is_not_there_is_named(case, engine, words):
 
 
 @pytest.mark.parametrize(
-    ("engine", "policy", "there", "expected"),
+    ("engine", "policy", "is_local", "expected"),
     [
         ("docker", "missing", False, ("community.docker.docker_image_pull", {"name": "new", "pull": "not_present"})),
         ("docker", "always", True, ("community.docker.docker_image_pull", {"name": "new", "pull": "always"})),
@@ -895,28 +896,28 @@ def test_an_engine_that_is_not_there_is_named(case, engine, words):
         ("podman", "always", True, ("containers.podman.podman_image", {"name": "new", "force": True})),
     ],
 )
-def test_an_image_is_pulled_before_anything_is_decided(case, engine, policy, there, expected):
-    images = {"new": Image("1")} if there else {}
+def test_image_is_pulled_before_gpus_are_selected(case, engine, policy, is_local, expected):
+    images = {"new": Image("1")} if is_local else {}
     case.docker, case.podman = Engine(docker(), images=images), Engine(podman(), images=images)
     plan = case.plan(engine=engine, image="new", pull=policy, gpus=[1])
     assert (plan["pull"]["module"], plan["pull"]["args"]) == expected
     assert case.asked == []
 
 
-def test_after_the_pull_the_plan_goes_on(case):
+def test_plan_is_complete_after_the_pull(case):
     plan = case.plan(pull="always", gpus=[1], _pulled=True)
     assert plan["gpu_assignment"]["indexes"] == [1]
-    with pytest.raises(PlanError, match="image new was pulled, but docker does not have it under that name"):
+    with pytest.raises(PlanError, match="image new was pulled, but docker does not list it under that name"):
         case.plan(image="new", gpus=[1], _pulled=True)
 
 
-def test_connection_options_reach_the_pull(case):
+def test_pull_uses_the_connection_options(case):
     plan = case.plan(image="new", engine_options={"docker_host": "unix:///x", "log_driver": "journald"})
     assert plan["pull"]["args"] == {"docker_host": "unix:///x", "name": "new", "pull": "not_present"}
 
 
-def test_docker_is_reached_in_one_way_throughout(case):
-    """Not all modules look at DOCKER_HOST; those that are called are told."""
+def test_every_module_call_uses_the_same_docker_host(case):
+    """Not every module that is called reads DOCKER_HOST."""
     case.docker.volumes = {}
     plan = case.plan(gpus=[1], docker_host="unix:///env")
     assert plan["module_args"]["docker_host"] == "unix:///env"
@@ -930,24 +931,26 @@ def test_docker_is_reached_in_one_way_throughout(case):
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
-def test_check_mode_does_not_pull_and_says_what_it_leaves_open(case, engine):
+def test_check_mode_does_not_pull_and_gives_a_warning(case, engine):
     case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(check=True, engine=engine, pull="always", gpus=[1])
     assert "pull" not in plan
     assert not plan["predicted"]
     (warning,) = [text for text in plan["gpu_assignment"]["warnings"] if "pull" in text]
     assert warning == (
-        "container ct: pull=always: check mode pulls nothing, so this is predicted with the image image that is here. "
-        "A newer one recreates the container."
+        "container ct: pull=always: check mode pulls nothing, so the prediction is for the local image image. A newer "
+        "image recreates the container."
     )
-    assert "is not here yet" in str(case.plan(check=True, engine=engine, pull="always", image="new", gpus=[1]))
+    assert "is not pulled in check mode" in str(
+        case.plan(check=True, engine=engine, pull="always", image="new", gpus=[1])
+    )
 
 
-def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(case):
+def test_check_mode_without_an_image_predicts_creation_and_gives_a_warning(case):
     plan = case.plan(check=True, image="new", gpus=[1])
     assert plan["predicted"]
     assert plan["gpu_assignment"]["warnings"] == [
-        "container ct: image new is not here yet: what it requires is checked once it is pulled."
+        "container ct: image new is not pulled in check mode, so its requirements are not checked."
     ]
     assert not case.plan(check=True, gpus=[1])["predicted"]
 
@@ -955,26 +958,26 @@ def test_check_mode_predicts_without_an_image_and_says_what_it_could_not_check(c
 @pytest.mark.parametrize(
     ("params", "error", "words"),
     [
-        ({"image": None}, PlanError, "state=started needs an image for container ct"),
-        ({"image": None, "state": "present"}, PlanError, "state=present needs an image"),
+        ({"image": None}, PlanError, "state=started requires image for container ct"),
+        ({"image": None, "state": "present"}, PlanError, "state=present requires image"),
         (
             {"image": "new", "pull": "never"},
             PlanError,
-            "image new is not on this host's docker and pull=never. Load or pull",
+            "image new does not exist in docker, and pull=never. Load or pull",
         ),
         ({"gpus": [9]}, SelectionError, "There is no GPU 9. This host has GPU 0 (GPU-aaaa0000"),
-        ({"gpus": 9}, SelectionError, "9 GPUs asked for, but this host has 4"),
-        ({"gpus": ["0:0"]}, SelectionError, "MIG device 0:0 is asked for, but MIG is off on GPU 0"),
+        ({"gpus": 9}, SelectionError, "9 GPUs are requested, but only 4 can be assigned"),
+        ({"gpus": ["0:0"]}, SelectionError, "MIG device 0:0 is requested, but MIG is disabled on GPU 0"),
         (
             {"gpus": [1], "isolation": "cdi"},
             IsolationError,
-            "isolation=cdi cannot work here: docker 20.10.24 has no CDI",
+            "isolation=cdi is not available: docker 20.10.24 does not support CDI",
         ),
         ({"gpus": [1], "isolation": "runtime"}, IsolationError, "docker has no runtime nvidia, only runc"),
-        ({"gpus": True}, SelectionError, "gpus=True is a truth value"),
+        ({"gpus": True}, SelectionError, "gpus=True is a Boolean"),
     ],
 )
-def test_errors_come_before_anything_is_touched(case, params, error, words):
+def test_errors_come_before_the_first_change(case, params, error, words):
     with pytest.raises(error) as raised:
         case.plan(**params)
     assert words in str(raised.value)
@@ -982,13 +985,13 @@ def test_errors_come_before_anything_is_touched(case, params, error, words):
 
 
 @pytest.mark.parametrize("state", ["no_hardware", "no_driver", "driver_not_loaded", "version_mismatch", "error"])
-def test_gpus_without_a_ready_driver_are_refused_with_the_state(case, state):
+def test_gpus_require_a_ready_driver(case, state):
     case.facts = facts([], state=state, reason="Load the module.")
     with pytest.raises(SelectionError) as error:
         case.plan(gpus=[1])
     assert (
         str(error.value)
-        == f"GPUs are asked for, but this host cannot give any (nvidia_gpu_state is {state}): Load the module."
+        == f"GPUs are requested, but this host has none available (nvidia_gpu_state is {state}): Load the module."
     )
 
 
@@ -1008,7 +1011,7 @@ def test_gpus_without_a_ready_driver_are_refused_with_the_state(case, state):
         (Image("1"), {"NVIDIA_REQUIRE_DRIVER": "driver>=999"}, "NVIDIA_REQUIRE_DRIVER=driver>=999"),
     ],
 )
-def test_an_image_that_is_not_served_is_refused(case, image, env, words):
+def test_image_with_unmet_requirements_is_refused(case, image, env, words):
     case.docker.images["image"] = image
     with pytest.raises(RequirementError) as error:
         case.plan(gpus=[1], env=env)
@@ -1017,7 +1020,7 @@ def test_an_image_that_is_not_served_is_refused(case, image, env, words):
     assert case.plan(gpus="none", env=env)["gpu_assignment"]["uuids"] == []
 
 
-def test_remarks_and_risks_are_in_the_result(case):
+def test_warnings_and_risks_are_in_the_result(case):
     case.docker.images["image"] = Image("1", labels={"com.nvidia.cuda.version": "12.9"})
     case.facts = facts(
         [gpu(0, compute_mode="prohibited", health={"state": "degraded", "reasons": ["it is too hot"]}), gpu(1)]
@@ -1026,25 +1029,25 @@ def test_remarks_and_risks_are_in_the_result(case):
     for words in ("compute mode prohibited", "it is too hot", "minor-version compatibility", "privileged: "):
         assert words in str(warnings)
     first = case.plan(gpus=[1])["gpu_assignment"]["warnings"][0]
-    assert first.startswith("container ct: The image is made for CUDA 12.9")
+    assert first.startswith("container ct: The image is built for CUDA 12.9")
 
 
 PENDING = {"recovery_action": "gpu_reset", "health": {"state": "degraded", "reasons": ["the driver asks for a reset"]}}
 HOT = {"health": {"state": "degraded", "reasons": ["it is too hot"]}}
 
 
-def test_a_count_says_which_gpus_it_left_out_and_which_of_the_given_ones_are_degraded(case):
+def test_count_reports_unusable_and_degraded_gpus(case):
     case.facts = facts([gpu(0, **PENDING), gpu(1, compute_mode="prohibited"), gpu(2, **HOT), gpu(3)])
     given = case.plan(gpus=2)["gpu_assignment"]
     assert given["indexes"] == [2, 3]
     assert given["reason"].endswith(
-        f"Left out as not usable: GPU 0 ({UUIDS[0]}): recovery action gpu_reset is pending; the driver asks for a "
+        f"Unusable GPUs were skipped: GPU 0 ({UUIDS[0]}): recovery action gpu_reset is pending; the driver asks for a "
         f"reset; GPU 1 ({UUIDS[1]}): compute mode is prohibited (nvidia-smi --id=1 --compute-mode=DEFAULT changes it)"
     )
     assert given["warnings"] == [f"container ct: GPU 2 ({UUIDS[2]}) is degraded: it is too hot"]
 
 
-def test_a_running_container_leaves_a_gpu_that_became_unusable(case):
+def test_running_container_gives_up_a_gpu_that_became_unusable(case):
     case.has(given_gpu(0))
     assert case.plan(gpus=1)["gpu_assignment"]["indexes"] == [0]
     case.facts = facts([gpu(0, **HOT), gpu(1)])
@@ -1052,23 +1055,23 @@ def test_a_running_container_leaves_a_gpu_that_became_unusable(case):
     case.facts = facts([gpu(0, **PENDING), gpu(1)])
     plan = case.plan(gpus=1)
     assert plan["gpu_assignment"]["indexes"] == [1]
-    assert plan["gpu_assignment"]["changes"][0].startswith(f"GPU taken away: {UUIDS[0]}")
+    assert plan["gpu_assignment"]["changes"][0].startswith(f"GPU removed: {UUIDS[0]}")
     assert "recovery action gpu_reset is pending" in plan["gpu_assignment"]["reason"]
 
 
 @pytest.mark.parametrize("gpus", ["all", [0, 1]])
-def test_unusable_gpus_that_are_named_or_part_of_all_are_given_with_a_warning_each(case, gpus):
+def test_named_or_all_gpus_include_unusable_ones_with_a_warning(case, gpus):
     case.facts = facts([gpu(0, **PENDING), gpu(1, compute_mode="prohibited")])
     given = case.plan(gpus=gpus)["gpu_assignment"]
     assert given["indexes"] == [0, 1]
     assert given["warnings"] == [
-        f"container ct: GPU 1 ({UUIDS[1]}) is in compute mode prohibited: no CUDA program can use it.",
+        f"container ct: GPU 1 ({UUIDS[1]}) is in compute mode prohibited: CUDA programs cannot use it.",
         f"container ct: GPU 0 ({UUIDS[0]}) is degraded: the driver asks for a reset",
     ]
-    assert "Left out" not in given["reason"]
+    assert "skipped" not in given["reason"]
 
 
-def test_podman_gets_its_gpus_in_another_way_where_the_specification_is_stale(case):
+def test_podman_uses_another_isolation_if_the_specification_is_stale(case):
     case.podman = Engine(podman(), volumes={VOLUME_NAME: "/volume"})
     devices = [{"name": UUIDS[1], "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia2"}]}}]
     library = "/usr/lib/libcuda.so.470.256.02"
@@ -1079,20 +1082,20 @@ def test_podman_gets_its_gpus_in_another_way_where_the_specification_is_stale(ca
     given = case.plan(engine="podman", gpus=[1])["gpu_assignment"]
     assert given["isolation"] == "volume"
     assert "the CDI specification /etc/cdi/nvidia.json is stale" in given["reason"]
-    with pytest.raises(IsolationError, match=r"isolation=cdi cannot work here: .*/etc/cdi/nvidia\.json is stale"):
+    with pytest.raises(IsolationError, match=r"isolation=cdi is not available: .*/etc/cdi/nvidia\.json is stale"):
         case.plan(engine="podman", gpus=[1], isolation="cdi")
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
-def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(case, state, there):
+def test_name_that_matches_another_containers_identifier_is_refused(case, state, exists):
     case.docker.strangers = {"ct": "billing"}
-    if there:
+    if exists:
         case.has(container("ct"))
-    if state == "absent" and not there:
-        assert case.plan(state=state)["needless"]
+    if state == "absent" and not exists:
+        assert case.plan(state=state)["nothing_to_do"]
         return
-    with pytest.raises(PlanError, match="name=ct: docker's module would take it for the container billing"):
+    with pytest.raises(PlanError, match="name=ct is ambiguous: the identifier of container billing begins with it"):
         case.plan(state=state)
     assert case.reserved() == {}
 
@@ -1100,24 +1103,24 @@ def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(ca
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"gpus": True}, "gpus=True is a truth value"),
+        ({"gpus": True}, "gpus=True is a Boolean"),
         ({"gpus": [9]}, "There is no GPU 9."),
-        ({"gpus": [1], "isolation": "cdi"}, "isolation=cdi cannot work here"),
-        ({"gpus": [1], "image": None}, "needs an image"),
+        ({"gpus": [1], "isolation": "cdi"}, "isolation=cdi is not available"),
+        ({"gpus": [1], "image": None}, "requires image"),
     ],
 )
-def test_a_name_like_an_identifier_hides_nothing_else_that_is_wrong(case, params, words):
+def test_ambiguous_name_does_not_hide_other_errors(case, params, words):
     case.docker.strangers = {"ct": "billing"}
     with pytest.raises((PlanError, SelectionError, IsolationError), match=words):
         case.plan(**params)
 
 
-def test_nothing_is_pulled_for_a_name_that_is_refused(case):
+def test_ambiguous_name_is_refused_before_the_pull(case):
     case.docker.strangers = {"ct": "billing"}
-    with pytest.raises(PlanError, match="would take it for the container billing"):
+    with pytest.raises(PlanError, match="the identifier of container billing"):
         case.plan(image="new", gpus=[1])
 
 
-def test_a_gpu_past_gpus_is_warned_of_by_the_containers_name(case):
+def test_device_that_bypasses_gpus_gives_a_warning_with_the_container_name(case):
     (warning,) = case.plan(gpus=[1], devices=["/dev/nvidia0"])["gpu_assignment"]["warnings"]
-    assert warning == "container ct: device /dev/nvidia0 goes past gpus."
+    assert warning == "container ct: device /dev/nvidia0 bypasses gpus."

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reservations between runs on one host."""
+"""Reservations of concurrent runs on one host."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def reservations(tmp_path, clock):
     return Reservations(str(tmp_path / "run"), clock, clock.sleep)
 
 
-def names(reservations, besides=NOBODY):
-    return [holder.name for holder in reservations.holders(besides)]
+def names(reservations, exclude=NOBODY):
+    return [holder.name for holder in reservations.holders(exclude)]
 
 
-def test_a_reservation_is_a_holder_until_it_is_released(reservations):
+def test_reservation_is_a_holder_until_released(reservations):
     token = reservations.reserve("docker", "a", ["GPU-2", "GPU-1"], exclusive=True)
     (holder,) = reservations.holders(NOBODY)
     assert (holder.engine, holder.name, holder.uuids, holder.exclusive) == (
@@ -64,14 +64,14 @@ def test_a_reservation_is_a_holder_until_it_is_released(reservations):
     assert not reservations.release(token)
 
 
-def test_a_container_is_not_in_its_own_way(reservations):
+def test_own_reservations_are_excluded(reservations):
     reservations.reserve("docker", "a", ["GPU-1"], exclusive=True)
-    assert names(reservations, besides=("docker", "a")) == []
-    assert names(reservations, besides=("podman", "a")) == ["a"]
+    assert names(reservations, exclude=("docker", "a")) == []
+    assert names(reservations, exclude=("podman", "a")) == ["a"]
 
 
-def test_a_second_run_for_a_container_leaves_the_first_ones_reservation(reservations):
-    """The first one may still be about to start the container with what it has chosen."""
+def test_second_run_keeps_the_reservation_of_the_first(reservations):
+    """The first run may still start the container with its GPUs."""
     first = reservations.reserve("docker", "a", ["GPU-1"], exclusive=True)
     reservations.reserve("docker", "a", ["GPU-2"], exclusive=True)
     assert [holder.uuids for holder in reservations.holders(NOBODY)] == [{"GPU-1"}, {"GPU-2"}]
@@ -80,14 +80,14 @@ def test_a_second_run_for_a_container_leaves_the_first_ones_reservation(reservat
 
 
 @pytest.mark.parametrize(("later", "expected"), [(LIFETIME - 1, ["a"]), (LIFETIME, []), (-1000, [])])
-def test_it_expires_also_when_the_clock_was_set_back(reservations, clock, later, expected):
+def test_reservation_expires_even_if_the_clock_is_set_back(reservations, clock, later, expected):
     reservations.reserve("docker", "a", ["GPU-1"], exclusive=False)
     clock.now += later
     assert names(reservations) == expected
 
 
 @pytest.mark.parametrize(("later", "expected"), [(LIFETIME + 599, ["a"]), (LIFETIME + 600, []), (-1000, [])])
-def test_it_lasts_as_long_as_it_was_made_for(reservations, clock, later, expected):
+def test_reservation_lasts_for_its_lifetime(reservations, clock, later, expected):
     reservations.reserve("docker", "a", ["GPU-1"], exclusive=False, lifetime=LIFETIME + 600)
     clock.now += later
     assert names(reservations) == expected
@@ -115,7 +115,7 @@ def test_it_lasts_as_long_as_it_was_made_for(reservations, clock, later, expecte
         '[{"token":"t","engine":"docker","name":"a","uuids":"GPU-1","exclusive":true,"expires":200}]',
     ],
 )
-def test_a_damaged_file_reserves_nothing_and_is_replaced(reservations, tmp_path, content):
+def test_damaged_file_counts_as_empty_and_is_replaced(reservations, tmp_path, content):
     path = tmp_path / "run" / "gpu-reservations.json"
     path.write_text(content, encoding="utf-8")
     assert names(reservations) == []
@@ -123,7 +123,7 @@ def test_a_damaged_file_reserves_nothing_and_is_replaced(reservations, tmp_path,
     assert [entry["name"] for entry in json.loads(path.read_text(encoding="utf-8"))] == ["b"]
 
 
-def test_the_directory_is_made_when_it_is_missing(tmp_path, clock):
+def test_missing_directory_is_created(tmp_path, clock):
     reservations = Reservations(str(tmp_path / "new"), clock, clock.sleep)
     assert names(reservations) == []
     with reservations.locked():
@@ -131,11 +131,11 @@ def test_the_directory_is_made_when_it_is_missing(tmp_path, clock):
     assert names(reservations) == ["a"]
 
 
-def test_no_place_for_the_lock_is_an_error_that_names_it(tmp_path, clock):
+def test_lock_file_that_cannot_be_opened_is_named(tmp_path, clock):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
         pytest.raises(
-            ReservationError, match=r"file/gpu-reservations\.lock, by which .* cannot be opened: .*Become root"
+            ReservationError, match=r"The lock file .*file/gpu-reservations\.lock cannot be opened: .*Become root"
         ),
         Reservations(str(tmp_path / "file"), clock).locked(),
     ):
@@ -147,38 +147,38 @@ def test_no_place_for_the_lock_is_an_error_that_names_it(tmp_path, clock):
     [
         ({"/run/user/1000": 1000}, {}, "/run/user/1000/gpufleet"),
         ({"/run/mine": 1000, "/run/user/1000": 1000}, {"XDG_RUNTIME_DIR": "/run/mine"}, "/run/mine/gpufleet"),
-        # What `become` may have brought along from the user that it came from.
+        # After `become`, XDG_RUNTIME_DIR may name the directory of the login user.
         (
             {"/run/user/0": 0, "/run/user/1000": 1000},
             {"XDG_RUNTIME_DIR": "/run/user/0"},
             "/run/user/1000/gpufleet",
         ),
-        # A user that is not logged in, whom `become` leads to.
+        # After `become`, a user may have no runtime directory.
         ({}, {}, "/tmp/gpufleet-1000"),
         ({}, {"XDG_RUNTIME_DIR": "/run/user/1000"}, "/tmp/gpufleet-1000"),
         ({"/run/user/1000": 0}, {}, "/tmp/gpufleet-1000"),
     ],
 )
-def test_users_meet_in_their_own_place(monkeypatch, owners, environment, expected):
+def test_directory_of_each_user(monkeypatch, owners, environment, expected):
     monkeypatch.setattr(container_reservations, "_owner", owners.get)
     assert directory_for(1000, environment) == expected
     assert directory_for(0, environment) == "/run/gpufleet"
 
 
-def test_only_a_directory_of_the_users_own_is_a_place(tmp_path):
+def test_directory_must_belong_to_the_user(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     (tmp_path / "mine").mkdir()
-    somebody_else = os.geteuid() + 1
+    other_user = os.geteuid() + 1
     for place in ("/mine", "/file", "/none"):
-        found = directory_for(somebody_else, {"XDG_RUNTIME_DIR": place}, root=str(tmp_path))
-        assert found == f"/tmp/gpufleet-{somebody_else}"
+        found = directory_for(other_user, {"XDG_RUNTIME_DIR": place}, root=str(tmp_path))
+        assert found == f"/tmp/gpufleet-{other_user}"
     assert container_reservations._owner(str(tmp_path)) == os.geteuid()
     assert container_reservations._owner(str(tmp_path / "file")) is None
     assert container_reservations._owner(str(tmp_path / "none")) is None
 
 
 @pytest.mark.parametrize("wrong", ["writable", "link"])
-def test_a_place_that_others_could_have_made_is_refused(tmp_path, clock, wrong):
+def test_directory_that_others_can_change_is_refused(tmp_path, clock, wrong):
     place = tmp_path / "gpufleet-1000"
     real = tmp_path / "real"
     real.mkdir()
@@ -188,16 +188,20 @@ def test_a_place_that_others_could_have_made_is_refused(tmp_path, clock, wrong):
         place.mkdir()
         place.chmod(0o777)
     with (
-        pytest.raises(ReservationError, match=r"gpufleet-1000, where runs .* is not this user's alone. Remove it"),
+        pytest.raises(
+            ReservationError, match=r"gpufleet-1000 is not a directory that only this user can write to. Remove it"
+        ),
         Reservations(str(place), clock).locked(),
     ):
         pass
 
 
-def test_a_lock_that_is_never_given_up_is_an_error_that_names_it(reservations, tmp_path, clock):
+def test_lock_that_is_never_released_is_named(reservations, tmp_path, clock):
     with (
         reservations.locked(),
-        pytest.raises(ReservationError, match=r"Another run has held .*gpu-reservations\.lock for 120 s\. `fuser"),
+        pytest.raises(
+            ReservationError, match=r"Another run has held the lock .*gpu-reservations\.lock for 120 s\. Run `fuser"
+        ),
         Reservations(str(tmp_path / "run"), clock, clock.sleep).locked(),
     ):
         pass
@@ -213,7 +217,7 @@ def _take_one(directory, name, gpus, started):
             reservations.reserve("docker", name, free[:1], exclusive=True)
 
 
-def test_many_at_once_never_take_the_same_one(tmp_path):
+def test_concurrent_runs_never_reserve_the_same_gpu(tmp_path):
     gpus = [f"GPU-{index}" for index in range(8)]
     context = multiprocessing.get_context("fork")
     started = context.Event()
@@ -234,7 +238,7 @@ def _die_with_the_lock(directory, ready):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_run_leaves_no_lock(tmp_path):
+def test_lock_of_a_killed_run_is_released(tmp_path):
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     worker = context.Process(target=_die_with_the_lock, args=(str(tmp_path), ready))

@@ -1,24 +1,22 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs a request means."""
+"""Parsing of requests and selection of GPUs."""
 
 from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, merge_holders
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Conditions,
-    Holder,
     SelectionError,
-    inventory_from_facts,
-    left_out,
-    merged,
-    parse,
-    parse_visible,
-    resolve,
-    topology_from_facts,
+    parse_request,
+    parse_visible_devices,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import topology_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,
@@ -29,7 +27,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
 )
 
 FOUR = inventory_from_facts([gpu(index) for index in range(4)])
-# GPU 0 has MIG on, with two devices; GPU 1 has MIG on and none; the others are whole.
+# GPU 0 is in MIG mode with two MIG devices, GPU 1 is in MIG mode without MIG devices.
 MIXED = inventory_from_facts(
     [gpu(0, mig=mig(slice_(0), slice_(1, profile="3g.20gb", memory=19968))), gpu(1, mig=mig()), gpu(2), gpu(3)]
 )
@@ -38,7 +36,7 @@ EIGHT = inventory_from_facts([gpu(index) for index in range(8)])
 
 def chosen(gpus, inventory=FOUR, **options):
     conditions = Conditions(**options.pop("conditions", {}))
-    return [unit.index for unit in resolve(parse(gpus), inventory, conditions, **options)]
+    return [unit.index for unit in select_units(parse_request(gpus), inventory, conditions, **options)]
 
 
 def held(*indexes, name="other", inventory=FOUR, **options):
@@ -70,41 +68,41 @@ def held(*indexes, name="other", inventory=FOUR, **options):
         (" 0000:3a:00.0 ", "list", ("0000:3a:00.0",)),
     ],
 )
-def test_a_request_is_understood(gpus, kind, detail):
-    request = parse(gpus)
+def test_requests_are_parsed(gpus, kind, detail):
+    request = parse_request(gpus)
     assert (request.kind, request.selectors) == (kind, detail)
 
 
 @pytest.mark.parametrize(("gpus", "count"), [(2, 2), ("2", 2), (" 3 ", 3), (2.0, 2), ("2.0", 2)])
-def test_a_count_is_understood(gpus, count):
-    assert (parse(gpus).kind, parse(gpus).count) == ("count", count)
+def test_counts_are_parsed(gpus, count):
+    assert (parse_request(gpus).kind, parse_request(gpus).count) == ("count", count)
 
 
 @pytest.mark.parametrize(
     ("gpus", "words"),
     [
-        (True, 'gpus=True is a truth value. Write gpus: "all"'),
+        (True, 'gpus=True is a Boolean. Write gpus: "all"'),
         (False, 'gpus: "none"'),
         (-1, "gpus=-1: a count cannot be negative"),
         ("-2", "gpus=-2: a count cannot be negative"),
         ("", "gpus is empty"),
-        (["all", 1], '"all" stands alone'),
-        ([None], "None is no GPU"),
-        ([1.5], "1.5 is no GPU"),
-        ([{"index": 0}], "is no GPU. Use an index"),
-        ([[0]], "[0] is no GPU"),
-        (1.5, "gpus=1.5: a count is a whole number"),
-        (float("nan"), "gpus=nan: a count is a whole number"),
+        (["all", 1], '"all" cannot be combined'),
+        ([None], "None does not name a GPU"),
+        ([1.5], "1.5 does not name a GPU"),
+        ([{"index": 0}], "does not name a GPU. Use an index"),
+        ([[0]], "[0] does not name a GPU"),
+        (1.5, "gpus=1.5: a count must be a whole number"),
+        (float("nan"), "gpus=nan: a count must be a whole number"),
         (-1.0, "gpus=-1: a count cannot be negative"),
-        ("0", 'gpus="0" could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].'),
-        ("[0, 1", "gpus='[0, 1' begins like a list and does not end like one. Write [0, 1]."),
-        ("[[0]]", "[0] is no GPU"),
-        ({"index": 0}, "gpus={'index': 0} is not understood. Write"),
+        ("0", 'gpus="0" is ambiguous: it could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].'),
+        ("[0, 1", "gpus='[0, 1': the list has no closing bracket. Write [0, 1]."),
+        ("[[0]]", "[0] does not name a GPU"),
+        ({"index": 0}, "gpus={'index': 0} is not valid. Write"),
     ],
 )
-def test_what_is_no_request_is_refused(gpus, words):
+def test_invalid_requests_are_refused(gpus, words):
     with pytest.raises(SelectionError) as error:
-        parse(gpus)
+        parse_request(gpus)
     assert words in str(error.value)
 
 
@@ -133,14 +131,14 @@ def test_what_is_no_request_is_refused(gpus, words):
         ("3c:00", ["2"]),
     ],
 )
-def test_notations_mean_the_same_gpus(gpus, expected):
+def test_all_notations_select_the_gpus(gpus, expected):
     assert chosen(gpus) == expected
 
 
 @pytest.mark.parametrize(
     ("address", "short"), [("0000:03:00.0", "03:00"), ("0000:10:00.0", "10:00"), ("0000:01:11.0", "01:11")]
 )
-def test_a_short_pci_address_is_no_mig_device_though_it_is_all_digits(address, short):
+def test_short_pci_address_of_digits_is_not_a_mig_device(address, short):
     inventory = inventory_from_facts([gpu(0), gpu(1, pci_bus_id=address)])
     assert chosen([short], inventory) == ["1"]
     assert chosen(short, inventory) == ["1"]
@@ -157,16 +155,16 @@ def test_a_short_pci_address_is_no_mig_device_though_it_is_all_digits(address, s
         ("nvidia.com/gpu=1,GPU-aa", "list", ("1", "GPU-aa")),
     ],
 )
-def test_what_an_image_asks_for_is_names_and_no_count(visible, kind, selectors):
-    request = parse_visible(visible)
+def test_visible_devices_are_names_and_not_a_count(visible, kind, selectors):
+    request = parse_visible_devices(visible)
     assert (request.kind, request.selectors) == (kind, selectors)
 
 
-def test_what_several_places_say_of_one_container_is_brought_together():
+def test_entries_for_one_container_are_merged():
     one = Holder("c", "docker", frozenset({"GPU-1"}), detail="paused")
     other = Holder("c", "docker", frozenset({"GPU-2"}), exclusive=True, detail="reserved")
     namesake = Holder("c", "podman", frozenset({"GPU-3"}))
-    assert merged([one, namesake, other]) == [
+    assert merge_holders([one, namesake, other]) == [
         Holder("c", "docker", frozenset({"GPU-1", "GPU-2"}), exclusive=True, detail="paused; reserved"),
         namesake,
     ]
@@ -184,7 +182,7 @@ def test_what_several_places_say_of_one_container_is_brought_together():
         (2, ["2", "3"]),
     ],
 )
-def test_mig_devices_are_units_of_their_own(gpus, expected):
+def test_mig_devices_can_be_selected(gpus, expected):
     assert chosen(gpus, MIXED) == expected
 
 
@@ -196,36 +194,44 @@ def test_mig_devices_are_units_of_their_own(gpus, expected):
         (["GPU-ffff"], FOUR, ["There is no GPU with UUID GPU-ffff.", "GPU-bbbb2222"]),
         (["GPU-aaaa"], FOUR, ["UUID prefix GPU-aaaa is ambiguous", "GPU 0 (GPU-aaaa0000", "GPU 1 (GPU-aaaa1111"]),
         (["0000:99:00.0"], FOUR, ["There is no GPU at PCI address 0000:99:00.0.", "0000:3a:00.0 (GPU 0)"]),
-        (["03:00"], FOUR, ["There is no GPU at PCI address 03:00.", "(The MIG device is written 3:0.)"]),
-        (["first"], FOUR, ["'first' is no GPU. Use an index, a UUID"]),
-        ([0], MIXED, ["GPU 0 (GPU-aaaa0000", "asked for as a whole, but MIG is on", f"0:0 {MIG_UUIDS[0]} 1g.5gb"]),
-        ([1], MIXED, ["MIG is on there. It has no MIG device: make some, or turn MIG off."]),
+        (["03:00"], FOUR, ["There is no GPU at PCI address 03:00.", "(For the MIG device, write 3:0.)"]),
+        (["first"], FOUR, ["'first' does not name a GPU. Use an index, a UUID"]),
+        (
+            [0],
+            MIXED,
+            [
+                "GPU 0 (GPU-aaaa0000",
+                "cannot be assigned as a whole because MIG is enabled",
+                f"0:0 {MIG_UUIDS[0]} 1g.5gb",
+            ],
+        ),
+        ([1], MIXED, ["MIG is enabled. It has no MIG device: create MIG devices, or disable MIG."]),
         (["1:0"], MIXED, ["There is no MIG device 1:0 on GPU 1", "Its MIG devices: none."]),
         (["0:7"], MIXED, ["There is no MIG device 0:7", f"0:0 {MIG_UUIDS[0]} 1g.5gb"]),
-        (["2:0"], MIXED, ["MIG device 2:0 is asked for, but MIG is off on GPU 2", "Ask for GPU 2 as a whole"]),
-        (["9:0"], MIXED, ["There is no GPU 9, which MIG device 9:0 would be on."]),
+        (["2:0"], MIXED, ["MIG device 2:0 is requested, but MIG is disabled on GPU 2", "Request GPU 2 as a whole"]),
+        (["9:0"], MIXED, ["There is no MIG device 9:0, because there is no GPU 9."]),
         (["MIG-ffff"], MIXED, ["There is no MIG device MIG-ffff.", f"0:0 {MIG_UUIDS[0]} 1g.5gb"]),
-        (["MIG-ffff"], FOUR, ["There is no MIG device MIG-ffff. No GPU of this host has MIG devices"]),
+        (["MIG-ffff"], FOUR, ["There is no MIG device MIG-ffff. No GPU on this host has MIG devices"]),
         (["MIG-"], MIXED, ["MIG UUID prefix MIG- is ambiguous", "MIG 0:0", "MIG 0:1"]),
         (
             5,
             FOUR,
-            ["5 GPUs asked for, but this host has 4 that can be given.", "GPU 3 (GPU-cccc3333", "Ask for fewer."],
+            ["5 GPUs are requested, but only 4 can be assigned.", "GPU 3 (GPU-cccc3333", "Request fewer."],
         ),
         (
             3,
             MIXED,
-            ["3 GPUs asked for, but this host has 2 that can be given.", "MIG on: 0:0", "MIG on: no MIG device"],
+            ["3 GPUs are requested, but only 2 can be assigned.", "MIG enabled: 0:0", "MIG enabled: no MIG device"],
         ),
-        (1, inventory_from_facts([]), ["this host has no GPU that its driver serves"]),
+        (1, inventory_from_facts([]), ["the driver reports no GPU on this host"]),
         (
             "all",
             inventory_from_facts([gpu(0, mig=mig())]),
-            ["no GPU that a container could be given", "MIG on: no MIG"],
+            ["no GPU or MIG device that can be assigned", "MIG enabled: no MIG"],
         ),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_is(gpus, inventory, words):
+def test_missing_gpus_are_refused_with_a_list_of_the_hosts_gpus(gpus, inventory, words):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, inventory)
     for part in words:
@@ -233,20 +239,20 @@ def test_what_is_not_there_is_refused_with_what_is(gpus, inventory, words):
 
 
 @pytest.mark.parametrize("gpus", [[2], "all", ["0000:3c:00.0"], ["GPU-b"]])
-def test_a_lost_gpu_is_refused(gpus):
+def test_lost_gpu_is_refused(gpus):
     lost = inventory_from_facts(
         [gpu(0), gpu(1), gpu(2, health={"state": "lost", "reasons": ["it has fallen off the bus"]})]
     )
     with pytest.raises(SelectionError) as error:
         chosen(gpus, lost)
     assert "GPU 2 (GPU-bbbb2222" in str(error.value)
-    assert "is lost: it has fallen off the bus. Leave it out of gpus, or reset or replace it" in str(error.value)
+    assert "is lost: it has fallen off the bus. Remove it from gpus, or reset or replace the GPU" in str(error.value)
 
 
-def test_a_count_is_not_filled_with_a_lost_gpu():
+def test_count_skips_a_lost_gpu():
     lost = inventory_from_facts([gpu(0, health={"state": "lost", "reasons": []}), gpu(1), gpu(2)])
     assert chosen(2, lost) == ["1", "2"]
-    with pytest.raises(SelectionError, match=r"3 GPUs asked for, but this host has 2 that can be given.*lost"):
+    with pytest.raises(SelectionError, match=r"3 GPUs are requested, but only 2 can be assigned.*lost"):
         chosen(3, lost)
 
 
@@ -287,45 +293,45 @@ unusable = pytest.mark.parametrize(("changes", "words"), UNUSABLE.values(), ids=
 
 
 @unusable
-def test_a_count_never_takes_an_unusable_gpu_and_names_it_when_too_few_are_left(changes, words):
+def test_count_skips_an_unusable_gpu_and_names_it_in_the_error(changes, words):
     inventory = inventory_from_facts([gpu(0, **changes), gpu(1), gpu(2)])
     assert chosen(2, inventory) == ["1", "2"]
-    assert left_out(inventory).startswith(f"GPU 0 ({UUIDS[0]}): {words}")
+    assert describe_unusable(inventory).startswith(f"GPU 0 ({UUIDS[0]}): {words}")
     with pytest.raises(SelectionError) as error:
         chosen(3, inventory)
     message = str(error.value)
     assert message.startswith(
-        f"3 GPUs asked for, but this host has 2 that can be given. Not usable: GPU 0 ({UUIDS[0]}): {words}"
+        f"3 GPUs are requested, but only 2 can be assigned. Unusable: GPU 0 ({UUIDS[0]}): {words}"
     )
-    assert message.endswith("Make GPUs usable again, or ask for fewer.")
+    assert message.endswith("Repair the unusable GPUs, or request fewer.")
 
 
 @unusable
-def test_a_container_does_not_keep_an_unusable_gpu_by_a_count(changes, words):
+def test_count_replaces_an_unusable_gpu_of_the_container(changes, words):
     inventory = inventory_from_facts([gpu(0, **changes), gpu(1)])
     assert chosen(1, inventory, current=[UUIDS[0]]) == ["1"]
 
 
 @unusable
-def test_a_mig_device_of_an_unusable_gpu_is_not_counted(changes, words):
+def test_count_skips_a_mig_device_of_an_unusable_gpu(changes, words):
     inventory = inventory_from_facts([gpu(0, mig=mig(slice_(0)), **changes), gpu(1, mig=mig(slice_(1)))])
     assert chosen(1, inventory, conditions={"mig_profile": "1g.5gb"}) == ["1:1"]
 
 
-def test_unusable_gpus_are_named_beside_those_that_are_held():
+def test_error_names_unusable_and_held_gpus():
     inventory = inventory_from_facts([gpu(0, compute_mode="prohibited"), gpu(1), gpu(2)])
     with pytest.raises(SelectionError) as error:
         chosen(2, inventory, exclusive=True, holders=[held(1, inventory=inventory)])
-    assert f"Not usable: GPU 0 ({UUIDS[0]}): compute mode is prohibited" in str(error.value)
-    assert f"Held: GPU 1 ({UUIDS[1]}) by docker container other." in str(error.value)
+    assert f"Unusable: GPU 0 ({UUIDS[0]}): compute mode is prohibited" in str(error.value)
+    assert f"In use: GPU 1 ({UUIDS[1]}) by docker container other." in str(error.value)
 
 
 @pytest.mark.parametrize("compute_mode", ["default", "exclusive_process", None])
 @pytest.mark.parametrize("recovery_action", ["none", None])
-def test_what_says_nothing_against_a_gpu_keeps_it_in_the_count(compute_mode, recovery_action):
+def test_count_selects_a_gpu_without_problems(compute_mode, recovery_action):
     inventory = inventory_from_facts([gpu(0, compute_mode=compute_mode, recovery_action=recovery_action)])
     assert chosen(1, inventory) == ["0"]
-    assert left_out(inventory) == ""
+    assert describe_unusable(inventory) == ""
 
 
 @pytest.mark.parametrize(
@@ -335,23 +341,23 @@ def test_what_says_nothing_against_a_gpu_keeps_it_in_the_count(compute_mode, rec
         (2, {}, ["1", "3"]),
         (3, {}, ["0", "1", "3"]),
         (4, {}, ["0", "1", "2", "3"]),
-        # Sharing a healthy GPU comes before a degraded one.
+        # A shared healthy GPU is preferred to a degraded GPU.
         (2, {"holders": [held(1)]}, ["1", "3"]),
-        # Exclusively there is no healthy one left.
+        # With exclusive, no healthy GPU is left.
         (2, {"holders": [held(1)], "exclusive": True}, ["2", "3"]),
-        # Signs such as heat come and go: a container keeps what it has.
+        # Symptoms such as heat are temporary, so a container keeps its GPU.
         (1, {"current": [UUIDS[2]]}, ["2"]),
         (2, {"current": [UUIDS[2]]}, ["2", "3"]),
     ],
 )
-def test_degraded_gpus_come_last(count, options, expected):
+def test_count_selects_degraded_gpus_last(count, options, expected):
     hot = {"health": sick("hardware slows the clocks down for heat: check cooling")}
     inventory = inventory_from_facts([gpu(0, **hot), gpu(1), gpu(2, **hot), gpu(3)])
     assert chosen(count, inventory, topology=topology_from_facts(pairs_topology()), **options) == expected
 
 
 @pytest.mark.parametrize("gpus", ["all", [0, 1], [UUIDS[0], UUIDS[1]]])
-def test_named_gpus_and_all_are_given_though_a_count_would_not_take_them(gpus):
+def test_named_and_all_gpus_include_unusable_ones(gpus):
     inventory = inventory_from_facts([gpu(0, health=sick(RESET)), gpu(1, compute_mode="prohibited")])
     assert chosen(gpus, inventory) == ["0", "1"]
 
@@ -369,7 +375,7 @@ def test_named_gpus_and_all_are_given_though_a_count_would_not_take_them(gpus):
         ("all", {"memory_min_mib": 10000}, MIXED, ["0:1", "2", "3"]),
     ],
 )
-def test_conditions_narrow_the_choice(gpus, conditions, inventory, expected):
+def test_conditions_restrict_the_selection(gpus, conditions, inventory, expected):
     assert chosen(gpus, inventory, conditions=conditions) == expected
 
 
@@ -379,7 +385,7 @@ def test_conditions_narrow_the_choice(gpus, conditions, inventory, expected):
         (
             [1],
             {"memory_min_mib": 80000},
-            "GPU 1 (GPU-aaaa1111-0000-4000-8000-000000000001) is asked for but has 40960 MiB",
+            "GPU 1 (GPU-aaaa1111-0000-4000-8000-000000000001) is requested but has 40960 MiB",
         ),
         ([1], {"model": "h100"}, "is model 'NVIDIA A100-SXM4-40GB', not 'h100'"),
         ([1], {"model": "A100*"}, "not 'A100*'"),
@@ -388,17 +394,17 @@ def test_conditions_narrow_the_choice(gpus, conditions, inventory, expected):
         (
             1,
             {"memory_min_mib": 80000},
-            "1 GPU with at least 80000 MiB of memory asked for, but this host has none that",
+            "1 GPU with at least 80000 MiB of memory is requested, but none can be assigned",
         ),
-        (1, {"mig_profile": "1g.5gb"}, "1 MIG device with MIG profile 1g.5gb asked for, but this host has none that"),
+        (1, {"mig_profile": "1g.5gb"}, "1 MIG device with MIG profile 1g.5gb is requested, but none can be assigned"),
         (
             "all",
             {"model": "h100", "numa_node": 0},
-            "No GPU of this host fulfils the conditions (model h100, NUMA node 0)",
+            "No GPU on this host meets the conditions (model h100, NUMA node 0)",
         ),
     ],
 )
-def test_conditions_that_fail_are_named(gpus, conditions, words):
+def test_unmet_conditions_are_named(gpus, conditions, words):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, FOUR, conditions=conditions)
     assert words in str(error.value)
@@ -408,13 +414,18 @@ A100 = f"GPU 0 ({UUIDS[0]}, NVIDIA A100-SXM4-40GB, 40960 MiB"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "conditions", "inventory", "there"),
+    ("gpus", "conditions", "inventory", "description"),
     [
         ("all", {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
         (1, {"memory_min_mib": 80000}, FOUR, f" This host has {A100}), GPU 1 ("),
         ("all", {"model": "h100"}, FOUR, f" This host has {A100}), GPU 1 ("),
         (1, {"numa_node": 4}, FOUR, f" This host has {A100}, NUMA node 0), GPU 1 ("),
-        (1, {"mig_profile": "7g.40gb"}, MIXED, f" This host has {A100}, MIG on: 0:0 {MIG_UUIDS[0]} 1g.5gb 4864 MiB, "),
+        (
+            1,
+            {"mig_profile": "7g.40gb"},
+            MIXED,
+            f" This host has {A100}, MIG enabled: 0:0 {MIG_UUIDS[0]} 1g.5gb 4864 MiB, ",
+        ),
         (
             1,
             {"memory_min_mib": 1},
@@ -423,10 +434,10 @@ A100 = f"GPU 0 ({UUIDS[0]}, NVIDIA A100-SXM4-40GB, 40960 MiB"
         ),
     ],
 )
-def test_conditions_that_no_gpu_meets_are_told_with_what_the_gpus_have(gpus, conditions, inventory, there):
+def test_error_about_conditions_lists_the_properties_of_the_gpus(gpus, conditions, inventory, description):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, inventory, conditions=conditions)
-    assert there in str(error.value)
+    assert description in str(error.value)
     assert str(error.value).endswith("hange conditions.")
 
 
@@ -439,38 +450,38 @@ def test_conditions_that_no_gpu_meets_are_told_with_what_the_gpus_have(gpus, con
         (1, {"current": [UUIDS[3], UUIDS[2]]}, ["2"]),
         (3, {"current": [UUIDS[2]]}, ["0", "1", "2"]),
         (1, {"current": ["GPU-gone"]}, ["0"]),
-        # The partner of a taken GPU goes first: it leaves the other pair whole.
+        # The linked partner of a GPU in use comes first, so that the other pair stays complete.
         (1, {"holders": [held(0)]}, ["1"]),
         (1, {"holders": [held(0), held(1)]}, ["2"]),
         (2, {"holders": [held(1)]}, ["2", "3"]),
         (2, {"exclusive": True, "holders": [held(1)]}, ["2", "3"]),
         (3, {"exclusive": True, "holders": [held(1)]}, ["0", "2", "3"]),
-        # Shared GPUs are given where no free ones are left, unless they were promised to somebody alone.
+        # Without free GPUs, a count shares GPUs that are not exclusive.
         (4, {"holders": [held(1)]}, ["0", "1", "2", "3"]),
         (3, {"holders": [held(1, exclusive=True)]}, ["0", "2", "3"]),
     ],
 )
-def test_a_count_takes_what_is_held_then_free_then_near(count, options, expected):
+def test_count_prefers_own_then_free_then_close_gpus(count, options, expected):
     assert chosen(count, topology=topology_from_facts(pairs_topology()), **options) == expected
 
 
-def test_nvlink_counts_more_than_pcie_and_numa():
+def test_nvlink_outweighs_pcie_and_numa():
     topology = pairs_topology()
     topology["nvlinks"] = [[0, 0, 0, 4], [0, 0, 0, 0], [0, 0, 0, 0], [4, 0, 0, 0]]
     topology["pcie"][0][1] = topology["pcie"][1][0] = "pix"
     assert chosen(2, topology=topology_from_facts(topology)) == ["0", "3"]
 
 
-def test_without_topology_the_numa_node_counts():
+def test_numa_node_decides_without_topology():
     assert chosen(2, holders=[held(0)]) == ["2", "3"]
 
 
-def test_an_unknown_relation_is_no_obstacle():
+def test_unknown_links_are_accepted():
     topology = {"gpus": UUIDS, "nvlinks": [[None] * 4] * 4, "pcie": [[None] * 4] * 4}
     assert chosen(2, topology=topology_from_facts(topology)) == ["0", "1"]
 
 
-def test_a_large_set_of_many_gpus_is_found_quickly_and_is_near():
+def test_large_set_is_found_quickly():
     many = inventory_from_facts([gpu(index) for index in range(24)])
     topology = topology_from_facts(
         {
@@ -486,31 +497,31 @@ def test_a_large_set_of_many_gpus_is_found_quickly_and_is_near():
 
 
 @pytest.mark.parametrize("gpus", [[1], "all", [UUIDS[1], 3]])
-def test_exclusive_refuses_a_named_gpu_that_is_held(gpus):
+def test_exclusive_refuses_a_held_gpu(gpus):
     with pytest.raises(SelectionError) as error:
         chosen(gpus, exclusive=True, holders=[held(1, name="trainer")])
     assert "exclusive: GPU 1 (GPU-aaaa1111-" in str(error.value)
-    assert "is held by docker container trainer. Stop what holds it" in str(error.value)
+    assert "is held by docker container trainer. Stop the container" in str(error.value)
 
 
-def test_exclusive_names_all_holders_when_too_few_are_left():
+def test_error_about_exclusive_names_all_holders():
     holders = [held(0, 1, name="a"), held(1, name="b", detail="reserved by a run in progress"), held(3, name="c")]
     with pytest.raises(SelectionError) as error:
         chosen(2, exclusive=True, holders=holders)
     message = str(error.value)
-    assert "exclusive: 2 GPUs asked for, but only 1 of 4 is free." in message
+    assert "exclusive: 2 GPUs are requested, but only 1 of 4 is free." in message
     assert f"GPU 0 ({UUIDS[0]}) by docker container a;" in message
     assert "by docker container a, docker container b (reserved by a run in progress);" in message
     assert f"Free: GPU 2 ({UUIDS[2]})." in message
 
 
-def test_an_exclusive_mig_device_is_not_taken_by_its_neighbour():
-    neighbour = Holder("n", "docker", frozenset({MIG_UUIDS[0]}))
-    assert chosen(["0:1"], MIXED, exclusive=True, holders=[neighbour]) == ["0:1"]
+def test_mig_devices_of_one_gpu_are_exclusive_independently():
+    neighbor = Holder("n", "docker", frozenset({MIG_UUIDS[0]}))
+    assert chosen(["0:1"], MIXED, exclusive=True, holders=[neighbor]) == ["0:1"]
     whole = Holder("w", "docker", frozenset({UUIDS[0]}))
     with pytest.raises(SelectionError, match=r"MIG 0:1 .* is held by docker container w"):
         chosen(["0:1"], MIXED, exclusive=True, holders=[whole])
 
 
-def test_named_gpus_may_be_shared_when_not_exclusive():
+def test_named_gpu_can_be_shared_without_exclusive():
     assert chosen([1], holders=[held(1, exclusive=True)]) == ["1"]

@@ -1,23 +1,23 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs containers have, whoever made them and however."""
+"""GPUs of containers that any tool created."""
 
 from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import (
+    as_holder,
+    assigned_gpus,
+    gpu_devices_as_written,
     gpu_nodes,
     has_mount,
-    held,
-    holder,
-    holds,
-    kept_devices,
-    labelled,
+    holding_state,
+    labeled_gpus,
     requested_capabilities,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import Inventory, inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,
@@ -64,7 +64,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (docker(), container("c", Devices=nodes("/dev/nvidiactl", "/dev/fuse")), WHOLE, set(), "none"),
         (docker(), container("c", Devices=nodes("/dev/nvidia9")), WHOLE, {"/dev/nvidia9"}, "volume"),
         (docker(), container("c", Devices=nodes("/dev/nvidia2")), Inventory(), {"/dev/nvidia2"}, "volume"),
-        # MIG: the GPU's node alone opens nothing.
+        # The node of a GPU in MIG mode does not give access without capability nodes.
         (docker(), container("c", Devices=nodes("/dev/nvidia3")), MIXED, set(), "none"),
         (
             docker(),
@@ -107,7 +107,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (docker("26.1"), container("c", DeviceRequests=[cdi("nvidia.com/gpu=all")]), WHOLE, ALL, "cdi"),
         (docker("26.1"), container("c", DeviceRequests=[cdi("nvidia.com/gpu=0:1")]), MIXED, {MIG_UUIDS[1]}, "cdi"),
         (docker("26.1"), container("c", DeviceRequests=[cdi("vendor.com/net=eth0")]), WHOLE, set(), "none"),
-        # The runtime goes by the environment, and only then does that count.
+        # Only NVIDIA's runtime reads the environment.
         (NVIDIA, container("c", env=["NVIDIA_VISIBLE_DEVICES=all"], Runtime="nvidia"), WHOLE, ALL, "runtime"),
         (
             NVIDIA,
@@ -128,7 +128,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
             {UUIDS[2]},
             "runtime",
         ),
-        # Podman says CDI devices only on the command line that made the container.
+        # Podman stores CDI devices only in the command that created the container.
         (podman(), podman_made("--device", f"nvidia.com/gpu={UUIDS[0]}"), WHOLE, {UUIDS[0]}, "cdi"),
         (podman(), podman_made("--device=nvidia.com/gpu=3", "-d"), WHOLE, {UUIDS[3]}, "cdi"),
         (podman(), podman_made("--gpus", "all"), WHOLE, ALL, "cdi"),
@@ -136,7 +136,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (podman(), podman_made("--device", "/dev/fuse"), WHOLE, set(), "none"),
         (podman(), podman_made("--device", "/dev/nvidia0", Devices=nodes("/dev/nvidia0")), WHOLE, {UUIDS[3]}, "volume"),
         (podman(), podman_made(Runtime="oci", Devices=nodes("/dev/nvidia0")), WHOLE, {UUIDS[3]}, "volume"),
-        # Beginnings of UUIDs, whole ones in other letters, PCI addresses: NVIDIA's runtime takes them all.
+        # NVIDIA's runtime accepts UUID prefixes, any case, and PCI addresses.
         (
             NVIDIA,
             container("c", env=["NVIDIA_VISIBLE_DEVICES=GPU-bbbb"], Runtime="nvidia"),
@@ -187,7 +187,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
             "device_requests",
         ),
         (NVIDIA, container("c", env=["NVIDIA_VISIBLE_DEVICES=0,void"], Runtime="nvidia"), WHOLE, set(), "none"),
-        # The vendor's runtime by another name, or asked in another way than by the environment.
+        # NVIDIA's runtime under another name, or requests that are not in the environment.
         (
             docker(runtimes={"gpu": "/usr/bin/nvidia-container-runtime"}),
             container("c", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="gpu"),
@@ -214,11 +214,11 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
             set(UUIDS[:2]),
             "runtime",
         ),
-        # CDI devices by other names than index and UUID, and by other kinds.
+        # CDI devices with names other than index and UUID, and of other kinds.
         (podman(), podman_made("--device=nvidia.com/gpu=gpu2"), WHOLE, {UUIDS[2]}, "cdi"),
         (podman(), podman_made("--device=nvidia.com/gpu=mig0:1"), MIXED, {MIG_UUIDS[1]}, "cdi"),
         (podman(), podman_made(f"--device=k8s.device-plugin.nvidia.com/gpu={UUIDS[2]}"), WHOLE, {UUIDS[2]}, "cdi"),
-        # Names of GPUs that are not here (any more) stay names.
+        # Names of GPUs that the host does not have are kept as names.
         (
             docker(),
             container("c", DeviceRequests=[request(DeviceIDs=["GPU-gone"])]),
@@ -229,7 +229,7 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
         (docker(), container("c", DeviceRequests=[request(DeviceIDs=["9"])]), WHOLE, set(), "none"),
         (docker(), container("c", DeviceRequests=[request(DeviceIDs=["0"])]), Inventory(), {"0"}, "device_requests"),
         (docker(), container("c", DeviceRequests=[request(Count=-1)]), Inventory(), {"all"}, "device_requests"),
-        # A GPU that has got MIG on since: the container holds what it has become.
+        # If MIG was enabled later, the container holds all MIG devices of the GPU.
         (
             docker(),
             container("c", DeviceRequests=[request(DeviceIDs=[UUIDS[0]])]),
@@ -237,12 +237,12 @@ MIXED_ALL = {*MIG_UUIDS, *UUIDS[1:]}
             set(MIG_UUIDS),
             "device_requests",
         ),
-        # Privileged is not a request for GPUs.
+        # A privileged container does not request GPUs.
         (docker(), container("c", Privileged=True), WHOLE, set(), "none"),
     ],
 )
-def test_what_a_container_has(engine, made, inventory, uuids, isolation):
-    found = held(made, engine, inventory, MINORS)
+def test_gpus_and_isolation_of_a_container(engine, made, inventory, uuids, isolation):
+    found = assigned_gpus(made, engine, inventory, MINORS)
     assert (set(found.uuids), found.isolation) == (uuids, isolation)
 
 
@@ -254,37 +254,37 @@ def test_what_a_container_has(engine, made, inventory, uuids, isolation):
         (["/dev/gpu-a"], {UUIDS[0]}),
     ],
 )
-def test_a_gpus_node_counts_by_whatever_name(paths, uuids):
+def test_alias_of_a_gpu_node_counts(paths, uuids):
     names = {"/dev/char/195:2": "/dev/nvidia2", "/dev/char/195:255": "/dev/nvidiactl", "/dev/gpu-a": "/dev/nvidia3"}
     made = container("c", Devices=nodes(*paths))
-    found = held(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    found = assigned_gpus(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
     assert set(found.uuids) == uuids
-    who = holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
-    assert (set(who.uuids) if who else set()) == uuids
+    holder = as_holder(made, docker(), WHOLE, MINORS, nodes=lambda path: [names[path]])
+    assert (set(holder.uuids) if holder else set()) == uuids
 
 
-def test_a_holder_holds_what_it_was_given_in_all_ways_together():
+def test_holder_combines_all_isolations():
     made = container("c", Devices=nodes("/dev/nvidia0"), DeviceRequests=[request(DeviceIDs=["0"])])
-    assert holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}
-    assert held(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0]}
+    assert as_holder(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0], UUIDS[3]}
+    assert assigned_gpus(made, docker(), WHOLE, MINORS).uuids == {UUIDS[0]}
 
 
-def test_what_the_user_gave_past_gpus_can_be_left_out():
+def test_devices_of_the_user_can_be_excluded():
     made = container("c", Devices=nodes("/dev/nvidia2", "/dev/nvidia0"))
-    assert held(made, docker(), WHOLE, MINORS, besides=["/dev/nvidia0"]).uuids == {UUIDS[1]}
+    assert assigned_gpus(made, docker(), WHOLE, MINORS, exclude=["/dev/nvidia0"]).uuids == {UUIDS[1]}
     made = podman_made("--device", "nvidia.com/gpu=1", "--device=nvidia.com/gpu=0")
-    assert held(made, podman(), WHOLE, MINORS, besides=["nvidia.com/gpu=0"]).uuids == {UUIDS[1]}
+    assert assigned_gpus(made, podman(), WHOLE, MINORS, exclude=["nvidia.com/gpu=0"]).uuids == {UUIDS[1]}
 
 
-def test_podmans_own_command_line_ends_where_the_containers_begins():
+def test_options_of_the_containers_own_command_are_ignored():
     made = container("c")
     made["Config"]["CreateCommand"] = ["podman", "run", "image", "run.py", "--device", "nvidia.com/gpu=0"]
     made["Config"]["Cmd"] = ["run.py", "--device", "nvidia.com/gpu=0"]
-    assert held(made, podman(), WHOLE, MINORS).uuids == frozenset()
+    assert assigned_gpus(made, podman(), WHOLE, MINORS).uuids == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("made", "besides", "kept"),
+    ("made", "exclude", "kept"),
     [
         (container("c", Devices=nodes("/dev/nvidia0", "/dev/fuse")), [], ["/dev/nvidia0"]),
         (container("c", Devices=nodes("/dev/nvidia0", "/dev/nvidia1")), ["/dev/nvidia1"], ["/dev/nvidia0"]),
@@ -306,11 +306,11 @@ def test_podmans_own_command_line_ends_where_the_containers_begins():
         (podman_made("--device", "/dev/nvidia0:/dev/x"), ["/dev/nvidia0"], []),
     ],
 )
-def test_what_a_container_keeps_is_said_in_its_own_words(made, besides, kept):
+def test_devices_keep_their_notation(made, exclude, kept):
     def named(path):
         return [path.replace("/dev/char/195:", "/dev/nvidia")]
 
-    assert kept_devices(made, named, besides) == kept
+    assert gpu_devices_as_written(made, named, exclude) == kept
 
 
 @pytest.mark.parametrize(
@@ -326,10 +326,13 @@ def test_capabilities_of_device_requests(requests, expected):
     assert requested_capabilities(container("c", DeviceRequests=requests)) == expected
 
 
-def test_podmans_vendor_runtime_goes_by_the_environment():
+def test_nvidias_runtime_in_podman_reads_the_environment():
     made = container("c", env=["NVIDIA_VISIBLE_DEVICES=all"], Runtime="oci")
-    assert held({**made, "OCIRuntime": "/usr/bin/nvidia-container-runtime"}, podman(), WHOLE, {}).isolation == "runtime"
-    assert held({**made, "OCIRuntime": "crun"}, podman(), WHOLE, {}).uuids == frozenset()
+    assert (
+        assigned_gpus({**made, "OCIRuntime": "/usr/bin/nvidia-container-runtime"}, podman(), WHOLE, {}).isolation
+        == "runtime"
+    )
+    assert assigned_gpus({**made, "OCIRuntime": "crun"}, podman(), WHOLE, {}).uuids == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,7 @@ def test_podmans_vendor_runtime_goes_by_the_environment():
         ("exited", "", None),
         ("exited", "no", None),
         ("exited", "on-failure", None),
-        # Whoever stopped it by hand meant that; otherwise the engine would have restarted it.
+        # The engine does not restart a container that was stopped manually.
         ("exited", "unless-stopped", None),
         ("created", "unless-stopped", "created, restart policy unless-stopped"),
         ("configured", "unless-stopped", "configured, restart policy unless-stopped"),
@@ -351,19 +354,19 @@ def test_podmans_vendor_runtime_goes_by_the_environment():
         ("dead", "no", None),
     ],
 )
-def test_a_stopped_container_holds_what_its_engine_will_start_again(status, policy, expected):
-    assert holds(container("c", status=status, policy=policy)) == expected
+def test_stopped_container_holds_gpus_if_the_engine_restarts_it(status, policy, expected):
+    assert holding_state(container("c", status=status, policy=policy)) == expected
 
 
-def test_a_holder_says_who_it_is():
+def test_holder_describes_its_container():
     made = container("trainer", labels={"gpufleet.exclusive": "true"}, Devices=nodes("/dev/nvidia2"))
-    found = holder(made, docker(), WHOLE, MINORS)
+    found = as_holder(made, docker(), WHOLE, MINORS)
     assert (found.name, found.engine, found.uuids, found.exclusive) == ("trainer", "docker", {UUIDS[1]}, True)
     assert str(found) == "docker container trainer"
     waiting = container("t", status="exited", policy="always", Devices=nodes("/dev/nvidia2"))
-    assert str(holder(waiting, podman(), WHOLE, {})) == "podman container t (exited, restart policy always)"
-    assert holder(container("t"), docker(), WHOLE, {}) is None
-    assert holder(container("t", status="exited", Devices=nodes("/dev/nvidia2")), docker(), WHOLE, {}) is None
+    assert str(as_holder(waiting, podman(), WHOLE, {})) == "podman container t (exited, restart policy always)"
+    assert as_holder(container("t"), docker(), WHOLE, {}) is None
+    assert as_holder(container("t", status="exited", Devices=nodes("/dev/nvidia2")), docker(), WHOLE, {}) is None
 
 
 def test_mounts_nodes_and_labels_are_read():
@@ -375,5 +378,5 @@ def test_mounts_nodes_and_labels_are_read():
     assert not has_mount(made, "nvidia_driver_2:/usr/local/nvidia:ro")
     assert not has_mount(container("c", mounts=[{**mount, "RW": True}]), "nvidia_driver_1:/usr/local/nvidia:ro")
     assert gpu_nodes(made) == {"/dev/nvidia0"}
-    assert labelled(made) == {"GPU-1", "GPU-2"}
-    assert labelled(container("c")) == frozenset()
+    assert labeled_gpus(made) == {"GPU-1", "GPU-2"}
+    assert labeled_gpus(container("c")) == frozenset()

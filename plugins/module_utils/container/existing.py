@@ -1,0 +1,210 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The container that exists before the run: its GPUs, and how they differ from the assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
+    Assignment,
+    describe_unit,
+    driver_capabilities,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+    CDI,
+    DEVICE_REQUESTS,
+    NONE,
+    OPTIONAL_NODES,
+    RUNTIME,
+    VOLUME,
+    Access,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, environment
+
+
+class ExistingContainer:
+    """The container of the requested name, which may not exist."""
+
+    def __init__(
+        self,
+        inspected: Mapping[str, Any] | None,
+        engine: Docker | Podman,
+        accelerator: Nvidia,
+        user_options: Mapping[str, Any],
+    ) -> None:
+        self.exists = inspected is not None
+        self._inspected: Mapping[str, Any] = inspected or {}
+        self._engine = engine
+        self._accelerator = accelerator
+        self._user_options = user_options
+
+    @property
+    def identifier(self) -> str | None:
+        return self._inspected.get("Id")
+
+    @property
+    def stop_timeout(self) -> Any:
+        return (self._inspected.get("Config") or {}).get("StopTimeout")
+
+    @property
+    def device_requests(self) -> list[dict[str, Any]]:
+        return inspection.gpu_device_requests(self._inspected)
+
+    @property
+    def gpufleet_labels(self) -> dict[str, str]:
+        """Return the labels that this module set."""
+        labels = inspection.labels_of(self._inspected)
+        return {key: labels[key] for key in inspection.LABELS if key in labels}
+
+    def summary(self) -> dict[str, Any]:
+        """Describe the container for the diff."""
+        if not self.exists:
+            return {
+                "exists": False,
+                "running": False,
+                "gpus": [],
+                "isolation": NONE,
+                "exclusive": False,
+                "recreate": [],
+            }
+        uuids = self.uuids()
+        return {
+            "exists": True,
+            "running": inspection.is_running(self._inspected),
+            "gpus": sorted(describe_unit(uuid, self._accelerator.inventory) for uuid in uuids),
+            "isolation": self._assigned_gpus().isolation,
+            "exclusive": bool(uuids) and inspection.is_exclusive(self._inspected),
+            "recreate": [],
+        }
+
+    def uuids(self) -> frozenset[str]:
+        """Return the UUIDs of the container's GPUs."""
+        uuids = self._assigned_gpus().uuids
+        if uuids and not self._accelerator.inventory.gpus:
+            # Without the inventory, device nodes cannot be mapped to UUIDs. The label contains the UUIDs.
+            return inspection.labeled_gpus(self._inspected) or uuids
+        return uuids
+
+    def current_gpus(self) -> AssignedGpus:
+        """Return the GPUs that a count should keep."""
+        if not self.exists:
+            return AssignedGpus()
+        found = self._assigned_gpus()
+        ours = found.uuids & inspection.labeled_gpus(self._inspected)
+        # GPUs that come from the user's own devices do not fill the count.
+        return replace(found, uuids=ours) if ours and self._user_devices() else found
+
+    def uses_image(self, image: Image | None) -> bool:
+        """Return whether the container was created from an image. Podman omits the algorithm from identifiers."""
+        created_from = str(self._inspected.get("Image") or "").rpartition(":")[2]
+        return image is not None and created_from == image.id.rpartition(":")[2]
+
+    def recreate_reasons(self, assignment: Assignment, image: Image | None) -> list[str]:
+        """List the reasons to recreate the container that the engine's module does not detect."""
+        if not self.exists:
+            return []
+        requested_nodes = self._nodes(assignment.access.devices)
+        extra_devices = {
+            device for device in self._user_devices() if not requested_nodes & set(self._accelerator.nodes(device))
+        }
+        assigned = self._assigned_gpus(extra_devices)
+        reasons = []
+        if self._engine.name == "podman" and image is not None and not self.uses_image(image):
+            # Podman's module compares only the name of the image.
+            reasons.append(f"image: {_short_id(self._inspected.get('Image'))} → {_short_id(image.id)}")
+        removed, added = assigned.uuids - set(assignment.uuids), set(assignment.uuids) - assigned.uuids
+        inventory = self._accelerator.inventory
+        reasons += [f"GPU removed: {describe_unit(uuid, inventory)}" for uuid in sorted(removed)]
+        reasons += [f"GPU added: {describe_unit(uuid, inventory)}" for uuid in sorted(added)]
+        if removed or added or not assignment.units:
+            return reasons
+        if assigned.isolation != assignment.isolation:
+            return [*reasons, f"isolation: {assigned.isolation} → {assignment.isolation}"]
+        exclusive = inspection.is_exclusive(self._inspected)
+        if exclusive != assignment.exclusive:
+            reasons.append(f"exclusive: {str(exclusive).lower()} → {str(assignment.exclusive).lower()}")
+        capabilities = self._capabilities(assignment.isolation)
+        if None not in (capabilities, assignment.capabilities) and set(capabilities) != set(assignment.capabilities):
+            reasons.append(f"capabilities: {_join(capabilities)} → {_join(assignment.capabilities)}")
+        reasons += [
+            f"driver volume: {mount} is not mounted"
+            for mount in assignment.access.volumes
+            if not inspection.has_mount(self._inspected, mount)
+        ]
+        if requested_nodes:
+            reasons += self._node_differences(requested_nodes, extra_devices)
+        return reasons
+
+    def keep_notation(self, access: Access) -> Access:
+        """Write the access in the notation that created the container.
+
+        The engine's module compares options literally and would recreate the container for another notation.
+        """
+        devices = tuple(
+            inspection.gpu_devices_as_written(self._inspected, self._accelerator.nodes, self._user_devices())
+        )
+        if access.isolation == CDI:
+            ours = inspection.LABEL_ISOLATION in inspection.labels_of(self._inspected)
+            return replace(
+                access,
+                cdi_devices=devices if self._engine.name == "podman" else access.cdi_devices,
+                # LD_LIBRARY_PATH only helps processes that `exec` starts. It is no reason to recreate a container
+                # that this module did not create.
+                needs_library_path=access.needs_library_path and ours,
+            )
+        if access.isolation == RUNTIME:
+            env = environment((self._inspected.get("Config") or {}).get("Env"))
+            return replace(access, env={name: env.get(name) or value for name, value in access.env.items()})
+        return replace(access, devices=devices) if access.devices else access
+
+    def _assigned_gpus(self, exclude: set[str] | None = None) -> AssignedGpus:
+        return self._accelerator.assigned_gpus(self._inspected, self._engine.state(), exclude or ())
+
+    def _user_devices(self) -> set[str]:
+        """Return the devices that the user passes in addition to `gpus`, as written and as the path on the host."""
+        devices = self._user_options.get(container_options.NAMES[self._engine.name]["devices"]) or ()
+        return {form for device in devices for form in (str(device), inspection.host_path(str(device)))}
+
+    def _nodes(self, paths: Any) -> set[str]:
+        return {node for path in paths for node in self._accelerator.nodes(path)}
+
+    def _node_differences(self, requested: set[str], extra_devices: set[str]) -> list[str]:
+        differences = []
+        if self._engine.name == "docker":
+            # Docker's module splits device options at colons, so it cannot express these paths.
+            host = self._inspected.get("HostConfig") or {}
+            paths = [device.get("PathOnHost") or "" for device in host.get("Devices") or ()]
+            differences += [f"device node with an alias path: {path}" for path in paths if ":" in path]
+        extra = self._nodes(extra_devices)
+        present = inspection.gpu_nodes(self._inspected, self._accelerator.nodes) - extra
+        missing = requested - present - extra - OPTIONAL_NODES
+        unexpected = {node for node in present - requested if inspection.is_access_node(node)}
+        differences += [f"device node missing: {node}" for node in sorted(missing)]
+        return differences + [f"unexpected device node: {node}" for node in sorted(unexpected)]
+
+    def _capabilities(self, isolation: str) -> list[str] | None:
+        """Return the container's capabilities, or None if the isolation does not use them."""
+        if isolation == CDI:
+            return None
+        if isolation == DEVICE_REQUESTS and (requested := inspection.requested_capabilities(self._inspected)):
+            return sorted(requested)
+        label = inspection.labels_of(self._inspected).get(inspection.LABEL_CAPABILITIES)
+        if isolation == VOLUME and label is not None:
+            return [name for name in label.split(",") if name]
+        return driver_capabilities(environment((self._inspected.get("Config") or {}).get("Env")))
+
+
+def _join(names: Any) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _short_id(image_id: Any) -> str:
+    return str(image_id or "none").rpartition(":")[2][:12]

@@ -1,0 +1,139 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options `gpus` and `conditions`: which GPUs a user requests."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+
+SELECTOR_FORMATS = "an index, a UUID or the beginning of one (GPU-…, MIG-…), a PCI address, or gpu:mig"
+_CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
+_COUNT = re.compile(r"(-?\d+)(?:\.0+)?")
+
+
+class SelectionError(Exception):
+    """A request for GPUs that is not valid or that this host cannot satisfy."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The parsed option `gpus`. `kind` is none, all, count or list."""
+
+    kind: str
+    count: int = 0
+    selectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions that every selected GPU must meet."""
+
+    memory_min_mib: int | None = None
+    model: str | None = None
+    numa_node: int | None = None
+    mig_profile: str | None = None
+
+    def mismatch(self, unit: Unit) -> str | None:
+        """Return why a unit does not meet the conditions, or None if it does."""
+        if self.mig_profile is not None and (unit.profile or "").lower() != self.mig_profile.lower():
+            actual = f"has MIG profile {unit.profile}" if unit.is_mig else "is a whole GPU"
+            return f"{actual}, not MIG profile {self.mig_profile}"
+        memory = unit.memory_total_mib if unit.is_mig else unit.gpu.memory_total_mib
+        if self.memory_min_mib is not None and (memory is None or memory < self.memory_min_mib):
+            return f"has {memory} MiB of memory, less than {self.memory_min_mib}"
+        if self.model is not None and not _matches_model(unit.gpu.name, self.model):
+            return f"is model {unit.gpu.name!r}, not {self.model!r}"
+        if self.numa_node is not None and unit.gpu.numa_node != self.numa_node:
+            return f"is on NUMA node {unit.gpu.numa_node}, not {self.numa_node}"
+        return None
+
+    def __str__(self) -> str:
+        templates = {
+            "memory_min_mib": "at least {} MiB of memory",
+            "model": "model {}",
+            "numa_node": "NUMA node {}",
+            "mig_profile": "MIG profile {}",
+        }
+        given = [text.format(value) for key, text in templates.items() if (value := getattr(self, key)) is not None]
+        return ", ".join(given)
+
+
+def parse_request(value: Any) -> Request:
+    """Parse the option `gpus`."""
+    if isinstance(value, bool):
+        raise SelectionError(f'gpus={value} is a Boolean. Write gpus: "all" or gpus: "none".')
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise SelectionError(f"gpus={value}: a count must be a whole number.")
+        return _count_request(int(value))
+    if isinstance(value, int):
+        return _count_request(value)
+    if isinstance(value, (list, tuple)):
+        return _list_request(value)
+    if not isinstance(value, str):
+        raise SelectionError(f'gpus={value!r} is not valid. Write "all", "none", a count or a list.')
+    text = value.strip()
+    if not text:
+        raise SelectionError('gpus is empty. Write "all", "none", a count or a list.')
+    if text.lower() in ("all", "none"):
+        return Request(kind=text.lower())
+    if text.startswith("["):
+        return _list_request(_parse_list(text))
+    count = _COUNT.fullmatch(text)
+    if count and not int(count.group(1)):
+        raise SelectionError(
+            f'gpus="{text}" is ambiguous: it could mean no GPU or GPU 0. Write gpus: none, or gpus: [0].'
+        )
+    if count:
+        return _count_request(int(count.group(1)))
+    return _list_request([part for part in text.split(",") if part.strip()])
+
+
+def parse_visible_devices(value: str) -> Request:
+    """Parse NVIDIA_VISIBLE_DEVICES, where a number is always an index and never a count."""
+    names = [_CDI_NAME.sub("", part.strip()) for part in value.split(",") if part.strip()]
+    return Request(kind="all") if "all" in names else _list_request(names)
+
+
+def _parse_list(text: str) -> list[Any]:
+    """Parse a list that Ansible passes as a string, as with `-e gpus=[0,1]`."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    if not text.endswith("]"):
+        raise SelectionError(f"gpus={text!r}: the list has no closing bracket. Write [0, 1].")
+    return [part.strip().strip("'\"") for part in text[1:-1].split(",") if part.strip()]
+
+
+def _count_request(count: int) -> Request:
+    if count < 0:
+        raise SelectionError(f"gpus={count}: a count cannot be negative.")
+    return Request(kind="count", count=count) if count else Request(kind="none")
+
+
+def _list_request(values: Sequence[Any]) -> Request:
+    selectors = []
+    for value in values:
+        if isinstance(value, (bool, float, dict, list)) or value is None:
+            raise SelectionError(f"gpus: {value!r} does not name a GPU. Use {SELECTOR_FORMATS}.")
+        text = str(value).strip()
+        if text.lower() in ("all", "none"):
+            if len(values) > 1:
+                raise SelectionError(f'gpus: "{text}" cannot be combined with other values.')
+            return Request(kind=text.lower())
+        selectors.append(text)
+    return Request(kind="list", selectors=tuple(selectors)) if selectors else Request(kind="none")
+
+
+def _matches_model(name: str, model: str) -> bool:
+    name, model = name.lower(), model.lower()
+    return fnmatch.fnmatchcase(name, model) if any(sign in model for sign in "*?[") else model in name

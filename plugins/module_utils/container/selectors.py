@@ -1,0 +1,136 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the GPU or MIG device that a selector names."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import (
+    Gpu,
+    Inventory,
+    Unit,
+    parse_pci_address,
+    same_pci_address,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SELECTOR_FORMATS, SelectionError
+
+_INDEX = re.compile(r"^\d+$")
+# A leading zero or two digits after the colon make a PCI address: no GPU has more than ten MIG devices.
+_MIG_PAIR = re.compile(r"^(0|[1-9]\d*):(\d)$")
+
+
+def find_unit(selector: str, inventory: Inventory) -> Unit:
+    """Return the unit that a selector names. Raise SelectionError if there is none or more than one."""
+    pair = _MIG_PAIR.match(selector)
+    if pair:
+        return _find_mig_device(selector, int(pair.group(1)), int(pair.group(2)), inventory)
+    if _INDEX.match(selector):
+        return _find_index(selector, inventory)
+    if selector.lower().startswith("mig-"):
+        return _find_mig_uuid(selector, inventory)
+    if selector.lower().startswith("gpu-"):
+        return _find_gpu_uuid(selector, inventory)
+    if parse_pci_address(selector):
+        return _find_pci_address(selector, inventory)
+    raise SelectionError(f"gpus: {selector!r} does not name a GPU. Use {SELECTOR_FORMATS}.")
+
+
+def refuse_lost(gpu: Gpu) -> None:
+    """Raise SelectionError for a lost GPU."""
+    if gpu.lost:
+        reasons = "; ".join(gpu.health_reasons)
+        raise SelectionError(
+            f"{gpu} is lost{': ' + reasons if reasons else ''}. Remove it from gpus, or reset or replace the GPU."
+        )
+
+
+def _find_index(selector: str, inventory: Inventory) -> Unit:
+    for gpu in inventory.gpus:
+        if gpu.index == int(selector):
+            return _whole_gpu(gpu, inventory)
+    hint = ' (YAML reads an unquoted 1:0 as the number 60: write "1:0".)' if int(selector) >= 60 else ""
+    raise SelectionError(f"There is no GPU {selector}. This host has {inventory.describe()}.{hint}")
+
+
+def _find_gpu_uuid(selector: str, inventory: Inventory) -> Unit:
+    matches = [gpu for gpu in inventory.gpus if gpu.uuid.lower().startswith(selector.lower())]
+    exact = [gpu for gpu in matches if gpu.uuid.lower() == selector.lower()]
+    matches = exact or matches
+    if not matches:
+        raise SelectionError(f"There is no GPU with UUID {selector}. This host has {inventory.describe()}.")
+    if len(matches) > 1:
+        names = ", ".join(str(gpu) for gpu in matches)
+        raise SelectionError(f"UUID prefix {selector} is ambiguous: it matches {names}. Use a longer prefix.")
+    return _whole_gpu(matches[0], inventory)
+
+
+def _find_mig_uuid(selector: str, inventory: Inventory) -> Unit:
+    wanted = selector.lower()
+    devices = [unit for unit in inventory.units if unit.is_mig]
+    matches = [
+        unit
+        for unit in devices
+        if unit.uuid.lower().startswith(wanted) or f"mig-{unit.gpu.uuid}/{unit.gi}/{unit.ci}".lower() == wanted
+    ]
+    matches = [unit for unit in matches if unit.uuid.lower() == wanted] or matches
+    if not matches:
+        raise SelectionError(
+            f"There is no MIG device {selector}. "
+            + (
+                f"This host has the MIG devices {_list_mig_devices(devices)}."
+                if devices
+                else f"No GPU on this host has MIG devices: it has {inventory.describe()}."
+            )
+        )
+    if len(matches) > 1:
+        names = ", ".join(str(unit) for unit in matches)
+        raise SelectionError(f"MIG UUID prefix {selector} is ambiguous: it matches {names}. Use a longer prefix.")
+    return matches[0]
+
+
+def _find_mig_device(selector: str, index: int, mig_index: int, inventory: Inventory) -> Unit:
+    gpu = next((gpu for gpu in inventory.gpus if gpu.index == index), None)
+    if gpu is None:
+        raise SelectionError(
+            f"There is no MIG device {selector}, because there is no GPU {index}. This host has {inventory.describe()}."
+        )
+    if not gpu.mig_enabled:
+        raise SelectionError(
+            f"MIG device {selector} is requested, but MIG is disabled on {gpu}. Request GPU {index} as a whole, "
+            "or enable MIG and create MIG devices first."
+        )
+    devices = inventory.mig_devices(gpu)
+    for unit in devices:
+        if unit.mig_index == mig_index:
+            return unit
+    raise SelectionError(
+        f"There is no MIG device {selector} on {gpu}. Its MIG devices: {_list_mig_devices(devices) or 'none'}."
+    )
+
+
+def _find_pci_address(selector: str, inventory: Inventory) -> Unit:
+    for gpu in inventory.gpus:
+        if same_pci_address(gpu.pci_bus_id, selector):
+            return _whole_gpu(gpu, inventory)
+    addresses = ", ".join(f"{gpu.pci_bus_id} (GPU {gpu.index})" for gpu in inventory.gpus)
+    pair = re.fullmatch(r"0*(\d+):0*(\d)", selector)
+    hint = f" (For the MIG device, write {pair.group(1)}:{pair.group(2)}.)" if pair else ""
+    raise SelectionError(f"There is no GPU at PCI address {selector}. This host has {addresses}.{hint}")
+
+
+def _whole_gpu(gpu: Gpu, inventory: Inventory) -> Unit:
+    refuse_lost(gpu)
+    if gpu.mig_enabled:
+        devices = _list_mig_devices(inventory.mig_devices(gpu))
+        raise SelectionError(
+            f"{gpu} cannot be assigned as a whole because MIG is enabled. "
+            + (f"Request its MIG devices ({devices})" if devices else "It has no MIG device: create MIG devices")
+            + ", or disable MIG."
+        )
+    return Unit(uuid=gpu.uuid, gpu=gpu)
+
+
+def _list_mig_devices(units: list[Unit]) -> str:
+    return ", ".join(f"{unit.index} {unit.uuid} {unit.profile}" for unit in units)
