@@ -97,7 +97,7 @@ class ActionModule(NvmlAction):
         try:
             return self._call(pull["module"], pull["args"])
         except Failure as failure:
-            why = failures.reasoned(failure.result)
+            why = failures.describe(failure.result)
             name = pull["args"]["name"]
             why = why if name in why else f"image {name}: {why}"
             raise Failure({**failure.result, "msg": why}) from failure
@@ -167,15 +167,15 @@ class ActionModule(NvmlAction):
         engine, name = plan["engine"], plan["module_args"]["name"]
         parts = [failures.message(engine, name, result)]
         if not self._task.check_mode:
-            keep = failures.is_taken_name(result)
+            keep = failures.is_name_conflict(result)
             arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
             answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
             if answer.get("failed"):
                 parts.append(f"What became of the container could not be found out: {answer.get('msg')}")
             else:
                 self._changed |= failures.has_changed(answer["cleared"])
-                parts.append(failures.fate(answer["cleared"]))
-        return Failure({**result, "msg": failures.sentences(parts)})
+                parts.append(failures.describe_outcome(answer["cleared"]))
+        return Failure({**result, "msg": failures.join_sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Give the reservation up. It would expire by itself, so a failure here is not the task's."""

@@ -297,9 +297,10 @@ requirements:
     requests), or Podman 4 or later with containers.podman 1.16 or later
   - pynvml, on the host or on the controller, for a container that gets GPUs
 notes:
-  - Where the engine could not start the container, the message says why in the engine's words. What was made of it is
-    removed, so that it holds no GPUs; a container that was recreated is gone then. One that was there and stayed, and
-    one that ran, are left as they are. The next run makes or starts it.
+  - If the engine cannot start the container, the error contains the engine's message. The new
+    container is removed, so that it holds no GPUs. If it was to replace a container, that container is removed, too. An
+    existing container that was only to be started, and a container that has run, are kept. The next run creates or
+    starts the container.
   - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
     with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
     result says so, except where NVIDIA's runtime would refuse it.
@@ -479,7 +480,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservati
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import ACCELERATORS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Podman, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    Docker,
+    Podman,
+    StoppedDocker,
+    UnavailableEngine,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import process_times
@@ -597,10 +603,10 @@ def _binding(sent: str | None, check_mode: bool) -> str | None:
 
 
 def _clear(module: AnsibleModule) -> dict:
-    """Take back what the engine's module left half-made."""
+    """Remove the container that the engine's module created but could not start."""
     params = module.params
     engine = _engines(module)[params["engine"]]
-    return failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
+    return failures.remove_unstarted(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
 
 
 def _engines(module: AnsibleModule) -> dict:
@@ -632,23 +638,23 @@ def _plan(module: AnsibleModule) -> dict:
     return planner.plan()
 
 
-def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
+def _podman(module: AnsibleModule, executable: str) -> Podman | UnavailableEngine:
     path = module.get_bin_path(executable)
     if path is None and executable != "podman":
-        return Absent("podman", f"engine_options.executable={executable} is no program")
+        return UnavailableEngine("podman", f"engine_options.executable={executable} is no program")
     return Podman(module.run_command, path)
 
 
-def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
+def _docker(host: str | None, check_mode: bool) -> Docker | StoppedDocker | UnavailableEngine:
     # The pid file is that of the daemon at the usual place.
     started = process_times.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
-        if check_mode and docker.socket and stopped.waits_to_be_started(docker.socket):
-            return Sleeping(stopped.docker)
+        if check_mode and docker.socket and stopped.is_socket_activated(docker.socket):
+            return StoppedDocker(stopped.docker)
         return docker
     except EngineError as error:
-        return Absent("docker", str(error))
+        return UnavailableEngine("docker", str(error))
 
 
 if __name__ == "__main__":

@@ -328,15 +328,15 @@ class Run:
     def _foreseen(self, engine):
         """Return what a check knows of an engine that is not to be started, or that is expected and not there yet."""
         engine = self._not_started(engine)
-        if engine.name not in self.params["expected_engines"] or not engine.absence():
+        if engine.name not in self.params["expected_engines"] or not engine.unavailable_reason():
             return engine
-        return stopped.docker(self.root) if engine.name == "docker" else stopped.EngineAtRest(engine.name)
+        return stopped.docker(self.root) if engine.name == "docker" else stopped.StoppedEngine(engine.name)
 
     def _not_started(self, engine):
         """Return what an engine has on disk, where a question would start it."""
         if engine.name == "podman":
-            return engine if engine.absence() else stopped.podman(self.root) or engine
-        asleep = engine.socket and stopped.waits_to_be_started(engine.socket, self.root)
+            return engine if engine.unavailable_reason() else stopped.podman(self.root) or engine
+        asleep = engine.socket and stopped.is_socket_activated(engine.socket, self.root)
         return stopped.docker(self.root) if asleep else engine
 
     def _informants(self) -> list:
@@ -350,9 +350,9 @@ class Run:
 
     def _bystander(self, engine) -> list:
         """Return who tells what an engine has that this run does not use."""
-        if not isinstance(engine, stopped.EngineAtRest):
+        if not isinstance(engine, stopped.StoppedEngine):
             engine = self._not_started(engine)
-        if not engine.absence():
+        if not engine.unavailable_reason():
             return [engine]
         return [stopped.docker(self.root)] if engine.name == "docker" else []
 
@@ -551,7 +551,7 @@ class Run:
 
     def _is_out_of_reach(self, engine) -> bool:
         """Tell whether an engine can't be told to forget a volume, by a run that is no check either."""
-        return isinstance(engine, stopped.EngineAtRest) and engine not in self.engines
+        return isinstance(engine, stopped.StoppedEngine) and engine not in self.engines
 
     def _specifications(self, place: str) -> list[str]:
         """List the CDI specifications that name the volume's directory, by whichever path."""

@@ -44,7 +44,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
     EngineState,
     Image,
     Podman,
-    Sleeping,
+    StoppedDocker,
     environment,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
@@ -104,7 +104,7 @@ class Planner:
         if self._engine.name == "docker" and self._docker_host:
             # Every module is told: not all of them look into the environment.
             self._own["docker_host"] = self._docker_host
-        if isinstance(self._engine, Sleeping):
+        if isinstance(self._engine, StoppedDocker):
             return self._plan_sleeping()
         self._existing = self._engine.container(self._name)
         state = self._params["state"]
@@ -121,7 +121,7 @@ class Planner:
         if wanted != "auto":
             self._require(self._engines[wanted])
             return self._engines[wanted]
-        absences = {name: engine.absence() for name, engine in self._engines.items()}
+        absences = {name: engine.unavailable_reason() for name, engine in self._engines.items()}
         there = [engine for name, engine in self._engines.items() if absences[name] is None]
         if not there:
             reasons = "; ".join(f"{name}: {absence}" for name, absence in absences.items())
@@ -138,18 +138,18 @@ class Planner:
             return False  # It is there and does not work. Where it is the only one, that comes out later.
 
     def _require(self, engine: Docker | Podman) -> None:
-        absence = engine.absence()
+        absence = engine.unavailable_reason()
         if absence:
             raise EngineError(
                 f"engine={engine.name}: {absence}. Install and start it (role container_engine), or use another engine."
             )
 
-    def _refuse_stranger(self) -> None:
+    def _refuse_match_by_id(self) -> None:
         """The engine's module finds a container by the beginning of its identifier, too, and would change that one.
 
         Asked last of all, so that it hides nothing that is wrong with the request, and before anything is touched.
         """
-        stranger = self._engine.stranger(self._name)
+        stranger = self._engine.matched_by_id(self._name)
         if stranger is not None:
             raise PlanError(
                 f"name={self._name}: {self._engine.name}'s module would take it for the container {stranger}, whose "
@@ -161,7 +161,7 @@ class Planner:
 
     def _plan_absent(self) -> dict[str, Any]:
         if self._existing is not None:
-            self._refuse_stranger()
+            self._refuse_match_by_id()
         before = self._before()
         options = {**self._passed_on(), "name": self._name, "state": "absent"}
         after = {"exists": False, "running": False, "gpus": [], "isolation": NONE, "exclusive": False}
@@ -175,7 +175,7 @@ class Planner:
 
     def _plan_stopped(self) -> dict[str, Any]:
         """Stop a container as it is: what it should be like is looked at when it is to run again."""
-        self._refuse_stranger()
+        self._refuse_match_by_id()
         # The driver is asked only to say which GPUs these are: a container can be stopped without it.
         with contextlib.suppress(SelectionError, BindingMissing):
             self._accelerator.observe(with_topology=False)
@@ -210,11 +210,11 @@ class Planner:
         if not before["exists"] and state != "absent":
             self._wanted_image()
         self._warnings.append(
-            f"{self._engine.WHY}: only whether the container is there and runs is known, not whether it differs."
+            f"{self._engine.REASON}: only whether the container is there and runs is known, not whether it differs."
         )
         runs = {"started": True, "present": runs}.get(state, False)
         after = {**before, "exists": state != "absent", "running": runs}
-        assignment = _Assignment(reason=self._engine.WHY)
+        assignment = _Assignment(reason=self._engine.REASON)
         result = self._result({}, assignment, before, after, needless=before == after)
         result["predicted"] = True
         return result
@@ -231,7 +231,7 @@ class Planner:
         image = self._engine.image(reference)
         pull = self._pull_needed(reference, image)
         if pull:
-            self._refuse_stranger()
+            self._refuse_match_by_id()
             return {"engine": self._engine.name, "pull": pull, "image_id": image.id if image else None}
         env = {**(image.env if image else {}), **(self._own.get("env") or {})}
         request, cause = self._request(image, env)
@@ -307,7 +307,7 @@ class Planner:
         thorough = self._params["exclusive"] or request.kind == "count"
         for name, engine in self._engines.items():
             other = name != self._engine.name
-            if other and (not thorough or engine.absence()):
+            if other and (not thorough or engine.unavailable_reason()):
                 continue
             for container in self._containers_of_other(engine) if other else engine.containers():
                 container_name = container_holders.name_of(container)
@@ -329,7 +329,7 @@ class Planner:
             return engine.containers()
         except EngineError as error:
             reason = str(error).strip().splitlines()[-1]
-            if self._params["exclusive"] and self._root_user and not isinstance(engine, Sleeping):
+            if self._params["exclusive"] and self._root_user and not isinstance(engine, StoppedDocker):
                 raise EngineError(
                     f"exclusive: which GPUs {engine.name}'s containers hold cannot be found out ({reason}). Mend or "
                     f"remove {engine.name}, or leave exclusive out."
@@ -427,7 +427,7 @@ class Planner:
         # Without the image the engine's module could only predict by pulling it.
         result["predicted"] = self._check_mode and image is None
         result["driver_volume"] = self._driver_volume(assignment)
-        self._refuse_stranger()
+        self._refuse_match_by_id()
         result["token"] = self._reserve(assignment)
         return result
 

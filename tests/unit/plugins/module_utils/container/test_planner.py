@@ -16,8 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner i
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.vendors import Nvidia
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, Sleeping
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import EngineAtRest, Use
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
@@ -647,7 +647,7 @@ def test_a_reservation_outlasts_the_time_that_the_container_takes_to_stop(case, 
 
 def sleeping(*titles):
     uses = tuple(Use(title, frozenset()) for title in titles)
-    return Sleeping(lambda: EngineAtRest("docker", uses=uses))
+    return StoppedDocker(lambda: StoppedEngine("docker", uses=uses))
 
 
 @pytest.mark.parametrize(
@@ -677,7 +677,7 @@ def test_a_check_predicts_for_a_docker_that_sleeps_by_what_it_has(case, state, t
     assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": there is not None, "running": ran}
     assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
-    assert warning.startswith("container ct: docker does not run, and check mode does not start it: only whether the")
+    assert warning.startswith("container ct: docker is not running, and check mode does not start it: only whether the")
 
 
 def test_a_docker_that_sleeps_refuses_what_it_would_refuse_awake(case):
@@ -691,7 +691,7 @@ def test_a_docker_that_sleeps_is_not_in_the_way_of_a_check_with_podman(case, exc
     case.docker, case.podman = sleeping(), Engine(podman(), volumes={VOLUME_NAME: "/volume"})
     plan = case.plan(check=True, engine="podman", gpus=1, exclusive=exclusive)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[0]]
-    said = "Which GPUs docker's containers hold is not known: docker does not run, and check mode does not start it"
+    said = "Which GPUs docker's containers hold is not known: docker is not running, and check mode does not start it"
     assert f"container ct: {said}" in plan["gpu_assignment"]["warnings"]
 
 
@@ -1086,7 +1086,7 @@ def test_podman_gets_its_gpus_in_another_way_where_the_specification_is_stale(ca
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
 def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(case, state, there):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     if there:
         case.has(container("ct"))
     if state == "absent" and not there:
@@ -1107,13 +1107,13 @@ def test_a_container_that_only_has_an_identifier_like_the_name_is_not_touched(ca
     ],
 )
 def test_a_name_like_an_identifier_hides_nothing_else_that_is_wrong(case, params, words):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     with pytest.raises((PlanError, SelectionError, IsolationError), match=words):
         case.plan(**params)
 
 
 def test_nothing_is_pulled_for_a_name_that_is_refused(case):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     with pytest.raises(PlanError, match="would take it for the container billing"):
         case.plan(image="new", gpus=[1])
 
