@@ -71,7 +71,7 @@ def plan(host: dict[str, t.Any], settings: Settings) -> dict[str, t.Any]:
     origin, is_installed = _found(settings.name, engine, service, platform)
     result: dict[str, t.Any] = {
         "engine": settings.name,
-        "is_there": is_installed,
+        "is_installed": is_installed,
         "origin": origin,
         "version": _version(engine, platform),
         "packages": [],
@@ -116,7 +116,7 @@ def _packages(
 ) -> None:
     """Keep an installed engine, whoever packaged it, and add the packages that the collection's modules need."""
     name, system = settings.name, host["os"]
-    if not result["is_there"]:
+    if not result["is_installed"]:
         if settings.source == "preinstalled":
             result["problems"].append(
                 f"container_engine_source=preinstalled, but {name} is not installed on this host. Install it, or set "
@@ -133,7 +133,7 @@ def _packages(
     elif settings.source == "preinstalled":
         return
     if platform and system["package_manager"] == "apt":
-        wanted = platform["support"] if result["is_there"] else [*platform["packages"], *platform["support"]]
+        wanted = platform["support"] if result["is_installed"] else [*platform["packages"], *platform["support"]]
         if result["origin"] == "distribution":
             wanted = [*platform["packages"], *platform["support"]]
         result["packages"] = [package for package in wanted if package not in host["packages"]]
@@ -148,7 +148,7 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
     # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
     result["problems"] += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
-    if not result["is_there"] and not result["problems"]:
+    if not result["is_installed"] and not result["problems"]:
         # No dockerd can validate the options yet, and the role installs no version that has other options.
         result["problems"] += [f"container_engine_docker_options.{text}" for text in unknown_options(options)]
     if host["docker_daemon_json"].get("error"):
@@ -215,7 +215,7 @@ def _service(unit: str, service: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
     name, version = result["engine"], result["version"]
-    if not result["is_there"]:
+    if not result["is_installed"]:
         return f"{name} is not installed; the role installs it from {host['os']['name']}"
     origin = "the distribution" if result["origin"] == "distribution" else result["origin"]
     text = f"{name} {version or ''} from {origin} is installed and is kept".replace("  ", " ")
