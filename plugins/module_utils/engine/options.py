@@ -169,10 +169,6 @@ def _similar_option(key: str, cutoff: float) -> str | None:
 
 def value_problems(options: dict[str, t.Any]) -> list[str]:
     """Report wrong types, misspelled names, and values that dockerd accepts but cannot start with."""
-    try:
-        json.dumps(options, allow_nan=False)
-    except ValueError:
-        return ["a number is infinite or not a number, which JSON cannot express. Use a finite number."]
     return [problem for key, value in options.items() for problem in _option_problems(key, value)]
 
 
@@ -195,6 +191,10 @@ def config_problems(config: dict[str, t.Any]) -> list[str]:
 
 
 def _option_problems(key: str, value: t.Any) -> list[str]:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return [f"{key}: JSON has no infinite numbers and no NaN. Use a finite number."]
     kind = KNOWN_OPTIONS.get(key)
     if kind is None:
         similar = _similar_option(key, _MISSPELLED)

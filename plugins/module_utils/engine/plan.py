@@ -133,10 +133,10 @@ def _packages(
     elif settings.source == "preinstalled":
         return
     if platform and system["package_manager"] == "apt":
-        wanted = platform["support"] if result["is_installed"] else [*platform["packages"], *platform["support"]]
+        required = platform["support"] if result["is_installed"] else [*platform["packages"], *platform["support"]]
         if result["origin"] == "distribution":
-            wanted = [*platform["packages"], *platform["support"]]
-        result["packages"] = [package for package in wanted if package not in host["packages"]]
+            required = [*platform["packages"], *platform["support"]]
+        result["packages"] = [package for package in required if package not in host["packages"]]
 
 
 def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings) -> None:

@@ -70,7 +70,7 @@ def health(width: t.Any) -> dict[str, t.Any]:
         "engines": {name: {"package": name} for name in ("docker", "podman", "containerd", "crio")},
         "docker_daemon_json": {"error": None, "path": "/etc/docker/daemon.json"},
         "files": {"/etc/docker/daemon.json": {"content": None}},
-        "package_state": {"interrupted": False, "unfinished": []},
+        "package_state": {"busy": False, "interrupted": False, "unfinished": []},
         "reboot_reasons": [],
     }
     return gpu_host_health.FilterModule().filters()["gpu_host_health"](host, facts, None, width)
@@ -126,9 +126,7 @@ RECOMMENDED = {"live-restore": True}
         ("data-root=/srv/docker, log-driver=local", "no", {"data-root": "/srv/docker", "log-driver": "local"}),
     ],
 )
-def test_strings_are_converted(
-    options: t.Any, recommended: t.Any, expected: dict[str, t.Any]
-) -> None:
+def test_strings_are_converted(options: t.Any, recommended: t.Any, expected: dict[str, t.Any]) -> None:
     done = planned(options, recommended)
     assert (done["options"], done["problems"]) == (expected, [])
 

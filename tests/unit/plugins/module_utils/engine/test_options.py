@@ -46,8 +46,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes i
         ),
         ({"runtimes": {"nvidia": {"path": "n", "args": ["-x"]}}}, "Use runtimeArgs"),
         ({"default-ulimits": {"nofile": 1024}}, "default-ulimits.nofile: dockerd requires an object"),
-        ({"mtu": float("inf")}, "a number is infinite or not a number"),
-        ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "Use a finite number."),
+        ({"mtu": float("inf")}, "mtu: JSON has no infinite numbers"),
+        ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "of-the-future: JSON has no infinite numbers"),
         (
             {"default-address-pools": ["10.0.0.0/8"]},
             'default-address-pools: dockerd requires an object, not "',
