@@ -52,7 +52,8 @@ def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
             line for line in (err + "\n" + out).replace(f"with file {file}", "with it").split("\n") if line.strip()
         )
         raise DaemonConfigError(
-            f"{shown} rejects the new file, which was not installed: {output or f'exit status {rc}'}"
+            f"{shown} rejects the new file: {output.rstrip('.') or f'exit status {rc}'}. The file was not changed. "
+            "Correct the options."
         )
     return shown
 

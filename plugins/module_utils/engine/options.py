@@ -149,7 +149,7 @@ def restart_required(changed: t.Iterable[str], after: dict[str, t.Any]) -> list[
 
 
 def unknown_options(options: dict[str, t.Any]) -> list[str]:
-    """Report options of no known dockerd. An installed dockerd is asked instead, because it may know newer ones."""
+    """Report options that no known dockerd has. An installed dockerd may have newer ones, so let it validate them."""
     return [unknown_option(f"{key}: dockerd", key) for key in options if key not in KNOWN_OPTIONS]
 
 

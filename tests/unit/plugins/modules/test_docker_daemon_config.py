@@ -139,7 +139,7 @@ def test_rejected_file_is_not_installed(host: Host, check: bool) -> None:
     host.write("{}")
     refused = host({"labels": ["refuse=1"]}, check=check)
     assert refused["failed"]
-    assert "26.1.5 rejects the new file, which was not installed: unable to configure: refuse" in refused["msg"]
+    assert "26.1.5 rejects the new file: unable to configure: refuse" in refused["msg"]
     assert host.file.read_text() == "{}"
     assert not host.state.exists()
 

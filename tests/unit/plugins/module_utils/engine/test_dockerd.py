@@ -47,7 +47,7 @@ def test_error_contains_the_message_of_dockerd(version: str) -> None:
     refused = (1, "", "unable to configure the Docker daemon with file /t/f: the following directives don't match: x\n")
     run = runner({"--version": (0, f"Docker version {version}", ""), "--validate --config-file /t/f": refused})
     nobody = runner({"--config-file /t/f": refused})
-    with pytest.raises(DaemonConfigError, match=f"dockerd {version} rejects the new file, .* with it: .* match: x"):
+    with pytest.raises(DaemonConfigError, match=f"dockerd {version} rejects the new file: .* with it: .* match: x"):
         dockerd.validate(run, nobody, "/usr/sbin/dockerd", "/t/f")
 
 
