@@ -297,10 +297,9 @@ requirements:
     requests), or Podman 4 or later with containers.podman 1.16 or later
   - pynvml, on the host or on the controller, for a container that gets GPUs
 notes:
-  - If the engine cannot start the container, the error contains the engine's message. The new
-    container is removed, so that it holds no GPUs. If it was to replace a container, that container is removed, too. An
-    existing container that was only to be started, and a container that has run, are kept. The next run creates or
-    starts the container.
+  - If the engine cannot start the container, the error contains the engine's message. The new container is removed, so
+    that it holds no GPUs. A container that it replaces has already been removed. An existing container that did not
+    start, and a container that has run, are kept. The next run creates or starts the container.
   - The image's requirements are its label C(com.nvidia.cuda.version) and its environment C(NVIDIA_REQUIRE_*), compared
     with what the driver serves. From CUDA 11 on an image for a newer minor version of the driver's CUDA runs, and the
     result says so, except where NVIDIA's runtime would refuse it.

@@ -26,9 +26,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.record impor
 
 
 class Plan(t.NamedTuple):
-    """A planned change. `before` is None if there is no file, `text` is None if the file is to be removed."""
+    """A planned change. `text` is None if the file is to be removed, or does not exist."""
 
-    before: str | None
     text: str | None
     config: dict[str, t.Any]
     state: State
@@ -61,9 +60,9 @@ def plan(
     satisfied: list[str] = []
     try:
         if present:
-            wanted = without_options_set_by_flags(options or {}, flags)
-            satisfied = sorted(set(options or {}) - set(wanted))
-            result = merge.merge(current, state.record, manager, wanted, rules)
+            requested = without_options_set_by_flags(options or {}, flags)
+            satisfied = sorted(set(options or {}) - set(requested))
+            result = merge.merge(current, state.record, manager, requested, rules)
         else:
             result = merge.release(current, state.record, manager, options or None, rules)
     except merge.MergeError as error:
@@ -88,7 +87,7 @@ def plan(
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))
     restart = restart_required(result.changed, result.tree)
-    return Plan(before, text, result.tree, new, result.changed, restart, result.edited, satisfied, set_twice)
+    return Plan(text, result.tree, new, result.changed, restart, result.edited, satisfied, set_twice)
 
 
 def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:

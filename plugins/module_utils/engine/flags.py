@@ -151,7 +151,7 @@ def _flags(words: list[tuple[str, str]]) -> list[Flag]:
     return list(found.values())
 
 
-def without_options_set_by_flags(wanted: dict[str, t.Any], flags: list[Flag]) -> dict[str, t.Any]:
+def without_options_set_by_flags(options: dict[str, t.Any], flags: list[Flag]) -> dict[str, t.Any]:
     """Return the options without those that a flag of the unit sets to the same value."""
     values = {flag.key: flag.value for flag in flags}
 
@@ -166,7 +166,7 @@ def without_options_set_by_flags(wanted: dict[str, t.Any], flags: list[Flag]) ->
             return bool(value) and all(words.get(name) == _flag_text(item) for name, item in value.items())
         return merge.canonical(have) == merge.canonical(value)
 
-    return {key: value for key, value in wanted.items() if not is_set(key, value)}
+    return {key: value for key, value in options.items() if not is_set(key, value)}
 
 
 def _flag_text(value: t.Any) -> str:

@@ -113,10 +113,10 @@ def canonical(value: t.Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def leaves(wanted: dict[str, t.Any], policy: Policy, path: Path = ()) -> dict[Leaf, t.Any]:
+def leaves(requested: dict[str, t.Any], policy: Policy, path: Path = ()) -> dict[Leaf, t.Any]:
     """Split a requested tree into leaves. null requests an absent key; empty objects and lists request nothing."""
     found: dict[Leaf, t.Any] = {}
-    for key, value in wanted.items():
+    for key, value in requested.items():
         here = (*path, str(key))
         if value is None:
             found[Leaf(here)] = ABSENT
@@ -147,11 +147,11 @@ def merge(
     tree: dict[str, t.Any],
     record: Record,
     manager: str,
-    wanted: dict[str, t.Any],
+    requested: dict[str, t.Any],
     policy: Policy,
 ) -> Merge:
     """Set the requested leaves for `manager`, and release its other leaves."""
-    return _apply(tree, record, manager, leaves(wanted, policy), policy=policy, may_release=lambda leaf: True)
+    return _apply(tree, record, manager, leaves(requested, policy), policy=policy, may_release=lambda leaf: True)
 
 
 def release(
@@ -179,7 +179,7 @@ def _apply(
     tree: dict[str, t.Any],
     record: Record,
     manager: str,
-    wanted: dict[Leaf, t.Any],
+    requested: dict[Leaf, t.Any],
     *,
     policy: Policy,
     may_release: t.Callable[[Leaf], bool],
@@ -191,7 +191,7 @@ def _apply(
     edited: set[str] = set()
 
     for leaf, entry in record.entries.items():
-        if manager not in entry.managers or leaf in wanted or not may_release(leaf):
+        if manager not in entry.managers or leaf in requested or not may_release(leaf):
             continue
         others = tuple(name for name in entry.managers if name != manager)
         if others:
@@ -204,7 +204,7 @@ def _apply(
         else:
             edited.add(leaf.name)
 
-    for leaf, value in wanted.items():
+    for leaf, value in requested.items():
         entry = entries.get(leaf)
         current = get(after, leaf, policy)
         others = tuple(name for name in entry.managers if name != manager) if entry else ()
