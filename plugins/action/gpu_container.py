@@ -96,7 +96,7 @@ class ActionModule(NvmlAction):
         try:
             return self._call(pull["module"], pull["args"])
         except Failure as failure:
-            message = failures.reasoned(failure.result)
+            message = failures.describe(failure.result)
             name = pull["args"]["name"]
             message = message if name in message else f"image {name}: {message}"
             raise Failure({**failure.result, "msg": message}) from failure
@@ -169,15 +169,15 @@ class ActionModule(NvmlAction):
         engine, name = plan["engine"], plan["module_args"]["name"]
         parts = [failures.message(engine, name, result)]
         if not self._task.check_mode:
-            keep = failures.is_taken_name(result)
+            keep = failures.is_name_conflict(result)
             arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
             answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
             if answer.get("failed"):
                 parts.append(f"The state of the container could not be determined: {answer.get('msg')}")
             else:
                 self._changed |= failures.has_changed(answer["cleared"])
-                parts.append(failures.fate(answer["cleared"]))
-        return Failure({**result, "msg": failures.sentences(parts)})
+                parts.append(failures.describe_outcome(answer["cleared"]))
+        return Failure({**result, "msg": failures.join_sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Release the reservation. It expires anyway, so a failure is only a warning."""

@@ -6,58 +6,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: engine_apply_plan
-short_description: How changed daemon.json options become effective without stopping anybody's containers
+short_description: Decide between a reload and a restart of Docker's daemon
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
-description:
-  - Decides between a reload, a restart and waiting, from what the daemon has not taken up yet and from what it says of
-    its containers. A pure function.
+description: Internal filter of role P(gpufleet.hosts.container_engine#role).
 positional: _input
 options:
   _input:
-    description: RV(gpufleet.hosts.docker_daemon_config#module:pending) of M(gpufleet.hosts.docker_daemon_config).
+    description: RV(gpufleet.hosts.docker_daemon_config#module:pending).
     type: dict
     required: true
   info:
-    description: What the daemon says of itself, C(engines.docker.info) of C(gpufleet_host); null where it does not.
+    description: C(gpufleet_host.engines.docker.info).
     type: dict
   config:
-    description: What is in daemon.json now.
+    description: RV(gpufleet.hosts.docker_daemon_config#module:config).
     type: dict
     required: true
   policy:
-    description: What the user allows.
+    description: C(container_engine_restart_policy).
     type: str
     choices: [when_safe, always, never]
     default: when_safe
 """
 
 EXAMPLES = r"""
-- name: Decide
-  ansible.builtin.set_fact:
-    decision: >-
-      {{ daemon_config.pending | gpufleet.hosts.engine_apply_plan(
-         info=gpufleet_host.engines.docker.info, config=daemon_config.config) }}
+- name: Decide between a reload and a restart
+  ansible.builtin.debug:
+    msg: "{{ changed.pending | gpufleet.hosts.engine_apply_plan(config=changed.config, policy='always') }}"
 """
 
 RETURN = r"""
 _value:
-  description: The decision.
+  description: The decision, with C(action), C(reload), C(restart) and C(reason).
   type: dict
-  contains:
-    action:
-      description: V(none), V(reload), V(restart), V(reload_then_restart) or V(wait).
-      type: str
-    reload:
-      description: Whether the daemon is to be reloaded.
-      type: bool
-    restart:
-      description: Whether it is to be restarted, after the reload if there is one.
-      type: bool
-    reason:
-      description: Why, in words.
-      type: str
 """
 
 import typing as t

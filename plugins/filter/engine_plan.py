@@ -6,79 +6,51 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: engine_plan
-short_description: What is to be done so that a host has its container engine
+short_description: Plan role container_engine
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
-description:
-  - Resolves what role P(gpufleet.hosts.container_engine#role) does, from what role P(gpufleet.hosts.observe#role) saw
-    of the host. A pure function.
+description: Internal filter of role P(gpufleet.hosts.container_engine#role). The options are variables of the role.
 positional: _input
 options:
   _input:
-    description: The host as C(gpufleet_host) describes it.
+    description: The host as described by C(gpufleet_host).
     type: dict
     required: true
   name:
-    description: The engine that is wanted.
+    description: C(container_engine_name).
     type: str
     choices: [docker, podman, containerd]
     required: true
   source:
-    description: Where it may come from where it is not there yet.
+    description: C(container_engine_source).
     type: str
     choices: [distribution, preinstalled]
     required: true
   docker_options:
-    description: Options wanted in daemon.json, or a text of JSON that stands for them.
+    description: C(container_engine_docker_options).
     type: dict
     default: {}
   docker_recommended:
-    description: Whether to add the options that GPU hosts are better off with. A text such as V(no) stands for a value.
+    description: C(container_engine_docker_recommended).
     type: bool
     default: true
   platforms:
-    description: Packages and version of each engine on each platform.
+    description: Packages and versions of the engines by platform.
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say what the role would do
+- name: Plan the container engine
   ansible.builtin.debug:
-    msg: "{{ gpufleet_host | gpufleet.hosts.engine_plan(name='docker', source='distribution', platforms=known) }}"
+    msg: "{{ gpufleet_host | gpufleet.hosts.engine_plan(name='docker', source='distribution', platforms=platforms) }}"
 """
 
 RETURN = r"""
 _value:
   description: The plan.
   type: dict
-  contains:
-    problems:
-      description: What speaks against doing anything, in words.
-      type: list
-      elements: str
-    is_there:
-      description: Whether an engine is there already, and is kept.
-      type: bool
-    packages:
-      description: Packages to install.
-      type: list
-      elements: str
-    options:
-      description: Options that daemon.json is to have.
-      type: dict
-    config_needed:
-      description: >-
-        Whether daemon.json differs from that, or its daemon has not taken it up. True also where an option carries a
-        password, which only M(gpufleet.hosts.docker_daemon_config) on the host can compare.
-      type: bool
-    service:
-      description: The unit, and whether it has to be enabled or started. Null where there is none to care for.
-      type: dict
-    reason:
-      description: Why, in words.
-      type: str
 """
 
 import typing as t
@@ -100,7 +72,7 @@ def plan(
     try:
         settings = engine_plan.settings(name, source, docker_options, docker_recommended, platforms)
     except engine_plan.SettingsError as error:
-        raise AnsibleFilterError(str(error)) from None  # its cause may show a password
+        raise AnsibleFilterError(str(error)) from None  # the cause may contain a password
     return engine_plan.plan(host, settings)
 
 

@@ -6,62 +6,54 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: engine_rollback_report
-short_description: Why Docker's daemon does not take up its options, and what to do
+short_description: Report why Docker's daemon did not apply its options
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
-description:
-  - Finds the cause in the daemon's journal and the option that it names, and says what is in daemon.json and what runs
-    now. Passwords are masked. A pure function.
+description: Internal filter of role P(gpufleet.hosts.container_engine#role).
 positional: _input
 options:
   _input:
-    description: Messages of the daemon's journal since the change, one a line.
+    description: The daemon's journal since the change.
     type: str
     required: true
   failure:
-    description: What the task that failed said, for a journal that says nothing.
+    description: The error of the failed task. It is reported if the journal contains no error.
     type: str
     required: true
   config:
-    description: Result of M(gpufleet.hosts.docker_daemon_config) that had set the options.
+    description: Result of M(gpufleet.hosts.docker_daemon_config) for the change.
     type: dict
     required: true
   undone:
-    description: Result of M(gpufleet.hosts.docker_daemon_config) that went back.
+    description: Result of M(gpufleet.hosts.docker_daemon_config) for the rollback.
     type: dict
     required: true
-  told:
-    description: Result of the reload or restart after that. Empty where there was none.
+  applied:
+    description: Result of the reload or restart after the rollback.
     type: dict
   was_restarted:
-    description: Whether the daemon had been restarted for the options, and not reloaded.
+    description: Whether the change was applied with a restart.
     type: bool
     required: true
   is_up:
-    description: Whether the daemon runs now.
+    description: Whether the daemon is running.
     type: bool
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say why the daemon does not take the options
+- name: Fail with the cause
   ansible.builtin.fail:
     msg: >-
       {{ journal.stdout | gpufleet.hosts.engine_rollback_report(
-         failure='the restart failed', config=daemon_config, undone=undone, told=restarted,
-         was_restarted=true, is_up=true) }}
+         failure='the restart failed', config=changed, undone=undone, was_restarted=true, is_up=true) }}
 """
 
 RETURN = r"""
 _value:
-  description: The cause, the option, what is there now and what to do, a line each.
+  description: The report.
   type: str
-  sample: |-
-    Docker does not start with the changed /etc/docker/daemon.json: failed to start daemon: unknown log opt 'x'
-    The daemon names log-opts.x.
-    The former daemon.json is back, and the daemon runs with it.
-    Correct log-opts.x in container_engine_docker_options, and run again.
 """
 
 import typing as t
@@ -77,9 +69,9 @@ def report(
     *,
     was_restarted: bool,
     is_up: bool,
-    told: dict[str, t.Any] | None = None,
+    applied: dict[str, t.Any] | None = None,
 ) -> str:
-    return rollback.report(journal, failure, config, undone, told or {}, was_restarted=was_restarted, is_up=is_up)
+    return rollback.report(journal, failure, config, undone, applied or {}, was_restarted=was_restarted, is_up=is_up)
 
 
 class FilterModule:

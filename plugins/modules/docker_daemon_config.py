@@ -7,105 +7,105 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: docker_daemon_config
-short_description: Own some keys of Docker's daemon.json and leave all others alone
+short_description: Manage single options in Docker's daemon.json
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Merges options into the configuration file of the Docker daemon. Keys that others wrote stay as they are.
-  - A record on the host says which values were set on whose behalf, and what they replaced. An option that is no longer
-    wanted is taken back, and what stood there before comes back; with the last one, the file is what it was, or gone.
-  - Before a changed file becomes live it is checked, by C(dockerd) itself wherever there is one. Docker 23.0 and later
-    have C(--validate) for that; 19.03 and 20.10 are started as an unprivileged user, which makes them read and check
-    the file and then stop before they touch anything. Without C(dockerd), known options are checked by their type.
-  - An option that C(dockerd) already gets as a flag from its unit is left out when both say the same, and is an error
-    when they do not, since C(dockerd) refuses to start with both.
+  - Merges options into the configuration file of the Docker daemon. Keys that others wrote are kept.
+  - A record on the host keeps for each option its value, the value that it replaced, and its O(managed_by). When an
+    option is no longer requested, the module restores the replaced value. When the last option is removed, the file has
+    its original content, or is removed if it did not exist.
+  - A changed file is validated by C(dockerd), if it is installed, before it becomes live. Docker 23.0 and later have
+    C(--validate). Docker 19.03 and 20.10 do not, so the module starts C(dockerd) as an unprivileged user. C(dockerd)
+    then reads and checks the file, and stops before it changes anything. Without C(dockerd), the module only checks
+    known options itself.
+  - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
+    module does not write the option to the file. Otherwise it fails.
   - A file that is not a JSON object is reported with line and column, and never overwritten.
-  - As for C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark does not count. A file
-    with options of ours has no such mark. Once they are taken back, the file is empty, or has its mark, as before. On a
-    host with an older C(dockerd), which does not start with either, it holds V({}), or has no mark.
-  - Neither reloads nor restarts the daemon; RV(reload_sufficient) and RV(pending) say what is needed.
+  - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. A file with
+    options of this module has no byte-order mark. When the last option is removed, the file is empty or has its mark
+    again. C(dockerd) before 23.0 does not start with such a file. There, the file contains V({}), or has no mark.
+  - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
 options:
   path:
     description:
-      - The configuration file. If it is a symbolic link, what it points to is written.
+      - The configuration file. If it is a symbolic link, the module writes its target.
     type: path
     default: /etc/docker/daemon.json
   options:
     description:
-      - With O(state=present), all that O(managed_by) wants in the file. Objects are merged key by key; what is below
-        C(runtimes.<name>) and C(default-ulimits.<name>) is one value.
-      - V(null) means that the key is to be absent. What somebody wrote there by other means than this module is taken
-        out, and comes back when O(managed_by) no longer wants that; RV(taken_over_keys) names it. If another
-        O(managed_by) wants a value there, that is an error, as with any two values.
-      - With O(state=absent), the keys to take back, where V(null) names a key with all that is below it. Left out, all
-        of O(managed_by) are taken back.
-      - With O(state=undone), top-level keys that stay as they are although they belong to what is undone, whatever
-        value is given here. For example C(live-restore), while containers run that a daemon without it would stop.
-      - Two ways to write one runtime are equal if they differ only in an empty C(args) or C(runtimeArgs).
+      - With O(state=present), all options of O(managed_by). Objects are merged key by key, but
+        C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
+      - V(null) removes an option. If somebody else wrote it, RV(taken_over_keys) names it, and its value is restored
+        when O(managed_by) no longer requests V(null). If another O(managed_by) requests a value, the module fails.
+      - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, all
+        options of O(managed_by) are removed.
+      - With O(state=undone), top-level options that keep their current values. The values given here are ignored. Use
+        this for C(live-restore) while containers are running that a daemon without it would stop.
+      - Two definitions of a runtime are equal if they differ only in an empty C(args) or C(runtimeArgs).
     type: dict
   state:
     description:
-      - Whether the options are to be in the file, or to be taken back.
-      - V(undone) goes back to the file and the record as they were before the changes that wait to be taken up by the
-        daemon. It is for a daemon that does not start with what it had accepted when asked.
-      - The daemon takes up the file as a whole, so V(undone) goes back behind all changes that wait, of every
-        O(managed_by). RV(undone_keys) says whose options they were.
-      - Where no change waits, nothing happens. Where somebody changed the file since by other means than this module,
-        it is an error, and nothing is undone.
+      - V(present) sets the options, V(absent) removes them and restores the replaced values.
+      - V(undone) restores the file and the record from before the pending changes. Use it if the daemon does not start
+        with a file that it accepted during validation.
+      - The daemon applies the file as a whole, so V(undone) undoes the pending changes of every O(managed_by).
+        RV(undone_keys) names their options.
+      - V(undone) changes nothing if no change is pending. It fails if somebody has edited the file since.
     type: str
     choices: [present, absent, undone]
     default: present
   managed_by:
     description:
-      - On whose behalf the keys are set. Each name has its own keys; wanting one key with different values under two
-        names is an error. A key that two names want stays until both have taken it back.
-      - It does not limit O(state=undone).
+      - The name of the owner of the options. Two owners can set the same option to the same value; it is removed when
+        both have removed it. If they request different values, the module fails.
+      - Ignored with O(state=undone).
     type: str
     default: user
   lists:
     description:
-      - V(union) adds the items that are missing, and takes back only those. In C(exec-opts), C(labels) and
-        C(storage-opts) an item replaces the one with the same key before the C(=).
-      - V(replace) takes a list as one value.
+      - V(union) adds the missing items to a list, and removes only these later. In C(exec-opts), C(labels) and
+        C(storage-opts), an item replaces the item with the same key before the C(=).
+      - V(replace) treats a list as one value.
     type: str
     choices: [union, replace]
     default: union
   validate:
     description:
-      - Whether C(dockerd) is asked before a changed file becomes live. Types of known options and conflicts with the
-        unit are checked in any case.
+      - Whether C(dockerd) validates a changed file before it becomes live. The module always checks the types of known
+        options and the flags in the unit.
     type: bool
     default: true
   dockerd:
     description:
-      - The daemon's program. Left out, it is looked for in the usual directories.
+      - The path of C(dockerd). By default, the module searches the usual directories.
     type: path
   service:
     description:
-      - The systemd unit of the daemon, whose flags are compared and whose start says what is pending.
+      - The systemd unit of the daemon. The module reads its flags and its start time.
     type: str
     default: docker.service
   backup:
     description:
-      - Keep a copy of the file with a time stamp in its name before it is changed.
+      - Create a backup of the file with a timestamp in its name before it is changed.
     type: bool
     default: false
   state_directory:
     description:
-      - Where the record lies. It may hold what stood in the file before, so only root can read it.
+      - The directory of the record. Only root can read the record, because it may contain earlier content of the file.
     type: path
     default: /var/lib/gpufleet
 attributes:
   check_mode:
     support: full
-    description: Says what would change, C(dockerd)'s opinion included, and changes nothing.
+    description: Reports what would change, including errors of C(dockerd), and changes nothing.
   diff_mode:
     support: full
-    description: The file before and after. Passwords and tokens are masked.
+    description: Shows the file before and after the change. Passwords and tokens are masked.
   idempotent:
     support: full
-    description: A second run changes nothing. The form in which others wrote the file is kept until a key changes.
+    description: A second run changes nothing. The formatting of the file is kept until an option changes.
 seealso:
   - name: dockerd reference
     description: All options of the daemon's configuration file.
@@ -113,7 +113,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Keep containers alive while the daemon restarts, and know NVIDIA's runtime
+- name: Keep containers running while the daemon restarts, and register NVIDIA's runtime
   gpufleet.hosts.docker_daemon_config:
     options:
       live-restore: true
@@ -122,27 +122,27 @@ EXAMPLES = r"""
           path: nvidia-container-runtime
   register: daemon_config
 
-- name: Let the daemon read it again
+- name: Reload the daemon
   ansible.builtin.systemd_service:
     name: docker
     state: reloaded
   when: daemon_config is changed and daemon_config.reload_sufficient
 
-- name: Take a default runtime out that somebody else left there
+- name: Remove a default runtime that another tool set
   gpufleet.hosts.docker_daemon_config:
     managed_by: migration
     options:
       default-runtime: null
 
-- name: Take back all that was set, and bring back what stood there before
+- name: Remove all options and restore the replaced values
   gpufleet.hosts.docker_daemon_config:
     state: absent
 
-- name: Go back to the options with which the daemon did start
+- name: Restore the options that the daemon last ran with
   gpufleet.hosts.docker_daemon_config:
     state: undone
 
-- name: Take back one runtime only
+- name: Remove one runtime only
   gpufleet.hosts.docker_daemon_config:
     state: absent
     options:
@@ -152,26 +152,26 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_keys:
-  description: Options whose value changed, as dotted names.
+  description: Dotted names of the options whose value changed.
   returned: success
   type: list
   elements: str
   sample: [live-restore, runtimes.nvidia]
 restart_required_keys:
-  description: Those of RV(changed_keys) that a reload of the daemon does not make effective.
+  description: Options in RV(changed_keys) that require a restart of the daemon.
   returned: success
   type: list
   elements: str
   sample: [features.cdi]
 reload_sufficient:
-  description: Whether a reload makes all of RV(changed_keys) effective. True also when nothing changed.
+  description: Whether a reload applies all of RV(changed_keys). Also V(true) if nothing changed.
   returned: success
   type: bool
   sample: true
 pending:
   description:
-    - Options that are in the file but that the running daemon has not taken up, from this call or an earlier one. Empty
-      where the daemon does not run, since it reads the file when it starts.
+    - Options in the file that the running daemon has not applied, from this call or an earlier one. Empty if the daemon
+      is not running, because it reads the file when it starts.
   returned: success
   type: dict
   contains:
@@ -181,28 +181,27 @@ pending:
       elements: str
       sample: [live-restore]
     restart:
-      description: Options that wait for a restart.
+      description: Options that require a restart.
       type: list
       elements: str
       sample: [features.cdi]
 owned_keys:
-  description: All options that O(managed_by) owns after this call.
+  description: All options of O(managed_by) after this call.
   returned: success
   type: list
   elements: str
   sample: [features.cdi, live-restore, runtimes.nvidia]
 taken_over_keys:
   description:
-    - Options in which this call replaced, or took out for V(null), what somebody had written by other means than this
-      module. The former value is kept in the record, and comes back when O(managed_by) takes the option back.
+    - Options whose value somebody else wrote, and that this call replaced, or removed for V(null). The record keeps the
+      old value, and O(state=absent) restores it.
   returned: success
   type: list
   elements: str
   sample: [log-driver]
 undone_keys:
   description:
-    - Options that went back to what they were, by the name on whose behalf they had been set (O(managed_by)). Empty
-      where no change waited.
+    - Options that were undone, by their O(managed_by). Empty if no change was pending.
   returned: when O(state=undone)
   type: dict
   sample:
@@ -210,20 +209,20 @@ undone_keys:
     my_playbook: [runtimes.nvidia]
 edited_keys:
   description:
-    - Options that were ours, are no longer wanted, and that somebody changed in the meantime. They stay as they are and
-      are ours no longer.
+    - Options that are no longer requested, and that somebody has edited. They keep their values and are removed from
+      the record.
   returned: success
   type: list
   elements: str
   sample: []
 satisfied_by_flags:
-  description: Options that were left out, because a flag in the unit says the same.
+  description: Options that are not in the file because a flag in the unit sets the same value.
   returned: success
   type: list
   elements: str
   sample: [live-restore]
 config:
-  description: What is in the file after this call. Passwords and tokens are masked.
+  description: The content of the file after this call. Passwords and tokens are masked.
   returned: success
   type: dict
   sample:
@@ -231,12 +230,12 @@ config:
       cdi: true
     live-restore: true
 validated_by:
-  description: Which C(dockerd) checked the changed file. Empty where none did.
+  description: The C(dockerd) that validated the changed file. Empty if none did.
   returned: success
   type: str
   sample: /usr/sbin/dockerd 26.1.5
 backup_file:
-  description: The copy of the file as it was.
+  description: The path of the backup.
   returned: when O(backup=true) and an existing file was changed
   type: str
   sample: /etc/docker/daemon.json.4242.2026-01-31@12:00:00~
@@ -251,29 +250,39 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    changes,
+    daemon_json,
+    dockerd,
+    flags,
+    masking,
+    options,
+    record,
+    undo,
+)
 
-# Any user without rights will do, and one whom nobody is does not meet others' processes.
+# A user without privileges that owns no process.
 UNPRIVILEGED = 65533
 
 
 def read(path: str) -> str | None:
-    """The text of a file, None where there is none."""
+    """Return the text of a file, None if it does not exist."""
     try:
         with open(path, "rb") as file:
-            return daemon_config.decoded(file.read(), path)
+            return daemon_json.decode(file.read(), path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise daemon_config.DaemonConfigError(f"{path}: cannot be read: {error.strerror}.{way_out(error)}") from error
+        raise daemon_json.DaemonConfigError(f"{path} cannot be read: {error.strerror}.{advice(error)}") from error
 
 
-def way_out(error: OSError) -> str:
-    return " Set become: true; this needs root." if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
+def advice(error: OSError) -> str:
+    """Return what the user can do about an error."""
+    return " Set become: true." if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
 
 
 def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
-    """Run a command as a user without rights. Root only: anybody else is unprivileged already."""
+    """Run a command without root privileges."""
     drop = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}
     try:
         done = subprocess.run(  # run_command cannot change the user
@@ -292,27 +301,28 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def program(module: AnsibleModule) -> str | None:
+def find_dockerd(module: AnsibleModule) -> str | None:
+    """Return the path of dockerd, None if it is not installed."""
     directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     return module.params["dockerd"] or module.get_bin_path("dockerd", opt_dirs=directories)
 
 
-def restored(module: AnsibleModule, text: str | None) -> str | None:
-    """The text as it was before the first option of ours, or in a form that the host's dockerd starts with."""
-    if text is None or daemon_config.plain(text) == text:
+def readable_text(module: AnsibleModule, text: str | None) -> str | None:
+    """Return the text in a form that the installed dockerd reads."""
+    if text is None or daemon_json.portable(text) == text:
         return text
-    dockerd = program(module)
-    version = daemon_config.dockerd_version(guarded(module), dockerd) if dockerd else ()
-    return daemon_config.plain(text) if daemon_config.too_old(text, version) else text
+    path = find_dockerd(module)
+    version = dockerd.version_of(runner(module), path) if path else ()
+    return daemon_json.portable(text) if daemon_json.is_rejected_by(text, version) else text
 
 
-def validated(module: AnsibleModule, text: str) -> str:
-    """Let the host's dockerd read the text from a file that only it can see."""
-    dockerd = program(module)
-    if not dockerd:
+def validate(module: AnsibleModule, text: str) -> str:
+    """Let dockerd validate the text in a temporary file. Return the dockerd that did."""
+    path = find_dockerd(module)
+    if not path:
         return ""
-    if not os.access(dockerd, os.X_OK):
-        raise daemon_config.DaemonConfigError(f"dockerd: {dockerd} is not there or cannot be run.")
+    if not os.access(path, os.X_OK):
+        raise daemon_json.DaemonConfigError(f"dockerd={path} does not exist or is not executable.")
     directory = tempfile.mkdtemp(prefix="gpufleet-")
     try:
         file = os.path.join(directory, "daemon.json")
@@ -321,13 +331,13 @@ def validated(module: AnsibleModule, text: str) -> str:
         if os.geteuid() == 0:
             os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
             os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
-        return daemon_config.validate(module.run_command, run_unprivileged, dockerd, file)
+        return dockerd.validate(module.run_command, run_unprivileged, path, file)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def write_state(path: str, state: daemon_config.State) -> None:
-    """Write the record, or remove it and its directories when there is nothing left to remember."""
+def write_record(path: str, state: record.State) -> None:
+    """Write the record, or remove it and its directories if it is empty."""
     if not state.record.entries and not state.written:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -337,12 +347,12 @@ def write_state(path: str, state: daemon_config.State) -> None:
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(daemon_config.dump_state(state))
+        file.write(record.dump_state(state))
     os.replace(temporary, path)
 
 
 def write_config(module: AnsibleModule, path: str, text: str | None, made_directory: bool) -> None:
-    """Put the text in place at once, with the mode and owner that the file has."""
+    """Replace the file atomically and keep its mode and owner."""
     directory = os.path.dirname(path)
     if text is None:
         with contextlib.suppress(FileNotFoundError):
@@ -361,8 +371,8 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
         os.chmod(path, 0o644)
 
 
-def guarded(module: AnsibleModule) -> daemon_config.Run:
-    """A runner for which a program that is not there has failed, and the module has not."""
+def runner(module: AnsibleModule) -> dockerd.Run:
+    """Return a function that runs a command and returns status 127 if the program does not exist."""
 
     def run_command(command: list[str]) -> tuple[int, str, str]:
         try:
@@ -374,111 +384,112 @@ def guarded(module: AnsibleModule) -> daemon_config.Run:
 
 
 def boot_id() -> str:
+    """Return the identifier of the current boot."""
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def undo(module: AnsibleModule, path: str, state: daemon_config.State, state_file: str, unit: str) -> dict:
-    """Go back to what was there before the changes that the daemon has not taken up."""
+def undo_pending(module: AnsibleModule, path: str, state: record.State, record_file: str, unit: str) -> dict:
+    """Restore the file and the record from before the changes that the daemon has not applied."""
     shown_path, before = module.params["path"], read(path)
-    is_done = not state.written or daemon_config.taken_up(state.written, boot_id(), guarded(module), unit)
-    found = None if is_done else daemon_config.former(state, before, shown_path)
+    is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), runner(module), unit)
+    found = None if is_applied else undo.former(state, before, shown_path)
     if found:
-        found = daemon_config.keeping(found, before, state, module.params["options"] or {}, shown_path)
-    text, new = (restored(module, found.text), found.state) if found else (before, state)
-    config = {} if text is None else daemon_config.parse(text, shown_path)
-    changed = daemon_config.differing_names({} if before is None else daemon_config.parse(before, shown_path), config)
-    restart = daemon_config.restart_required(changed, config)
+        found = undo.keep_keys(found, before, state, module.params["options"] or {}, shown_path)
+    text, new = (readable_text(module, found.text), found.state) if found else (before, state)
+    config = {} if text is None else daemon_json.parse(text, shown_path)
+    changed = undo.differing_names({} if before is None else daemon_json.parse(before, shown_path), config)
+    restart = options.restart_required(changed, config)
     result = {
         "changed": found is not None,
         "changed_keys": changed,
         "restart_required_keys": restart,
         "reload_sufficient": not restart,
-        "owned_keys": daemon_config.owned_keys(new.record, module.params["managed_by"]),
+        "owned_keys": record.owned_keys(new.record, module.params["managed_by"]),
         "taken_over_keys": [],
-        "undone_keys": daemon_config.undone_keys(state.record, new.record),
+        "undone_keys": undo.undone_keys(state.record, new.record),
         "edited_keys": [],
         "satisfied_by_flags": [],
-        "config": daemon_config.masked_tree(config),
+        "config": masking.masked_tree(config),
         "validated_by": "",
         "pending": {"reload": [], "restart": []},
         "diff": diff(shown_path, before, text),
     }
     if found and not module.check_mode:
         write_config(module, path, text, state.made_directory and not new.made_directory)
-        write_state(state_file, new)
+        write_record(record_file, new)
     return result
 
 
 def diff(path: str, before: str | None, after: str | None) -> dict:
+    """Return the masked diff of the file."""
     return {
         "before_header": path,
         "after_header": path,
-        "before": daemon_config.masked_file(before or ""),
-        "after": daemon_config.masked_file(after or ""),
+        "before": masking.masked_file(before or ""),
+        "after": masking.masked_file(after or ""),
     }
 
 
 def run(module: AnsibleModule) -> dict:
+    """Carry out the task and return its result."""
     params = module.params
     for name in ("path", "state_directory"):
         if not os.path.isabs(params[name]):
-            raise daemon_config.DaemonConfigError(f"{name}={params[name]} is not an absolute path.")
+            raise daemon_json.DaemonConfigError(f"{name}={params[name]} is not an absolute path.")
     if not params["managed_by"]:
-        raise daemon_config.DaemonConfigError(
-            "managed_by is empty. Name on whose behalf the keys are set, or leave it out."
-        )
+        raise daemon_json.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
     shown_path = params["path"]
     path = os.path.realpath(shown_path)
     unit = params["service"] if "." in params["service"] else params["service"] + ".service"
-    state_file = daemon_config.state_path(params["state_directory"], path)
+    record_file = record.state_path(params["state_directory"], path)
 
-    flags = daemon_config.unit_flags("/", unit)
-    other = daemon_config.config_file_flag(flags)
+    unit_flags = flags.unit_flags("/", unit)
+    other = flags.config_file_flag(unit_flags)
     if other and os.path.realpath(str(other.value)) != path:
-        raise daemon_config.DaemonConfigError(
-            f"path: {unit} makes dockerd read {other.value} ({other.text} in {other.place}), not {shown_path}. "
+        raise daemon_json.DaemonConfigError(
+            f"path={shown_path} is not the configuration file of {unit}, which sets {other.text} in {other.place}. "
             f"Set path={other.value}."
         )
-    state = daemon_config.load_state(read(state_file), state_file)
+    state = record.load_state(read(record_file), record_file)
     if params["state"] == "undone":
-        return undo(module, path, state, state_file, unit)
+        return undo_pending(module, path, state, record_file, unit)
     before = read(path)
-    in_swarm = daemon_config.in_swarm({} if before is None else daemon_config.parse(before, shown_path), flags)
-    plan = daemon_config.plan(
+    in_swarm = flags.is_in_swarm({} if before is None else daemon_json.parse(before, shown_path), unit_flags)
+    plan = changes.plan(
         before,
         state,
         params["managed_by"],
         params["options"],
         present=params["state"] == "present",
         lists=params["lists"],
-        flags=flags,
+        flags=unit_flags,
         path=shown_path,
         unit=unit,
         in_swarm=in_swarm,
     )
-    run_command = guarded(module)
-    pending = daemon_config.pending(state.written, boot_id(), run_command, unit)
-    is_proven = not state.written or daemon_config.taken_up(state.written, boot_id(), run_command, unit)
+    run_command = runner(module)
+    pending = dockerd.pending(state.written, boot_id(), run_command, unit)
+    is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), run_command, unit)
     for conflict in plan.conflicts:
         module.warn(conflict)
     is_written = plan.text != before
     if is_written:
-        plan = plan._replace(text=restored(module, plan.text))
+        plan = plan._replace(text=readable_text(module, plan.text))
     result = {
         "changed": is_written or plan.state.record != state.record,
         "changed_keys": list(plan.changed_keys),
         "restart_required_keys": plan.restart_keys,
         "reload_sufficient": not plan.restart_keys,
-        "owned_keys": daemon_config.owned_keys(plan.state.record, params["managed_by"]),
-        "taken_over_keys": daemon_config.taken_over_keys(state.record, plan.state.record),
+        "owned_keys": record.owned_keys(plan.state.record, params["managed_by"]),
+        "taken_over_keys": record.taken_over_keys(state.record, plan.state.record),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
-        "config": daemon_config.masked_tree(plan.config),
+        "config": masking.masked_tree(plan.config),
         "validated_by": "",
         "diff": diff(shown_path, before, plan.text),
     }
     if is_written and plan.text is not None and params["validate"]:
-        result["validated_by"] = validated(module, plan.text)
+        result["validated_by"] = validate(module, plan.text)
     new = plan.state
     if is_written:
         waiting = {
@@ -490,27 +501,28 @@ def run(module: AnsibleModule) -> dict:
                 "at": time.monotonic_ns() // 1000,
                 "boot_id": boot_id(),
                 **waiting,
-                "former": daemon_config.remember_former(before, plan.text, state, is_proven=is_proven),
+                "former": undo.remember_former(before, plan.text, state, is_applied=is_applied),
             },
             made_directory=state.made_directory or not os.path.isdir(os.path.dirname(path)),
         )
-        pending = daemon_config.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
+        pending = dockerd.pending({**new.written, "at": float("inf")}, boot_id(), run_command, unit)
     result["pending"] = pending
     if module.check_mode:
         return result
     if not result["changed"]:
-        if state.written and is_proven:
-            # A note to ourselves that has done its work; nothing of the host's changes with it.
-            write_state(state_file, state._replace(written=None))
+        if state.written and is_applied:
+            # The daemon has applied the last change. Clearing the note about it is not a change of the host.
+            write_record(record_file, state._replace(written=None))
         return result
 
     if is_written:
         if params["backup"] and before is not None:
             result["backup_file"] = module.backup_local(path)
-        # First the record of all that may be ours after a crash, then the file, then the record of what is.
+        # If the module is killed, the record must cover every key in the file. So it first contains the old and the new
+        # keys, and only the new ones after the file is written.
         entries = {**state.record.entries, **new.record.entries}
-        write_state(
-            state_file,
+        write_record(
+            record_file,
             new._replace(
                 record=new.record._replace(entries=entries),
                 original=state.original if new.original is None else new.original,
@@ -518,38 +530,38 @@ def run(module: AnsibleModule) -> dict:
         )
         write_config(module, path, plan.text, new.made_directory)
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})
-        if (is_proven and not any(pending.values())) or not new.record.entries:
+        if (is_applied and not any(pending.values())) or not new.record.entries:
             new = new._replace(written=None)
-    write_state(state_file, new)
+    write_record(record_file, new)
     return result
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "default": daemon_config.DEFAULT_PATH},
+            "path": {"type": "path", "default": daemon_json.DEFAULT_PATH},
             "options": {"type": "dict"},
             "state": {"type": "str", "choices": ["present", "absent", "undone"], "default": "present"},
             "managed_by": {"type": "str", "default": "user"},
             "lists": {"type": "str", "choices": ["union", "replace"], "default": "union"},
             "validate": {"type": "bool", "default": True},
             "dockerd": {"type": "path"},
-            "service": {"type": "str", "default": daemon_config.DEFAULT_UNIT},
+            "service": {"type": "str", "default": flags.DEFAULT_UNIT},
             "backup": {"type": "bool", "default": False},
-            "state_directory": {"type": "path", "default": daemon_config.DEFAULT_STATE_DIRECTORY},
+            "state_directory": {"type": "path", "default": record.DEFAULT_STATE_DIRECTORY},
         },
         required_if=[("state", "present", ["options"])],
         supports_check_mode=True,
     )
-    # Ansible would return the arguments as they are, passwords included.
-    invocation = {"module_args": daemon_config.masked_tree(module.params)}
+    # Ansible would return the arguments with their passwords.
+    invocation = {"module_args": masking.masked_tree(module.params)}
     try:
         result = run(module)
-    except daemon_config.DaemonConfigError as error:
-        module.fail_json(msg=daemon_config.masked(str(error)), invocation=invocation)
+    except daemon_json.DaemonConfigError as error:
+        module.fail_json(msg=masking.masked(str(error)), invocation=invocation)
     except OSError as error:
         place = error.filename or module.params["path"]
-        module.fail_json(msg=f"{place}: {error.strerror or error}.{way_out(error)}", invocation=invocation)
+        module.fail_json(msg=f"{place}: {error.strerror or error}.{advice(error)}", invocation=invocation)
     module.exit_json(invocation=invocation, **result)
 
 

@@ -463,7 +463,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservati
     directory_for,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Podman, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    Docker,
+    Podman,
+    StoppedDocker,
+    UnavailableEngine,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather as facts_gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
@@ -584,7 +589,7 @@ def _clear(module: AnsibleModule) -> dict:
     """Remove a container that the engine's module created and could not start."""
     params = module.params
     engine = _engines(module)[params["engine"]]
-    return failures.cleared(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
+    return failures.remove_unstarted(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
 
 
 def _engines(module: AnsibleModule) -> dict:
@@ -616,23 +621,23 @@ def _plan(module: AnsibleModule) -> dict:
     return planner.plan()
 
 
-def _podman(module: AnsibleModule, executable: str) -> Podman | Absent:
+def _podman(module: AnsibleModule, executable: str) -> Podman | UnavailableEngine:
     path = module.get_bin_path(executable)
     if path is None and executable != "podman":
-        return Absent("podman", f"engine_options.executable={executable} is not an executable program")
+        return UnavailableEngine("podman", f"engine_options.executable={executable} is not an executable program")
     return Podman(module.run_command, path)
 
 
-def _docker(host: str | None, check_mode: bool) -> Docker | Sleeping | Absent:
+def _docker(host: str | None, check_mode: bool) -> Docker | StoppedDocker | UnavailableEngine:
     # The PID file belongs to the daemon at the default address.
     started = host_processes.docker_started if host in (None, DOCKER_HOST) else None
     try:
         docker = Docker(host, started=started)
-        if check_mode and docker.socket and stopped.waits_to_be_started(docker.socket):
-            return Sleeping(stopped.docker)
+        if check_mode and docker.socket and stopped.is_socket_activated(docker.socket):
+            return StoppedDocker(stopped.docker)
         return docker
     except EngineError as error:
-        return Absent("docker", str(error))
+        return UnavailableEngine("docker", str(error))
 
 
 if __name__ == "__main__":

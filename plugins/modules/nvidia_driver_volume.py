@@ -333,15 +333,15 @@ class Run:
     def _for_check_mode(self, engine):
         """Return a view of the engine's files if a request would start it, or if it is expected but not available."""
         engine = self._without_starting(engine)
-        if engine.name not in self.params["expected_engines"] or not engine.absence():
+        if engine.name not in self.params["expected_engines"] or not engine.unavailable_reason():
             return engine
-        return stopped.docker(self.root) if engine.name == "docker" else stopped.EngineAtRest(engine.name)
+        return stopped.docker(self.root) if engine.name == "docker" else stopped.StoppedEngine(engine.name)
 
     def _without_starting(self, engine):
         """Return a view of the engine's files if a request would start the engine."""
         if engine.name == "podman":
-            return engine if engine.absence() else stopped.podman(self.root) or engine
-        would_start = engine.socket and stopped.waits_to_be_started(engine.socket, self.root)
+            return engine if engine.unavailable_reason() else stopped.podman(self.root) or engine
+        would_start = engine.socket and stopped.is_socket_activated(engine.socket, self.root)
         return stopped.docker(self.root) if would_start else engine
 
     def _all_engines(self) -> list:
@@ -355,9 +355,9 @@ class Run:
 
     def _unused_engine(self, engine) -> list:
         """Return a list with an engine that this run does not use, or with the view of its files, if available."""
-        if not isinstance(engine, stopped.EngineAtRest):
+        if not isinstance(engine, stopped.StoppedEngine):
             engine = self._without_starting(engine)
-        if not engine.absence():
+        if not engine.unavailable_reason():
             return [engine]
         return [stopped.docker(self.root)] if engine.name == "docker" else []
 
@@ -561,7 +561,7 @@ class Run:
 
     def _is_read_only(self, engine) -> bool:
         """Tell whether a run, in check mode or not, only reads the engine's files and cannot remove its volumes."""
-        return isinstance(engine, stopped.EngineAtRest) and engine not in self.engines
+        return isinstance(engine, stopped.StoppedEngine) and engine not in self.engines
 
     def _specifications(self, directory: str) -> list[str]:
         """List the CDI specifications that refer to the volume's directory, directly or through links."""

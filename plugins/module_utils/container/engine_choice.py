@@ -15,7 +15,7 @@ def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: 
     """Return the requested engine. For `auto`, prefer the engine that has the container, then the first available."""
     absences = {}
     for engine_name in engines if requested == "auto" else [requested]:
-        absences[engine_name] = engines[engine_name].absence()
+        absences[engine_name] = engines[engine_name].unavailable_reason()
     available = [engines[engine_name] for engine_name, absence in absences.items() if absence is None]
     if not available and requested != "auto":
         raise EngineError(

@@ -35,7 +35,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 
@@ -78,7 +78,7 @@ class Planner:
         if self._engine.name == "docker" and self._docker_host:
             # Not every module that is called reads DOCKER_HOST.
             self._user_options["docker_host"] = self._docker_host
-        if isinstance(self._engine, Sleeping):
+        if isinstance(self._engine, StoppedDocker):
             self._set_existing(None)
             return self._plan_stopped_engine()
         self._set_existing(self._engine.container(self._name))
@@ -142,14 +142,14 @@ class Planner:
         if not before["exists"] and state != "absent":
             self._require_image()
         self._warnings.append(
-            f"{self._engine.WHY}. The prediction only considers whether the container exists and runs."
+            f"{self._engine.REASON}. The prediction only considers whether the container exists and runs."
         )
         after = {
             **before,
             "exists": state != "absent",
             "running": {"started": True, "present": running}.get(state, False),
         }
-        result = self._build_plan({}, Assignment(reason=self._engine.WHY), before, after)
+        result = self._build_plan({}, Assignment(reason=self._engine.REASON), before, after)
         result.update(predicted=True, nothing_to_do=before == after)
         return result
 
@@ -242,7 +242,7 @@ class Planner:
         all_engines = self._params["exclusive"] or request.kind == "count"
         for name, engine in self._engines.items():
             other = name != self._engine.name
-            if other and (not all_engines or engine.absence()):
+            if other and (not all_engines or engine.unavailable_reason()):
                 continue
             for container in self._other_engine_containers(engine) if other else engine.containers():
                 container_name = inspection.name_of(container)
@@ -267,7 +267,7 @@ class Planner:
         except EngineError as error:
             reason = str(error).strip().splitlines()[-1]
             message = f"Cannot determine which GPUs {engine.name}'s containers hold: {reason.rstrip('.')}."
-            if self._params["exclusive"] and self._root_user and not isinstance(engine, Sleeping):
+            if self._params["exclusive"] and self._root_user and not isinstance(engine, StoppedDocker):
                 raise EngineError(
                     f"exclusive: {message[0].lower()}{message[1:]} Repair or remove {engine.name}, or remove exclusive."
                 ) from error
@@ -339,7 +339,7 @@ class Planner:
         The engine's module would change that container. This check is the last one, so that it does not hide other
         errors in the request.
         """
-        other = self._engine.stranger(self._name)
+        other = self._engine.matched_by_id(self._name)
         if other is not None:
             raise PlanError(
                 f"name={self._name} is ambiguous: the identifier of container {other} begins with it, and "

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the container engines of a host can do and what they run, with nothing but the standard library.
+"""Query the container engines of a host, with the standard library only.
 
-Docker is asked over its socket (a host may well have no client), Podman by its command line. The work on containers
-is left to the modules of community.docker and containers.podman, but for taking back what they leave half-made.
+Docker is queried through its socket, because a host may have no client, and Podman through its command line. Containers
+are changed by community.docker and containers.podman. This file only removes those that they could not start.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from typing import Any
 from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import EngineAtRest
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError, Run
 
-# The last is what Podman says where several identifiers begin as the name does.
-_GONE = re.compile(
+# The last one is Podman's message if several identifiers begin with the name.
+_NOT_FOUND = re.compile(
     r"no such|not known|not found|no container|does not exist|more than one result for container", re.IGNORECASE
 )
 
 
 @dataclass(frozen=True)
 class EngineState:
-    """What an engine says about itself."""
+    """The properties of an engine."""
 
     name: str
     version: str
@@ -50,7 +51,7 @@ class EngineState:
 
 @dataclass(frozen=True)
 class Image:
-    """What of an image matters here."""
+    """The relevant properties of an image."""
 
     id: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -58,16 +59,16 @@ class Image:
 
 
 def version_key(version: str | None) -> tuple[int, ...]:
-    """Make versions comparable: the numbers at the beginning ("26.1.5+dfsg1" → 26, 1, 5).
+    """Return the leading numbers of a version for comparisons ("26.1.5+dfsg1" → 26, 1, 5).
 
-    A package may have put an epoch before them ("5:27.3.1-1"), a tag the letter v ("v0.6.0").
+    Versions of packages may begin with an epoch ("5:27.3.1-1"), tags with the letter v ("v0.6.0").
     """
     match = re.match(r"(?:\d+:)?v?(\d+(?:\.\d+)*)", version or "")
     return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
 def environment(entries: Any) -> dict[str, str]:
-    """Read NAME=value entries, as engines list an environment."""
+    """Convert the NAME=value entries of an environment into a dictionary."""
     return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}
 
 
@@ -79,42 +80,42 @@ def _title(listed: Mapping[str, Any]) -> str:
     return (listed.get("Names") or [listed["Id"][:12]])[0].lstrip("/")
 
 
-class Absent:
-    """An engine that cannot be asked."""
+class UnavailableEngine:
+    """An engine that cannot be queried."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        self._why = why
+        self._reason = reason
 
-    def absence(self) -> str:
-        """Say why."""
-        return self._why
+    def unavailable_reason(self) -> str:
+        """Return why the engine cannot be used."""
+        return self._reason
 
 
-class Sleeping:
-    """A Docker that would start if it were asked, which a check must not do. Its files tell which containers it has."""
+class StoppedDocker:
+    """A Docker that a query would start, which check mode must not do. Its containers are read from its files."""
 
     name = "docker"
-    WHY = "docker does not run, and check mode does not start it"
+    REASON = "docker is not running, and check mode does not start it"
 
-    def __init__(self, read: Callable[[], EngineAtRest]) -> None:
+    def __init__(self, read: Callable[[], StoppedEngine]) -> None:
         self._read = read
 
-    def absence(self) -> None:
-        """Say that it can be used."""
+    def unavailable_reason(self) -> None:
+        """Return None: the engine can be used."""
 
     def container(self, name: str) -> dict | None:
-        """Tell of the container of that name whether it runs, as it does on where Docker restores it live."""
+        """Return the state of the named container. With live-restore it may be running."""
         state = self._read().state_of(name)
         return None if state is None else {"State": {"Status": state, "Running": state in ("running", "paused")}}
 
     def state(self) -> EngineState:
-        """Refuse to say more."""
-        raise EngineError(self.WHY)
+        """Raise an error, because the files do not contain the properties of the engine."""
+        raise EngineError(self.REASON)
 
 
 class Docker(volumes.Docker):
-    """Docker over its socket."""
+    """Docker, through its socket."""
 
     def __init__(self, host: str | None = None, started: Callable[[], float | None] | None = None) -> None:
         super().__init__(host or DOCKER_HOST)
@@ -122,37 +123,34 @@ class Docker(volumes.Docker):
         self._state: EngineState | None = None
 
     def state(self) -> EngineState:
-        """Ask the engine about itself, once."""
+        """Return the properties of the engine. They are queried once."""
         if self._state is None:
-            info = self._call("GET", "/info")
-            options = [str(option) for option in info.get("SecurityOptions") or ()]
+            info = read_info(self._call("GET", "/info"))
             self._state = EngineState(
                 name=self.name,
-                version=info.get("ServerVersion") or "",
-                cdi_dirs=tuple(info.get("CDISpecDirs") or ()),
-                runtimes={
-                    name: (runtime or {}).get("path") or (runtime or {}).get("runtimeType") or ""
-                    for name, runtime in (info.get("Runtimes") or {}).items()
-                },
-                default_runtime=info.get("DefaultRuntime") or "",
-                cgroup_driver=info.get("CgroupDriver") or "",
-                rootless=any("rootless" in option for option in options),
-                selinux=any("selinux" in option for option in options),
+                version=info.server_version or "",
+                cdi_dirs=tuple(info.cdi_spec_dirs),
+                runtimes=info.runtimes,
+                default_runtime=info.default_runtime or "",
+                cgroup_driver=info.cgroup_driver or "",
+                rootless=info.rootless,
+                selinux=info.selinux,
                 started=self._started(),
             )
         return self._state
 
     def container(self, name: str) -> dict | None:
-        """Inspect one container, None where there is none of that name.
+        """Inspect the named container, None if it does not exist.
 
-        Docker itself would take the beginning of an identifier for a name.
+        Docker's API would also accept the beginning of an identifier as a name.
         """
         found = next((item["Id"] for item in self._listed() if _is_named(item, name)), None)
         return found and self._inspect(found)
 
-    def stranger(self, name: str) -> str | None:
-        """Name the container of another name that Docker's module would take for `name`: the first of Docker's list
-        that has that name or an identifier that begins so.
+    def matched_by_id(self, name: str) -> str | None:
+        """Return the other container that Docker's module would use, because its identifier begins with `name`.
+
+        The module uses the first container in Docker's list whose name or identifier matches.
         """
         for item in self._listed():
             if _is_named(item, name):
@@ -162,12 +160,12 @@ class Docker(volumes.Docker):
         return None
 
     def containers(self) -> list[dict]:
-        """Inspect all containers, stopped ones included."""
-        # One may have gone since it was listed.
+        """Inspect all containers, including stopped ones."""
+        # A container may be removed after it was listed.
         return [found for item in self._listed() if (found := self._inspect(item["Id"])) is not None]
 
     def remove_container(self, identifier: str) -> None:
-        """Remove a container that does not run, with the volumes that have no name."""
+        """Remove a stopped container and its anonymous volumes."""
         self._call("DELETE", f"/containers/{quote(identifier, safe='')}?v=1")
 
     def _listed(self) -> list[dict]:
@@ -177,7 +175,7 @@ class Docker(volumes.Docker):
         return self._call("GET", f"/containers/{quote(identifier, safe='')}/json", missing=None)
 
     def image(self, reference: str) -> Image | None:
-        """Tell of an image, None where the engine does not have it."""
+        """Return the properties of an image, None if the engine does not have it."""
         found = self._call("GET", f"/images/{quote(reference, safe='/:@')}/json", missing=None)
         if found is None:
             return None
@@ -186,14 +184,14 @@ class Docker(volumes.Docker):
 
 
 class Podman(volumes.Podman):
-    """Podman by its command line."""
+    """Podman, through its command line."""
 
     def __init__(self, run: Run, binary: str | None) -> None:
         super().__init__(run, binary)
         self._state: EngineState | None = None
 
     def state(self) -> EngineState:
-        """Ask the engine about itself, once."""
+        """Return the properties of the engine. They are queried once."""
         if self._state is None:
             info = json.loads(self._call("info", "--format", "json"))
             host = info.get("host") or {}
@@ -212,32 +210,32 @@ class Podman(volumes.Podman):
         return self._state
 
     def container(self, name: str) -> dict | None:
-        """Inspect one container, None where there is none of that name."""
+        """Inspect the named container, None if it does not exist."""
         found = self._resolved(name)
         return found if found and found.get("Name") == name else None
 
-    def stranger(self, name: str) -> str | None:
-        """Name the container of another name that Podman takes for `name`: it takes an identifier's beginning."""
+    def matched_by_id(self, name: str) -> str | None:
+        """Return the other container that Podman would use, because its identifier begins with `name`."""
         found = self._resolved(name)
         return found["Name"] if found and found.get("Name") != name else None
 
     def containers(self) -> list[dict]:
-        """Inspect all containers, stopped ones included."""
+        """Inspect all containers, including stopped ones."""
         names = self._call("ps", "--all", "--quiet", "--no-trunc").split()
         if not names:
             return []
-        together = self._found("container", "inspect", *names)
-        if together is not None:
-            return together
-        # One has gone since it was listed: ask for each.
+        inspected = self._found("container", "inspect", *names)
+        if inspected is not None:
+            return inspected
+        # A container was removed after it was listed, so inspect them one by one.
         return [found for name in names if (found := self._resolved(name)) is not None]
 
     def remove_container(self, identifier: str) -> None:
-        """Remove a container that does not run, with the volumes that have no name."""
+        """Remove a stopped container and its anonymous volumes."""
         self._call("rm", "--volumes", identifier)
 
     def image(self, reference: str) -> Image | None:
-        """Tell of an image, None where the engine does not have it."""
+        """Return the properties of an image, None if the engine does not have it."""
         found = self._found("image", "inspect", reference)
         if not found:
             return None
@@ -246,7 +244,7 @@ class Podman(volumes.Podman):
         return Image(id=found[0].get("Id") or "", env=environment(config.get("Env")), labels=labels)
 
     def _resolved(self, reference: str) -> dict | None:
-        """Inspect the container that Podman takes for a name or an identifier."""
+        """Inspect the container that Podman finds for a name or an identifier."""
         found = self._found("container", "inspect", reference)
         return found[0] if found else None
 
@@ -254,6 +252,6 @@ class Podman(volumes.Podman):
         try:
             return json.loads(self._call(*arguments))
         except EngineError as error:
-            if _GONE.search(str(error)):
+            if _NOT_FOUND.search(str(error)):
                 return None
             raise

@@ -1,9 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a failure of an engine's module means, in one message: what it says, why, and what became of the container. Pure
-but for `cleared`, which removes a container that could not be started.
-"""
+"""Describe the failure of an engine's module, and remove a container that it created but could not start."""
 
 from __future__ import annotations
 
@@ -14,86 +12,86 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 
-# What engines say of a container that was made and never ran.
+# States of a container that was created and has never run.
 NEVER_STARTED = ("configured", "created", "initialized")
 _NAME_TAKEN = re.compile(r"container name \S+ is already in use")
-# Podman's module tells the status and leaves the reason to stderr. What it calls "exited" is the command podman.
+# Podman's module returns the exit status of the command podman here. The reason is only in stderr.
 _PODMAN_ACTION = re.compile(r"^Container \S+ exited with code (-?\d+) when ([a-z]+?)ed$")
 _LOG_LINE = re.compile(r'^time="[^"]*" level=(?:debug|info|warning) ')
 _LAST_LINES = 3
 
 
 def message(engine: str, name: str, result: Mapping[str, Any]) -> str:
-    """Say what failed and why, beginning with the container's name."""
-    return f"{engine} container {name}: {reasoned(result)}"
+    """Return the error message for a failed result."""
+    return f"{engine} container {name}: {describe(result)}"
 
 
-def reasoned(result: Mapping[str, Any]) -> str:
-    """Join what a module says of its failure with the reason that it leaves to stderr."""
-    said = str(result.get("msg") or "failed without a word").strip()
-    action = _PODMAN_ACTION.match(said)
+def describe(result: Mapping[str, Any]) -> str:
+    """Return the message of a failed result with the reason from its stderr."""
+    text = str(result.get("msg") or "failed without a message").strip()
+    action = _PODMAN_ACTION.match(text)
     if result.get("status"):
-        # Docker's module waits for a container with detach=false, and tells its output alone.
-        said = f"its program ended with status {result['status']}: {said}"
+        # With detach=false, Docker's module waits for the container and returns only its output.
+        text = f"its program ended with status {result['status']}: {text}"
     if action:
-        said = f"podman {action.group(2)} exited with status {action.group(1)}"
+        text = f"podman {action.group(2)} exited with status {action.group(1)}"
     why = reason(str(result.get("stderr") or result.get("module_stderr") or ""))
-    return said if not why or why in said else f"{said.rstrip('.')}: {why}"
+    return text if not why or why in text else f"{text.rstrip('.')}: {why}"
 
 
 def reason(stderr: str) -> str:
-    """Take from what a command wrote why it failed: its errors, else its last lines."""
+    """Return the errors in a command's stderr, or its last lines if there are none."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not _LOG_LINE.match(line)]
     errors = [line[len("Error: ") :] for line in lines if line.startswith("Error: ")]
     return "; ".join(dict.fromkeys(errors or lines[-_LAST_LINES:]))
 
 
-def sentences(parts: Sequence[str]) -> str:
-    """Join sentences, each with a full stop at its end."""
+def join_sentences(parts: Sequence[str]) -> str:
+    """Join sentences and end each with a full stop."""
     return " ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts if part)
 
 
-def is_taken_name(result: Mapping[str, Any]) -> bool:
-    """Tell whether somebody else made a container of the name while this run was about to."""
+def is_name_conflict(result: Mapping[str, Any]) -> bool:
+    """Return whether the module failed because somebody else created a container with the same name."""
     return bool(_NAME_TAKEN.search(f"{result.get('msg')} {result.get('stderr')}"))
 
 
-def cleared(engine: Docker | Podman, name: str, before: str | None, *, keep: bool) -> dict[str, Any]:
-    """Remove the container that the engine's module made in place of `before` and could not start, and nothing else.
+def remove_unstarted(engine: Docker | Podman, name: str, before: str | None, *, keep: bool) -> dict[str, Any]:
+    """Remove the container that the engine's module created instead of `before` and could not start.
 
-    It has another identifier than what was there before, and never ran. The engine refuses to remove one that runs.
+    It has another identifier than `before`, and has never run. The engine refuses to remove a running container.
     """
-    absence = engine.absence()
-    if absence:
-        raise EngineError(absence)
+    unavailable = engine.unavailable_reason()
+    if unavailable:
+        raise EngineError(unavailable)
     found = engine.container(name)
-    there = found["Id"] if found else None
+    after = found["Id"] if found else None
     status = ((found or {}).get("State") or {}).get("Status") or ""
-    outcome: dict[str, Any] = {"before": before, "there": there, "status": status, "removed": False, "error": None}
-    if there is None or there == before or keep or status not in NEVER_STARTED:
+    outcome: dict[str, Any] = {"before": before, "after": after, "status": status, "removed": False, "error": None}
+    if after is None or after == before or keep or status not in NEVER_STARTED:
         return outcome
     try:
-        engine.remove_container(there)
+        engine.remove_container(after)
     except EngineError as error:
         return {**outcome, "error": str(error)}
-    return {**outcome, "there": None, "removed": True}
+    return {**outcome, "after": None, "removed": True}
 
 
 def has_changed(outcome: Mapping[str, Any]) -> bool:
-    """Tell whether the failed run left the host with another container than before, or with none."""
-    return outcome["there"] != outcome["before"]
+    """Return whether the failed run replaced or removed the container."""
+    return outcome["after"] != outcome["before"]
 
 
-def fate(outcome: Mapping[str, Any]) -> str:
-    """Say what became of the container that was there, and of the one that was made."""
-    there, before, status = outcome["there"], outcome["before"], outcome["status"]
+def describe_outcome(outcome: Mapping[str, Any]) -> str:
+    """Describe the current state of the old and the new container."""
+    after, before, status = outcome["after"], outcome["before"], outcome["status"]
+    removed = "The former container had already been removed." if before else ""
     if outcome["error"]:
-        return f"What was made is left in state {status}, for it could not be removed: {outcome['error']}"
+        return f"The new container could not be removed: {outcome['error']}. Its state is {status}."
     if outcome["removed"]:
-        made = "What was made of it is removed"
-        return f"{made}; the one that was there before had to give way to it." if before else f"{made}."
-    if there is None:
-        return "The one that was there before had to give way to it." if before else ""
-    if there == before:
-        return f"It is left as it was, in state {status}." if status else "It is left as it was."
-    return f"There is one of that name in state {status}."
+        return f"The new container was removed. {removed}".rstrip()
+    if after is None:
+        return removed
+    if after == before:
+        return "The container was not changed." + (f" Its state is {status}." if status else "")
+    return f"A container with this name exists. Its state is {status}."

@@ -1,13 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Own some keys of a JSON object that belongs to others too.
+"""Manage single keys of a JSON object that others edit, too.
 
-Pure functions: nothing here reads or writes a file. A wanted tree is cut into leaves; a leaf is a value below a path of
-keys, or one item of a list below it. A record says of each leaf that was ever set here what was there before and on
-whose behalf it was set, so that taking a leaf back restores what others had written.
-
-This file is private to the collection: it may change in any release.
+Pure functions. A requested tree is split into leaves; a leaf is a value at a path of keys, or one item of the list at
+that path. A record keeps for each leaf the value that was set, the value that it replaced, and the managers that
+requested it. So releasing a leaf restores what others had written.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ import typing as t
 
 
 class MergeError(Exception):
-    """The wanted keys and those that are there cannot both be had."""
+    """The requested keys conflict with existing keys, or with the keys of another manager."""
 
 
 class _Absent:
-    """No value at all, which is something else than null."""
+    """No value. This differs from null."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -39,7 +37,7 @@ Path = tuple[str, ...]
 
 
 class Leaf(t.NamedTuple):
-    """A place in the tree: keys, and the identity of one item where the value below them is a shared list."""
+    """A place in the tree: a path of keys and, if the value there is a shared list, the identity of one item."""
 
     path: Path
     item: str | None = None
@@ -50,7 +48,7 @@ class Leaf(t.NamedTuple):
 
 
 class Entry(t.NamedTuple):
-    """What the record knows of a leaf: what was set, what it replaced, and who wants it."""
+    """The record of one leaf: the value set, the value it replaced, and the managers that request it."""
 
     value: t.Any
     previous: t.Any
@@ -58,7 +56,7 @@ class Entry(t.NamedTuple):
 
 
 class Record(t.NamedTuple):
-    """All leaves that were set here, and the objects and lists that were made to hold them."""
+    """All leaves that were set, and the objects and lists that were created to hold them."""
 
     entries: dict[Leaf, Entry]
     containers: frozenset[Path]
@@ -68,18 +66,19 @@ EMPTY_RECORD = Record({}, frozenset())
 
 
 class Policy(t.NamedTuple):
-    """What differs between one kind of file and another.
+    """The merge rules of one kind of file.
 
-    `whole` are paths (`*` for any key) whose objects are one value and never mixed with another's; `keyed_lists` are
-    lists of `key=value` items, where an item replaces the one with its key; `lists` is `union` (add our items) or
-    `replace`; `normalise` brings a value into the form in which it is compared, `show` into the one in which an error
-    names it.
+    whole: paths (`*` matches any key) of objects that are one value and are not merged.
+    keyed_lists: lists of `key=value` items, in which an item replaces the item with the same key.
+    lists: `union` adds items to a list, `replace` replaces the list.
+    normalize: converts a value before it is compared.
+    show: converts a value into the text for an error.
     """
 
     whole: tuple[Path, ...] = ()
     keyed_lists: tuple[Path, ...] = ()
     lists: str = "union"
-    normalise: t.Callable[[Path, t.Any], t.Any] = lambda path, value: value
+    normalize: t.Callable[[Path, t.Any], t.Any] = lambda path, value: value
     show: t.Callable[[Path, t.Any], str] = lambda path, value: shown(value)
 
     def is_whole(self, path: Path) -> bool:
@@ -93,11 +92,11 @@ class Policy(t.NamedTuple):
     def equal(self, path: Path, one: t.Any, other: t.Any) -> bool:
         if one is ABSENT or other is ABSENT:
             return one is other
-        return canonical(self.normalise(path, one)) == canonical(self.normalise(path, other))
+        return canonical(self.normalize(path, one)) == canonical(self.normalize(path, other))
 
 
 class Merge(t.NamedTuple):
-    """The outcome: the tree and record as they should be, what changed, and what was ours but has been edited since."""
+    """The new tree and record, the changed keys, and the released keys that stay because somebody edited them."""
 
     tree: dict[str, t.Any]
     record: Record
@@ -106,18 +105,18 @@ class Merge(t.NamedTuple):
 
 
 def _matches(pattern: Path, path: Path) -> bool:
-    return len(pattern) == len(path) and all(want in ("*", have) for want, have in zip(pattern, path))
+    return len(pattern) == len(path) and all(expected in ("*", key) for expected, key in zip(pattern, path))
 
 
 def canonical(value: t.Any) -> str:
-    """One text for one JSON value: key order does not count, true is not 1."""
+    """Return a text that is equal for equal JSON values. The order of keys does not matter; true differs from 1."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def leaves(wanted: dict[str, t.Any], policy: Policy, path: Path = ()) -> dict[Leaf, t.Any]:
-    """Cut a wanted tree into leaves. null means that the key is to be absent; empty objects and lists want nothing."""
+def leaves(requested: dict[str, t.Any], policy: Policy, path: Path = ()) -> dict[Leaf, t.Any]:
+    """Split a requested tree into leaves. null requests an absent key; empty objects and lists request nothing."""
     found: dict[Leaf, t.Any] = {}
-    for key, value in wanted.items():
+    for key, value in requested.items():
         here = (*path, str(key))
         if value is None:
             found[Leaf(here)] = ABSENT
@@ -131,7 +130,7 @@ def leaves(wanted: dict[str, t.Any], policy: Policy, path: Path = ()) -> dict[Le
 
 
 def get(tree: dict[str, t.Any], leaf: Leaf, policy: Policy) -> t.Any:
-    """The value of a leaf, or ABSENT."""
+    """Return the value of a leaf, or ABSENT."""
     node: t.Any = tree
     for key in leaf.path:
         if not isinstance(node, dict) or key not in node:
@@ -148,11 +147,11 @@ def merge(
     tree: dict[str, t.Any],
     record: Record,
     manager: str,
-    wanted: dict[str, t.Any],
+    requested: dict[str, t.Any],
     policy: Policy,
 ) -> Merge:
-    """Make `wanted` all that `manager` owns in the tree: set its leaves, take back those that it no longer wants."""
-    return _apply(tree, record, manager, leaves(wanted, policy), policy=policy, may_release=lambda leaf: True)
+    """Set the requested leaves for `manager`, and release its other leaves."""
+    return _apply(tree, record, manager, leaves(requested, policy), policy=policy, may_release=lambda leaf: True)
 
 
 def release(
@@ -162,7 +161,7 @@ def release(
     only: dict[str, t.Any] | None,
     policy: Policy,
 ) -> Merge:
-    """Take back what `manager` owns: everything, or (with `only`) the named keys, where null names all below a key."""
+    """Release all leaves of `manager` or, with `only`, the named ones. null names a key with everything below it."""
     if only is None:
         return _apply(tree, record, manager, {}, policy=policy, may_release=lambda leaf: True)
     named = leaves(only, policy)
@@ -180,7 +179,7 @@ def _apply(
     tree: dict[str, t.Any],
     record: Record,
     manager: str,
-    wanted: dict[Leaf, t.Any],
+    requested: dict[Leaf, t.Any],
     *,
     policy: Policy,
     may_release: t.Callable[[Leaf], bool],
@@ -192,7 +191,7 @@ def _apply(
     edited: set[str] = set()
 
     for leaf, entry in record.entries.items():
-        if manager not in entry.managers or leaf in wanted or not may_release(leaf):
+        if manager not in entry.managers or leaf in requested or not may_release(leaf):
             continue
         others = tuple(name for name in entry.managers if name != manager)
         if others:
@@ -205,22 +204,21 @@ def _apply(
         else:
             edited.add(leaf.name)
 
-    for leaf, value in wanted.items():
+    for leaf, value in requested.items():
         entry = entries.get(leaf)
         current = get(after, leaf, policy)
         others = tuple(name for name in entry.managers if name != manager) if entry else ()
         if entry and others and not policy.equal(leaf.path, entry.value, value):
             raise MergeError(
-                f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, and as '
-                f"{policy.show(leaf.path, entry.value)} for "
-                f"{' and '.join(others)}. Make the two agree, or take the key back for one of them."
+                f'"{leaf.name}" is set to {policy.show(leaf.path, entry.value)} by {" and ".join(others)}, but '
+                f"{manager} requests {policy.show(leaf.path, value)}. Use one value, or remove the key for one."
             )
         _refuse_overlap(leaf, value, manager, entries, policy)
         if policy.equal(leaf.path, current, value):
             if entry:
                 entries[leaf] = entry._replace(value=value, managers=_with(entry.managers, manager))
             continue
-        # What somebody wrote over our value since is what a later release goes back to.
+        # If somebody has edited the value, a later release restores the edited value.
         previous = entry.previous if entry and policy.equal(leaf.path, current, entry.value) else current
         entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
         _put(after, leaf, value, policy=policy, containers=containers, make=True)
@@ -235,7 +233,7 @@ def _apply(
 
 
 def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, Entry], policy: Policy) -> None:
-    """Refuse what would take turns with another's keys: the whole of a key here, a part of it there."""
+    """Refuse a key that contains, or is part of, a key of another manager. Each run would undo the other's change."""
     for other, entry in entries.items():
         if other.path == leaf.path and (other.item is None) == (leaf.item is None):
             continue
@@ -243,17 +241,19 @@ def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, 
         if leaf.path[:shorter] != other.path[:shorter] or set(entry.managers) <= {manager}:
             continue
         raise MergeError(
-            f'"{leaf.name}" is wanted as {policy.show(leaf.path, value)} for {manager}, which does not go with '
-            f'"{other.name}" as {policy.show(other.path, entry.value)} for '
-            f"{' and '.join(entry.managers)}. Take the key back for one of them."
+            f'"{other.name}" is set to {policy.show(other.path, entry.value)} by {" and ".join(entry.managers)}, which '
+            f'conflicts with "{leaf.name}" set to {policy.show(leaf.path, value)}, as {manager} requests. Remove the '
+            "key for one of them."
         )
 
 
 def canonical_or_absent(value: t.Any) -> str | None:
+    """Return the canonical text of a value, None if it is absent."""
     return None if value is ABSENT else canonical(value)
 
 
 def shown(value: t.Any) -> str:
+    """Return a value as errors show it."""
     return "absent" if value is ABSENT else json.dumps(value, ensure_ascii=False)
 
 
@@ -270,9 +270,9 @@ def _put(
     containers: set[Path],
     make: bool = False,
 ) -> None:
-    """Set or drop a leaf. With `make`, note what is made to hold it: that goes with the last leaf in it."""
+    """Set or remove a leaf. With `make`, record the containers created for it, which go with their last leaf."""
     if value is ABSENT:
-        _drop(tree, leaf, policy, containers)
+        _remove(tree, leaf, policy, containers)
         return
     node = tree
     holders = leaf.path if leaf.item is not None else leaf.path[:-1]
@@ -285,8 +285,8 @@ def _put(
         node = node[key]
         if not isinstance(node, list if last_is_list else dict):
             raise MergeError(
-                f'"{".".join(leaf.path[:depth])}" holds {policy.show(leaf.path[:depth], node)}, '
-                f"where {'a list' if last_is_list else 'an object'} is needed to add to. Correct it by hand."
+                f'"{".".join(leaf.path[:depth])}" is {policy.show(leaf.path[:depth], node)}, but must be '
+                f"{'a list' if last_is_list else 'an object'} to merge options into it. Correct it by hand."
             )
     if leaf.item is None:
         node[leaf.path[-1]] = copy.deepcopy(value)
@@ -299,7 +299,7 @@ def _put(
     items.append(copy.deepcopy(value))
 
 
-def _drop(tree: dict[str, t.Any], leaf: Leaf, policy: Policy, containers: set[Path]) -> None:
+def _remove(tree: dict[str, t.Any], leaf: Leaf, policy: Policy, containers: set[Path]) -> None:
     nodes: list[t.Any] = [tree]
     for key in leaf.path[:-1]:
         if not isinstance(nodes[-1], dict) or key not in nodes[-1]:
@@ -316,7 +316,7 @@ def _drop(tree: dict[str, t.Any], leaf: Leaf, policy: Policy, containers: set[Pa
             return
         items[:] = [item for item in items if policy.identity(leaf.path, item) != leaf.item]
         nodes.append(items)
-    # From the inside out: what held the leaf goes too, if it is empty now and was made here.
+    # Remove the containers that are empty now and were created for the leaf, innermost first.
     for depth in range(len(nodes) - 1, 0, -1):
         path = leaf.path[:depth]
         if nodes[depth]:

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to say where Docker's daemon has not taken up changed options: pure functions over what was tried and seen.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Report why Docker's daemon did not apply changed options, and what the rollback did. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,24 +9,25 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER
 
-MANAGER = "container_engine"
 VARIABLE = "container_engine_docker_options"
 
-# dockerd's log lines: logfmt, or JSON with `log-format: json`. What it ends with comes without a level.
+# dockerd logs in logfmt, or in JSON with `log-format: json`. Its last message before it exits has no level.
 _LEVEL = re.compile(r"\blevel=(\w+)")
 _MESSAGE = re.compile(r'\bmsg=(?:"((?:\\.|[^"\\])*)"|(\S+))')
 _ERROR = re.compile(r'\berror="((?:\\.|[^"\\])*)"')
-_LAST_WORDS = re.compile(r"(?i)\b(?:fail|unable|cannot|error|invalid|panic|status: )")
-# systemd's own lines on the unit, and those of them that tell of a failure more than that there was one.
+_FINAL_ERROR = re.compile(r"(?i)\b(?:fail|unable|cannot|error|invalid|panic|status: )")
+# systemd's own lines about the unit, and those of them that name the cause of a failure.
 _UNIT = re.compile(r"^(?:\S+\.service: |(?:Start|Stopp|Reload)(?:ing|ed) |Failed to (?:start|reload) |Reload failed )")
 _UNIT_FAILURE = re.compile(
     r"^\S+\.service: (?:(?:Main|Control) process exited|\w+ operation timed out|State \S+ timed out|Failed (?:at|to) "
     r"|A process of this unit has been killed)"
 )
-_LONGEST = 500
-# A registry's login may be a token, which nothing but its place tells from a name.
+_MAX_LENGTH = 500
+# A registry's login may be a token, which only its position distinguishes from a name.
 _REGISTRY_LOGIN = re.compile(r'((?:insecure registry |invalid host "))[^\s"@:]+@')
 _PART_OF_ADDRESS = re.compile(r'((?:invalid port|invalid URL escape) ")[^"]*(")')
 
@@ -40,11 +38,11 @@ class _Line(t.NamedTuple):
 
 
 _RANKS = {"fatal": 0, "panic": 0, "error": 2}
-_LAST_WORDS_RANK, _PLAIN_RANK, _UNIT_RANK = 1, 3, 4
+_FINAL_ERROR_RANK, _PLAIN_RANK, _UNIT_RANK = 1, 3, 4
 
 
 def _read(line: str) -> _Line | None:
-    """A line of the journal with its rank, None where it says nothing of a failure."""
+    """Rank a line of the journal, None if it does not describe a failure."""
     level, text = None, line
     if line.startswith("{"):
         try:
@@ -63,7 +61,7 @@ def _read(line: str) -> _Line | None:
         return _Line(_RANKS[level], text) if level in _RANKS else None
     if _UNIT.match(line):
         return _Line(_UNIT_RANK, line) if _UNIT_FAILURE.match(line) else None
-    return _Line(_LAST_WORDS_RANK if _LAST_WORDS.search(text) else _PLAIN_RANK, text)
+    return _Line(_FINAL_ERROR_RANK if _FINAL_ERROR.search(text) else _PLAIN_RANK, text)
 
 
 def _unquoted(text: str) -> str:
@@ -71,10 +69,10 @@ def _unquoted(text: str) -> str:
 
 
 def causes(journal: str, at_most: int = 3) -> list[str]:
-    """The lines of the daemon's journal that say why it failed, without their times, each once, the best first.
+    """Return the messages in the daemon's journal that explain the failure, without duplicates, the best first.
 
-    A daemon that systemd has started again and again says the same each time. Where the daemon says nothing itself,
-    systemd may: a program that is not there, a start that took too long.
+    The daemon repeats its messages each time systemd restarts it. If the daemon logs nothing, systemd may name the
+    cause: a missing program, or a start that timed out.
     """
     read = [_read(line.strip()) for line in journal.splitlines() if line.strip()]
     lines = sorted({line for line in read if line and line.text}, key=lambda line: (line.rank, read.index(line)))
@@ -82,23 +80,23 @@ def causes(journal: str, at_most: int = 3) -> list[str]:
     for line in lines:
         if line.rank >= _PLAIN_RANK and found:
             break
-        text = _masked(line.text)[:_LONGEST]
+        text = _masked(line.text)[:_MAX_LENGTH]
         if len(found) < at_most and not any(text in known or known in text for known in found):
             found.append(text)
     return found
 
 
-def _masked(words: str) -> str:
-    """The daemon's words without a login, of which a refused address may show a part once more."""
-    text = _REGISTRY_LOGIN.sub(r"\1********@", daemon_config.masked(words))
-    return text if text == words else _PART_OF_ADDRESS.sub(r"\1********\2", text)
+def _masked(message: str) -> str:
+    """Mask logins in a message of the daemon, which may repeat a part of a rejected address."""
+    text = _REGISTRY_LOGIN.sub(r"\1********@", masked(message))
+    return text if text == message else _PART_OF_ADDRESS.sub(r"\1********\2", text)
 
 
-def suspects(words: str, options: t.Iterable[str], config: dict[str, t.Any]) -> list[str]:
-    """Those of the options that the daemon's words name, by the last part of their name or else by their value."""
+def named_options(message: str, options: t.Iterable[str], config: dict[str, t.Any]) -> list[str]:
+    """Return the options that a message names, by the last part of their name or else by their value."""
     names = list(options)
-    return [name for name in names if _is_named(name.rpartition(".")[2], words)] or [
-        name for name in names if any(_is_named(text, words) for text in _texts(config, name))
+    return [name for name in names if _contains(message, name.rpartition(".")[2])] or [
+        name for name in names if any(_contains(message, text) for text in _texts(config, name))
     ]
 
 
@@ -108,69 +106,66 @@ def _texts(config: t.Any, name: str) -> list[str]:
     return [item for item in (config if isinstance(config, list) else [config]) if isinstance(item, str)]
 
 
-def _is_named(word: str, words: str) -> bool:
-    return len(word) > 2 and re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", words) is not None
+def _contains(message: str, word: str) -> bool:
+    return len(word) > 2 and re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message) is not None
 
 
 def report(
-    journal: str, failure: str, config: dict[str, t.Any], undone: dict[str, t.Any], told: dict[str, t.Any], *,
+    journal: str, failure: str, config: dict[str, t.Any], undone: dict[str, t.Any], applied: dict[str, t.Any], *,
     was_restarted: bool, is_up: bool,
 ) -> str:  # fmt: skip
-    """The cause, the option, what is in the file and runs now, and what to do: a line each.
+    """Return the cause, the option, the current state of file and daemon, and what to do, one line each.
 
-    `config` and `undone` are results of docker_daemon_config, `told` that of the reload or restart for the way back.
+    `config` and `undone` are results of docker_daemon_config. `applied` is the result of the reload or restart after
+    the rollback.
     """
-    said = causes(journal)
+    found = causes(journal)
     waiting = [name for names in config["pending"].values() for name in names]
-    named = suspects(" ".join(said), waiting, config["config"])
-    theirs = {name: keys for name, keys in (undone.get("undone_keys") or {}).items() if name != MANAGER}
-    verb = "start with" if was_restarted else "take up"
-    lines = [f"Docker does not {verb} the changed {daemon_config.DEFAULT_PATH}: {'; '.join(said) or _flat(failure)}"]
+    named = named_options(" ".join(found), waiting, config["config"])
+    others = {name: keys for name, keys in (undone.get("undone_keys") or {}).items() if name != MANAGER}
+    verb = "start with" if was_restarted else "apply"
+    lines = [f"Docker does not {verb} the changed {DEFAULT_PATH}: {'; '.join(found) or _one_line(failure)}"]
     if named:
-        lines.append(f"The daemon names {_list(named)}.")
+        lines.append(f"The daemon names {', '.join(named)}.")
     elif waiting:
-        lines.append(f"It was {'restarted' if was_restarted else 'reloaded'} for {_list(waiting)}.")
-    lines.append(_outcome(undone, told, was_restarted=was_restarted, is_up=is_up))
-    lines += [f"Options that are managed_by {name} went back, too: {_list(keys)}." for name, keys in theirs.items()]
-    lines.append(_way_out(named or waiting, undone, theirs, is_up=is_up))
+        lines.append(f"It was {'restarted' if was_restarted else 'reloaded'} for {', '.join(waiting)}.")
+    lines.append(_outcome(undone, applied, was_restarted=was_restarted, is_up=is_up))
+    lines += [f"Options of managed_by={name} were undone, too: {', '.join(keys)}." for name, keys in others.items()]
+    lines.append(_what_to_do(named or waiting, undone, others, is_up=is_up))
     return "\n".join(lines)
 
 
-def _flat(text: str) -> str:
+def _one_line(text: str) -> str:
     return _masked(" ".join(text.split()))
 
 
-def _list(names: t.Sequence[str]) -> str:
-    return ", ".join(names)
-
-
-def _outcome(undone: dict[str, t.Any], told: dict[str, t.Any], *, was_restarted: bool, is_up: bool) -> str:
+def _outcome(undone: dict[str, t.Any], applied: dict[str, t.Any], *, was_restarted: bool, is_up: bool) -> str:
     if undone.get("msg"):
-        return f"daemon.json stays as it is: {undone['msg']}"
+        return f"The former daemon.json was not restored: {undone['msg']}"
     if not undone.get("changed"):
         if is_up:
-            return "The daemon is up, and daemon.json stays as it is."
-        return "The daemon is down, and there is no former daemon.json to go back to."
+            return "The daemon is running, and daemon.json was not changed."
+        return "The daemon is not running, and there is no former daemon.json to restore."
     if was_restarted:
-        if told.get("msg") or not is_up:
-            return "The former daemon.json is back, and the daemon does not start with it either."
-        return "The former daemon.json is back, and the daemon runs with it."
-    if told.get("msg"):
+        if applied.get("msg") or not is_up:
+            return "The former daemon.json is restored, but the daemon does not start with it either."
+        return "The former daemon.json is restored, and the daemon runs with it."
+    if applied.get("msg"):
         return (
-            "The former daemon.json is back. The daemon was not restarted, and did not read it: "
-            f"{_flat(str(told['msg']))}"
+            "The former daemon.json is restored. The daemon was not restarted, and its reload failed: "
+            f"{_one_line(str(applied['msg']))}"
         )
-    return "The former daemon.json is back, and the daemon has read it. It was not restarted."
+    return "The former daemon.json is restored, and the daemon has reloaded it. The daemon was not restarted."
 
 
-def _way_out(
-    options: list[str], undone: dict[str, t.Any], theirs: dict[str, list[str]], *, is_up: bool
+def _what_to_do(
+    options: list[str], undone: dict[str, t.Any], others: dict[str, list[str]], *, is_up: bool
 ) -> str:  # fmt: skip
-    keys = [key for names in theirs.values() for key in names]
+    keys = [key for names in others.values() for key in names]
     ours = [name for name in options if name not in keys]
-    what = ours[0] if len(ours) == 1 else "the option at fault"
+    option = ours[0] if len(ours) == 1 else "the wrong option"
     where = f"in {VARIABLE}" if ours or not options else "where it is set"
     if undone.get("msg"):
-        where += f", and {daemon_config.DEFAULT_PATH} by hand"
+        where += f", correct {DEFAULT_PATH} by hand"
     start = "" if is_up else ", start the daemon (systemctl reset-failed docker; systemctl start docker)"
-    return f"Correct {what} {where}{start}, and run again. All that the daemon said: journalctl --unit=docker.service"
+    return f"Correct {option} {where}{start}, and run again. The daemon's log: journalctl --unit=docker.service"

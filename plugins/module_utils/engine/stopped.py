@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container engine that does not run knows of volumes and containers, read from its files.
+"""Read the volumes and containers of a container engine that is not running from its files.
 
-A question would start it: Docker behind systemd's docker.socket, or Podman, which lays out its storage the first time
-that it is called. A check must not do that, nor a run that was told to leave the engine alone.
+A query would start the engine: systemd's docker.socket starts Docker, and Podman creates its storage on its first call.
+Check mode must not do that, nor a run that must not start the engine.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
 
-# Processes that hold a socket for a service that is not started yet, and services that answer on Docker's socket.
-MANAGERS = ("systemd", "init")
+# Processes that listen on behalf of a service that has not started, and services that answer on Docker's socket.
+SERVICE_MANAGERS = ("systemd", "init")
 SERVERS = ("dockerd", "podman")
-# The flag of a socket that waits for connections, in /proc/net/unix.
-ACCEPTS = 0x10000
+# Flag of a listening socket in /proc/net/unix.
+LISTENING = 0x10000
 
-# The system's, that of Canonical's package, and those of users.
+# Docker of the system, Canonical's snap package, and rootless Docker.
 DOCKER_DATA = ("var/lib/docker", "var/snap/docker/common/var-lib-docker", "home/*/.local/share/docker")
 DOCKER_CONFIGURATION = "etc/docker/daemon.json"
-# Where distributions and administrators give dockerd its options.
+# Files in which distributions and administrators set flags of dockerd.
 DOCKER_OPTIONS = (
     "etc/default/docker",
     "etc/sysconfig/docker",
@@ -44,24 +44,24 @@ NEVER = "0001-01-01T00:00:00"
 
 
 class Use(NamedTuple):
-    """A container, and the names and directories that it mounts."""
+    """A container, and the volumes and directories that it mounts."""
 
     title: str
     sources: frozenset[str]
     identifier: str = ""
 
 
-class EngineAtRest:
-    """An engine that is not to be started: it tells what it has on disk, and does nothing."""
+class StoppedEngine:
+    """An engine that must not be started. It reports the volumes and containers on disk, and changes nothing."""
 
     def __init__(self, name: str, volumes: tuple[EngineVolume, ...] = (), uses: tuple[Use, ...] = ()) -> None:
         self.name, self._volumes, self._uses = name, volumes, uses
 
-    def absence(self) -> None:
-        """Say that it can be used: it is there, and a question would start it."""
+    def unavailable_reason(self) -> None:
+        """Return None: the engine can be used, because a query would start it."""
 
     def volume(self, name: str) -> EngineVolume | None:
-        """Return the named volume, None where there is none."""
+        """Return the named volume, None if it does not exist."""
         return next((volume for volume in self._volumes if volume.name == name), None)
 
     def volumes(self, prefix: str) -> list[EngineVolume]:
@@ -69,16 +69,16 @@ class EngineAtRest:
         return [volume for volume in self._volumes if volume.name.startswith(prefix)]
 
     def state_of(self, name: str) -> str | None:
-        """Tell the state of the container of that name, None where there is none."""
+        """Return the state of the named container, None if it does not exist."""
         states = (use.title.rpartition(" (") for use in self._uses)
         return next((state.rstrip(")") for title, _sign, state in states if title == name), None)
 
     def titles(self) -> dict[str, str]:
-        """Name all containers, by their identifiers."""
+        """Return the names and states of all containers by their identifiers."""
         return {use.identifier: use.title for use in self._uses}
 
     def users(self, name: str, directory: str) -> list[str]:
-        """Name the containers, which run on where Docker restores them live, that mount the volume or its directory."""
+        """Return the containers that mount the volume or its directory. With live-restore they may be running."""
         inside = os.path.realpath(directory)
         return sorted(
             use.title
@@ -91,21 +91,21 @@ def _is_below(source: str, directory: str) -> bool:
     return source.startswith("/") and (os.path.realpath(source) + "/").startswith(directory + "/")
 
 
-def waits_to_be_started(path: str, root: str = "/") -> bool:
-    """Tell whether a connection to the socket at `path` would start the service behind it.
+def is_socket_activated(path: str, root: str = "/") -> bool:
+    """Return whether a connection to the socket at `path` would start its service.
 
-    So it is where nobody but the service manager listens there.
+    That is the case if only the service manager listens on it.
     """
     proc = os.path.join(root, "proc")
     listening = _listening(path, proc)
     if not listening:
         return False
-    for pid in _numbers(proc):
-        # Processes come and go while we look, and those of others are closed to all but root.
+    for pid in _pids(proc):
+        # A process may end at any time, and only root can read the files of other users' processes.
         with contextlib.suppress(OSError):
             with open(os.path.join(proc, pid, "comm"), encoding="utf-8", errors="replace") as handle:
                 command = handle.read().strip()
-            if command in MANAGERS:
+            if command in SERVICE_MANAGERS:
                 continue
             try:
                 if listening & _sockets(os.path.join(proc, pid, "fd")):
@@ -117,19 +117,19 @@ def waits_to_be_started(path: str, root: str = "/") -> bool:
 
 
 def _listening(path: str, proc: str) -> set[str]:
-    """Return the sockets that are bound to `path` and wait for connections."""
-    found, wanted = set(), os.path.realpath(path)
+    """Return the sockets that listen at `path`."""
+    found, expected = set(), os.path.realpath(path)
     with contextlib.suppress(OSError), open(os.path.join(proc, "net/unix"), encoding="utf-8", errors="replace") as file:
         for line in file:
             # Num RefCount Protocol Flags Type St Inode Path
             fields = line.rstrip("\n").split(None, 7)
-            waits = len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & ACCEPTS
-            if waits and os.path.realpath(fields[7]) == wanted:
+            is_listening = len(fields) == 8 and fields[7].startswith("/") and int(fields[3], 16) & LISTENING
+            if is_listening and os.path.realpath(fields[7]) == expected:
                 found.add(f"socket:[{fields[6]}]")
     return found
 
 
-def _numbers(proc: str) -> list[str]:
+def _pids(proc: str) -> list[str]:
     return sorted((name for name in os.listdir(proc) if name.isdigit()), key=int)
 
 
@@ -141,17 +141,17 @@ def _sockets(directory: str) -> set[str]:
     return found
 
 
-def docker(root: str = "/") -> EngineAtRest:
-    """Read what Docker has on disk."""
+def docker(root: str = "/") -> StoppedEngine:
+    """Read the volumes and containers of Docker."""
     volumes, uses = [], []
     for data in _docker_data(root):
         volumes += _docker_volumes(data)
         uses += _docker_uses(data)
-    return EngineAtRest("docker", tuple(volumes), tuple(uses))
+    return StoppedEngine("docker", tuple(volumes), tuple(uses))
 
 
 def _docker_data(root: str) -> list[str]:
-    """List the directories in which Docker may keep what it knows, each with those of remapped users."""
+    """List the possible data directories of Docker, each with its subdirectories for remapped users."""
     places = [place for pattern in DOCKER_DATA for place in glob.glob(os.path.join(glob.escape(root), pattern))]
     with contextlib.suppress(OSError, ValueError, AttributeError):
         with open(os.path.join(root, DOCKER_CONFIGURATION), encoding="utf-8-sig") as file:
@@ -177,7 +177,7 @@ def _docker_volumes(data: str) -> Iterator[EngineVolume]:
         directory = os.path.join(data, "volumes", name)
         if not os.path.isdir(directory):
             continue
-        # A volume without options has no such file, one that is being made neither.
+        # A volume without options has no such file. Neither has a volume that is being created.
         options = _json(os.path.join(directory, "opts.json"))
         bound = "bind" in str(options.get("MountOpts") or "").split(",")
         yield EngineVolume(name, "local", options.get("MountDevice") if bound else None)
@@ -203,13 +203,13 @@ def _docker_state(state: dict) -> str:
     return "created" if str(state.get("StartedAt") or NEVER).startswith(NEVER) else "exited"
 
 
-def podman(root: str = "/") -> EngineAtRest | None:
-    """Return a Podman that was never called, and knows nothing; None where it may know something, and can be asked."""
-    return None if any(os.path.isdir(directory) for directory in podman_data(root)) else EngineAtRest("podman")
+def podman(root: str = "/") -> StoppedEngine | None:
+    """Return an empty engine if Podman has never been called, None if it has storage and can be queried."""
+    return None if any(os.path.isdir(directory) for directory in podman_data(root)) else StoppedEngine("podman")
 
 
 def podman_data(root: str = "/") -> list[str]:
-    """List where Podman keeps its storage: there is nothing before it was first called."""
+    """List the storage directories of Podman, which it creates on its first call."""
     if os.geteuid() != 0:
         data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
         return [_inside(root, os.path.join(data, "containers/storage"))]
@@ -228,8 +228,8 @@ def _listing(directory: str) -> list[str]:
         return []
     except OSError as error:
         raise EngineError(
-            f"Docker does not run, and {directory}, which tells what it uses, cannot be read: {error.strerror}. Run "
-            "this as root, or start Docker."
+            f"Docker is not running, and {directory} cannot be read: {error.strerror}. Set become: true, or start "
+            "Docker."
         ) from error
 
 

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Named volumes of a container engine that are a directory of the host, and who uses them.
+"""Manage named volumes that are a directory of the host, and find the containers that use them.
 
-Docker is asked through its socket and not by its client: Debian 13 installs an engine without one, and the answers
-are JSON of a fixed form. Podman has no daemon that must run, so its own command is asked.
+Docker is queried through its socket, because Debian 13 installs the engine without a client. Podman has no daemon, so
+its command is used.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Run = Callable[[list], tuple]
 
 
 class EngineError(Exception):
-    """The engine does not answer, or not as asked."""
+    """The engine does not answer, or reports an error."""
 
 
 class EngineVolume(NamedTuple):
-    """A named volume: its driver and, where it is a bound directory, which."""
+    """A named volume: its driver and, if it is a bind mount, its directory."""
 
     name: str
     driver: str
     device: str | None
 
     def is_bound_to(self, directory: str) -> bool:
-        """Tell whether the volume shows `directory`."""
+        """Return whether the volume is a bind mount of `directory`."""
         return self.driver == "local" and self.device is not None and _same(self.device, directory)
 
     def text(self) -> str:
-        """Say in words what it is."""
+        """Describe the volume."""
         return f"driver {self.driver}, " + (f"device {self.device}" if self.device else "no device")
 
 
@@ -54,29 +54,29 @@ def _as_volume(name: str, driver: str, options: dict | None) -> EngineVolume:
 
 
 def _options(directory: str, more: str = "") -> dict[str, str]:
-    # Read-only whatever a container's mount says: the files are hard links to the host's libraries.
+    # Read-only even if a container mounts it otherwise: the files are hard links to the host's libraries.
     return {"type": "none", "o": "bind,ro" + more, "device": directory}
 
 
 class Docker:
-    """Docker Engine, by its API."""
+    """Docker Engine, through its API."""
 
     name = "docker"
 
     def __init__(self, host: str = DOCKER_HOST) -> None:
         parts = urlsplit(host)
-        # The socket's path, None where Docker is asked over the network.
+        # None if Docker listens on the network.
         self.socket = parts.path if parts.scheme == "unix" else None
         if parts.scheme == "unix" and parts.path:
             self._connect = lambda: UnixConnection(parts.path, TIMEOUT)
         elif parts.scheme in {"tcp", "http"} and parts.hostname:
             self._connect = lambda: http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=TIMEOUT)
         else:
-            raise EngineError(f"docker_host={host} is not of the form unix:///path or tcp://host:port")
+            raise EngineError(f"docker_host={host} is not valid. Use unix:///path or tcp://host:port.")
         self._host = host
 
-    def absence(self) -> str | None:
-        """Say why the engine can't be used, None where it can."""
+    def unavailable_reason(self) -> str | None:
+        """Return why the engine cannot be used, None if it can."""
         try:
             self._call("GET", "/_ping")
         except EngineError as error:
@@ -84,7 +84,7 @@ class Docker:
         return None
 
     def volume(self, name: str) -> EngineVolume | None:
-        """Return the named volume, None where there is none."""
+        """Return the named volume, None if it does not exist."""
         found = self._call("GET", "/volumes/" + quote(name, safe=""), missing=None)
         return found and _as_volume(found["Name"], found["Driver"], found.get("Options"))
 
@@ -98,15 +98,15 @@ class Docker:
         ]
 
     def create(self, name: str, directory: str) -> None:
-        """Make a local volume that is `directory`."""
+        """Create a local volume that is a bind mount of `directory`."""
         self._call("POST", "/volumes/create", {"Name": name, "Driver": "local", "DriverOpts": _options(directory)})
 
     def remove(self, name: str) -> None:
-        """Remove the named volume; the directory stays."""
+        """Remove the named volume and keep its directory."""
         self._call("DELETE", "/volumes/" + quote(name, safe=""))
 
     def users(self, name: str, directory: str) -> list[str]:
-        """Name the containers, running or not, that mount the volume or its directory."""
+        """Return the containers, running or not, that mount the volume or its directory."""
         users = []
         for container in self._containers():
             for mount in container.get("Mounts") or []:
@@ -119,7 +119,7 @@ class Docker:
         return sorted(users)
 
     def titles(self) -> dict[str, str]:
-        """Name all containers, by their identifiers."""
+        """Return the names and states of all containers by their identifiers."""
         return {container["Id"]: self._title(container) for container in self._containers()}
 
     def _containers(self) -> list[dict]:
@@ -151,27 +151,27 @@ class Docker:
         try:
             answer = json.loads(data) if data.strip()[:1] in {b"{", b"["} else None
         except ValueError as error:
-            raise EngineError(f"Docker at {self._host} answers {method} {path} with no JSON") from error
+            raise EngineError(f"Docker at {self._host} did not answer {method} {path} with JSON") from error
         if status >= http.client.BAD_REQUEST:
-            said = answer.get("message") if isinstance(answer, dict) else data.decode("utf-8", "replace").strip()
-            raise EngineError(f"Docker at {self._host} refuses {method} {path} ({status}): {said}")
+            message = answer.get("message") if isinstance(answer, dict) else data.decode("utf-8", "replace").strip()
+            raise EngineError(f"Docker at {self._host} rejected {method} {path} with status {status}: {message}")
         return answer
 
 
 class Podman:
-    """Podman, by its command."""
+    """Podman, through its command."""
 
     name = "podman"
 
     def __init__(self, run: Run, binary: str | None) -> None:
         self._run, self._binary = run, binary
 
-    def absence(self) -> str | None:
-        """Say why the engine can't be used, None where it can."""
+    def unavailable_reason(self) -> str | None:
+        """Return why the engine cannot be used, None if it can."""
         return None if self._binary else "the command podman is not in PATH"
 
     def volume(self, name: str) -> EngineVolume | None:
-        """Return the named volume, None where there is none."""
+        """Return the named volume, None if it does not exist."""
         return next((volume for volume in self.volumes(name) if volume.name == name), None)
 
     def volumes(self, prefix: str) -> list[EngineVolume]:
@@ -184,18 +184,18 @@ class Podman:
         ]
 
     def create(self, name: str, directory: str) -> None:
-        """Make a local volume that is `directory`."""
-        # With an owner named, podman does not give the directory to the user of the first container that mounts it.
+        """Create a local volume that is a bind mount of `directory`."""
+        # Without an owner, Podman gives the directory to the user of the first container that mounts it.
         pairs = _options(directory, f",uid={os.geteuid()},gid={os.getegid()}").items()
         options = [word for key, value in pairs for word in ("--opt", f"{key}={value}")]
         self._call("volume", "create", "--driver", "local", *options, name)
 
     def remove(self, name: str) -> None:
-        """Remove the named volume; the directory stays."""
+        """Remove the named volume and keep its directory."""
         self._call("volume", "rm", name)
 
     def users(self, name: str, directory: str) -> list[str]:
-        """Name the containers, running or not, that mount the volume or its directory."""
+        """Return the containers, running or not, that mount the volume or its directory."""
         found = {}
         for source in (name, directory):
             for item in self._json("ps", "--all", "--filter", f"volume={source}", "--format", "json"):
@@ -203,7 +203,7 @@ class Podman:
         return sorted(found.values())
 
     def titles(self) -> dict[str, str]:
-        """Name all containers, by their identifiers."""
+        """Return the names and states of all containers by their identifiers."""
         return {item["Id"]: self._title(item) for item in self._json("ps", "--all", "--no-trunc", "--format", "json")}
 
     @staticmethod
@@ -215,34 +215,34 @@ class Podman:
         try:
             return json.loads(out or "[]") or []
         except ValueError as error:
-            raise EngineError(f"podman {' '.join(arguments)} answers with no JSON") from error
+            raise EngineError(f"podman {' '.join(arguments)} did not print JSON") from error
 
     def _call(self, *arguments: str) -> str:
         rc, out, err = self._run([self._binary, *arguments])
         if rc != 0:
-            raise EngineError(f"podman {' '.join(arguments)} exited {rc}: {(err or out).strip()}")
+            raise EngineError(f"podman {' '.join(arguments)} failed with status {rc}: {(err or out).strip()}")
         return out
 
 
 def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = True) -> list[Docker | Podman]:
-    """Return the engines that the option `engine` means; the ones it names must be there.
+    """Return the engines that the option `engine` selects. Engines that it names must be available.
 
-    Of `auto` one must be there if it is `needed`.
+    With `auto`, one engine must be available if `needed`.
     """
     if "none" in names and len(set(names)) > 1:
-        raise EngineError(f"engine={','.join(names)}: none can't be combined with an engine")
+        raise EngineError(f"engine={','.join(names)}: none cannot be combined with an engine. Remove one of them.")
     known = [docker, podman]
-    absent = {engine.name: engine.absence() for engine in known if engine.name in names or "auto" in names}
+    reasons = {engine.name: engine.unavailable_reason() for engine in known if engine.name in names or "auto" in names}
     for engine in known:
-        if engine.name in names and absent[engine.name]:
+        if engine.name in names and reasons[engine.name]:
             raise EngineError(
-                f"engine={engine.name}: {absent[engine.name]}. Install and start it, or set engine=none to make the "
-                "volume's directory alone."
+                f"engine={engine.name}: {reasons[engine.name]}. Install and start it, or set engine=none to create "
+                "only the directory."
             )
-    engines = [engine for engine in known if engine.name in absent and not absent[engine.name]]
+    engines = [engine for engine in known if engine.name in reasons and not reasons[engine.name]]
     if "auto" in names and not engines and needed:
         raise EngineError(
-            f"engine=auto: no container engine is there ({'; '.join(filter(None, absent.values()))}). Install one, or "
-            "set engine=none to make the volume's directory alone."
+            f"engine=auto: no container engine is available ({'; '.join(filter(None, reasons.values()))}). Install "
+            "one, or set engine=none to create only the directory."
         )
     return engines

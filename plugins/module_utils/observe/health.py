@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
@@ -135,7 +135,7 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     docker = host["engines"]["docker"]
     version = version_key((docker.get("info") or {}).get("server_version") or docker.get("version"))
     content = host["files"][daemon_json["path"]]["content"]
-    if docker["package"] and content is not None and daemon_config.too_old(content, version):
+    if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
         found.append(
             f"{daemon_json['path']} is empty or begins with a byte-order mark, and Docker before 23.0 does not start "
             "with that. Run the site playbook, or write {} or the options alone into the file"

@@ -22,7 +22,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json, flags, masking, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import image as host_image
@@ -60,8 +61,8 @@ UNITS = (
     "apt-daily-upgrade.timer",
     "dnf-automatic.timer",
 )
-_DAEMON_JSON = daemon_config.DEFAULT_PATH
-_DAEMON_JSON_RECORD = daemon_config.state_path(daemon_config.DEFAULT_STATE_DIRECTORY, _DAEMON_JSON)
+_DAEMON_JSON = daemon_json.DEFAULT_PATH
+_DAEMON_JSON_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, _DAEMON_JSON)
 FILES = (
     _DAEMON_JSON,
     _DAEMON_JSON_RECORD,
@@ -150,9 +151,9 @@ def observe(
     host["driver"] = _driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
     host["holders"] = holders(root) if host["driver"]["loaded"] else []
-    host["docker_daemon_json"] = daemon_config.masked_tree(_daemon_json(root, host["files"][_DAEMON_JSON]))
+    host["docker_daemon_json"] = masking.masked_tree(_daemon_json(root, host["files"][_DAEMON_JSON]))
     masks = {
-        _DAEMON_JSON: daemon_config.masked_file,
+        _DAEMON_JSON: masking.masked_file,
         _DAEMON_JSON_RECORD: _masked_record,
         # Another password is to be seen as such.
         **dict.fromkeys(nvidia_repository.WITH_ADDRESSES, addresses.sealed),
@@ -364,25 +365,24 @@ def _file(root: str, path: str) -> dict:
 
 
 def _daemon_json(root: str, file: dict) -> dict:
-    flags = [flag._asdict() for flag in daemon_config.unit_flags(root)]
     result: dict = {
         "path": _DAEMON_JSON,
         "exists": file["exists"],
         "content": None,
         "error": None,
-        "flags": flags,
+        "flags": [flag._asdict() for flag in flags.unit_flags(root)],
     }
     if file["content"] is None:
         return result
     try:
-        text = daemon_config.decoded(read_bytes(root, _DAEMON_JSON, _LARGEST_FILE) or b"", _DAEMON_JSON)
-        return {**result, "content": daemon_config.parse(text, _DAEMON_JSON)}
-    except daemon_config.DaemonConfigError as error:
+        text = daemon_json.decode(read_bytes(root, _DAEMON_JSON, _LARGEST_FILE) or b"", _DAEMON_JSON)
+        return {**result, "content": daemon_json.parse(text, _DAEMON_JSON)}
+    except daemon_json.DaemonConfigError as error:
         return {**result, "error": str(error)}
 
 
 def _masked_record(text: str) -> str:
-    return daemon_config.masked_record(text, _DAEMON_JSON_RECORD)
+    return record.masked_record(text, _DAEMON_JSON_RECORD)
 
 
 def _engines(host: dict, ask: Ask | None) -> dict:
@@ -421,21 +421,8 @@ def _name_containers(host: dict, ask: Ask | None) -> None:
 def _docker_info(answer: dict | None) -> dict | None:
     if answer is None:
         return None
-    return {
-        "server_version": answer.get("ServerVersion"),
-        "runtimes": sorted(answer.get("Runtimes") or {}),
-        "default_runtime": answer.get("DefaultRuntime"),
-        "live_restore": answer.get("LiveRestoreEnabled"),
-        "cgroup_driver": answer.get("CgroupDriver"),
-        "cgroup_version": answer.get("CgroupVersion"),
-        "storage_driver": answer.get("Driver"),
-        "containers_running": answer.get("ContainersRunning"),
-        "containers_paused": answer.get("ContainersPaused"),
-        "labels": answer.get("Labels") or [],
-        "cdi_spec_dirs": answer.get("CDISpecDirs") or [],
-        "root_dir": answer.get("DockerRootDir"),
-        "swarm": (answer.get("Swarm") or {}).get("LocalNodeState") in ("active", "pending", "locked", "error"),
-    }
+    info = read_info(answer)
+    return {**info._asdict(), "runtimes": sorted(info.runtimes)}
 
 
 def _apt(root: str, system: dict, run: Run) -> dict:

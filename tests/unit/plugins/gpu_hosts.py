@@ -118,9 +118,9 @@ class Engine:
         self.table = {one["Name"].lstrip("/"): one for one in containers}
         self.images = {"image": Image(id="sha256:1")} if images is None else images
         self.volumes = volumes or {}
-        self.strangers = {}
+        self.matched_by_id_names = {}
 
-    def absence(self):
+    def unavailable_reason(self):
         return self._absence
 
     def state(self):
@@ -129,8 +129,8 @@ class Engine:
     def container(self, name):
         return self.table.get(name)
 
-    def stranger(self, name):
-        return self.strangers.get(name)
+    def matched_by_id(self, name):
+        return self.matched_by_id_names.get(name)
 
     def containers(self):
         return list(self.table.values())

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role container_engine does where Docker's daemon does not take its options."""
+"""The rollback of role container_engine if Docker's daemon does not apply its options."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def is_run(task: dict[str, Any], situation: dict[str, Any]) -> bool:
     return all(JINJA.from_string(f"{{{{ {condition} }}}}").render(situation) for condition in conditions)
 
 
-@pytest.mark.parametrize("goes_back", [True, False])
+@pytest.mark.parametrize("is_undone", [True, False])
 @pytest.mark.parametrize("was_restarted", [True, False])
-def test_only_a_daemon_that_was_to_be_restarted_is_restarted(was_restarted: bool, goes_back: bool) -> None:
+def test_only_a_restarted_daemon_is_restarted_again(was_restarted: bool, is_undone: bool) -> None:
     tasks = load("docker_rollback.yml")
-    known = {"__container_engine_was_restarted": was_restarted, "__container_engine_undone": {"changed": goes_back}}
+    known = {"__container_engine_was_restarted": was_restarted, "__container_engine_undone": {"changed": is_undone}}
     run = {short(task) for task in tasks if is_run(task, known)}
-    assert ("Let the daemon that runs read it" in run) is (goes_back and not was_restarted)
-    assert ("Let systemd start it anew" in run) is (goes_back and was_restarted)
-    assert ("Start the daemon with it" in run) is (goes_back and was_restarted)
+    assert ("Reload the daemon" in run) is (is_undone and not was_restarted)
+    assert ("Reset the failed state of the unit" in run) is (is_undone and was_restarted)
+    assert ("Restart the daemon" in run) is (is_undone and was_restarted)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_only_a_daemon_that_was_to_be_restarted_is_restarted(was_restarted: bool
         ({"msg": "no such program"}, "--lines=100"),
     ],
 )
-def test_the_journal_is_read_from_where_it_ended_before_the_change(noted: dict[str, Any], expected: str) -> None:
-    task = next(task for task in load("docker_rollback.yml") if short(task).startswith("Read what"))
+def test_journal_is_read_from_the_change(noted: dict[str, Any], expected: str) -> None:
+    task = next(task for task in load("docker_rollback.yml") if short(task).startswith("Read the journal"))
     known: dict[str, Any] = {"__container_engine_journal_end": noted}
     for name, text in task["vars"].items():
         known[name] = JINJA.from_string(text.strip()).render(known)
@@ -73,23 +73,21 @@ def test_the_journal_is_read_from_where_it_ended_before_the_change(noted: dict[s
         (False, "reload", {}),
     ],
 )
-def test_containers_that_live_restore_has_kept_are_kept_on_the_way_back(
-    was_restarted: bool, action: str, kept: dict[str, Any]
-) -> None:
-    task = next(task for task in load("docker_rollback.yml") if short(task).startswith("Put back"))
+def test_live_restore_is_kept_for_running_containers(was_restarted: bool, action: str, kept: dict[str, Any]) -> None:
+    task = next(task for task in load("docker_rollback.yml") if short(task).startswith("Restore the former"))
     options = task["gpufleet.hosts.docker_daemon_config"]["options"]
     known = {"__container_engine_was_restarted": was_restarted, "__container_engine_apply": {"action": action}}
     assert JINJA.from_string(options).render(known) == kept
 
 
-def test_nothing_on_the_way_back_stops_it_halfway() -> None:
+def test_no_task_of_the_rollback_stops_it() -> None:
     *tasks, last = load("docker_rollback.yml")
     for task in tasks:
         assert "ansible.builtin.set_fact" in task or task["failed_when"] is False, task["name"]
     assert "ansible.builtin.fail" in last
 
 
-def test_a_restart_has_a_rescue_of_its_own() -> None:
+def test_reload_and_restart_have_a_rescue() -> None:
     blocks = [task for task in load("docker_config.yml") if "block" in task]
     found = []
     for block in blocks:

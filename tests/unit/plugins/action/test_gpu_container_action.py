@@ -143,7 +143,7 @@ def test_message_contains_podmans_reason(host):
     host.answer(f"{PLANNER}:clear", {"cleared": cleared(removed=True, status="created")})
     result = host.run(engine_options={"executable": "/opt/podman"})
     assert result["msg"] == (
-        f"podman container c: podman run exited with status 126: {PORT}. What was made of it is removed."
+        f"podman container c: podman run exited with status 126: {PORT}. The new container was removed."
     )
     assert result["changed"] is False
     assert f"Error: {PORT}" in result["stderr"]
@@ -163,15 +163,20 @@ def test_message_contains_podmans_reason(host):
     ("before", "outcome", "changed", "words"),
     [
         (None, cleared(), False, "refused."),
-        ("1", cleared(before="1", removed=True), True, "the one that was there before had to give way to it."),
-        ("1", cleared(before="1"), True, "The one that was there before had to give way to it."),
-        ("1", cleared(before="1", there="1", status="exited"), False, "It is left as it was, in state exited."),
-        (None, cleared(there="2", status="running"), True, "There is one of that name in state running."),
+        ("1", cleared(before="1", removed=True), True, "The former container had already been removed."),
+        ("1", cleared(before="1"), True, "The former container had already been removed."),
+        (
+            "1",
+            cleared(before="1", after="1", status="exited"),
+            False,
+            "The container was not changed. Its state is exited.",
+        ),
+        (None, cleared(after="2", status="running"), True, "A container with this name exists. Its state is running."),
         (
             None,
-            cleared(there="2", status="created", error="it is being removed"),
+            cleared(after="2", status="created", error="it is being removed"),
             True,
-            "What was made is left in state created, for it could not be removed: it is being removed.",
+            "The new container could not be removed: it is being removed. Its state is created.",
         ),
     ],
 )

@@ -98,7 +98,7 @@ BARE: dict[str, t.Any] = {
 PLATFORMS = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], "version": "20.10.24"}}}
 
 
-def asked_for(options: t.Any, recommended: t.Any) -> dict[str, t.Any]:
+def planned(options: t.Any, recommended: t.Any) -> dict[str, t.Any]:
     return engine_plan.FilterModule().filters()["engine_plan"](
         BARE,
         name="docker",
@@ -122,35 +122,33 @@ RECOMMENDED = {"live-restore": True}
         ("data-root=/srv/docker, log-driver=local", "no", {"data-root": "/srv/docker", "log-driver": "local"}),
     ],
 )
-def test_a_text_stands_for_what_argument_validation_took_it_for(
-    options: t.Any, recommended: t.Any, expected: dict[str, t.Any]
-) -> None:
-    done = asked_for(options, recommended)
+def test_strings_are_converted(options: t.Any, recommended: t.Any, expected: dict[str, t.Any]) -> None:
+    done = planned(options, recommended)
     assert (done["options"], done["problems"]) == (expected, [])
 
 
 @pytest.mark.parametrize(
     ("options", "recommended", "words"),
     [
-        ("mtu", True, "container_engine_docker_options is 'mtu', which is not of the form {\"mtu\": 9000}"),
-        ('{"mtu": 9000', True, "container_engine_docker_options is '{\"mtu\": 9000', which is not of the form"),
-        ([1], True, "container_engine_docker_options is '[1]', which is not of the form"),
-        ({True: 1}, True, "container_engine_docker_options has True, which is no option's name. Write it in quotes."),
-        ({5: {}}, True, "container_engine_docker_options has 5, which is no option's name"),
-        ({}, "maybe", "container_engine_docker_recommended is 'maybe', which is not of the form true or false"),
-        ({}, None, "container_engine_docker_recommended is 'None', which is not of the form true or false"),
+        ("mtu", True, "container_engine_docker_options is 'mtu'. Write it as {\"mtu\": 9000}."),
+        ('{"mtu": 9000', True, "container_engine_docker_options is '{\"mtu\": 9000'. Write it as"),
+        ([1], True, "container_engine_docker_options is '[1]'. Write it as"),
+        ({True: 1}, True, "container_engine_docker_options has the key True, which is not a string. Write it in"),
+        ({5: {}}, True, "container_engine_docker_options has the key 5, which is not a string"),
+        ({}, "maybe", "container_engine_docker_recommended is 'maybe'. Write it as true or false."),
+        ({}, None, "container_engine_docker_recommended is 'None'. Write it as true or false."),
         ('{"http-proxy": "http://u:s3cret@p', True, "container_engine_docker_options is"),
     ],
 )
-def test_what_stands_for_nothing_is_named(options: t.Any, recommended: t.Any, words: str) -> None:
+def test_invalid_strings_are_reported(options: t.Any, recommended: t.Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
-        asked_for(options, recommended)
+        planned(options, recommended)
     assert words in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
 
 def test_what_a_playbook_gives_arrives() -> None:
-    plan = asked_for({"mtu": 9000}, False)
+    plan = planned({"mtu": 9000}, False)
     assert (plan["packages"], plan["options"]) == (["docker.io"], {"mtu": 9000})
     apply = engine_apply_plan.FilterModule().filters()["engine_apply_plan"](
         {"reload": [], "restart": ["mtu"]}, info={"containers_running": 1}, config={}, policy="always"

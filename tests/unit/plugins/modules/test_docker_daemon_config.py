@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import flags
 from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
 
 DOCKERD = """#!/bin/sh
@@ -26,11 +26,11 @@ basic_run_command = basic.AnsibleModule.run_command
 
 
 class Done(Exception):
-    """The module has ended."""
+    """The module has exited."""
 
 
 class Host:
-    """A daemon.json in a directory of the test's own, and the module on it."""
+    """Run the module on a daemon.json in a temporary directory."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.file = root / "etc" / "docker" / "daemon.json"
@@ -40,7 +40,7 @@ class Host:
         self.dockerd.write_text(DOCKERD.format(log=self.log))
         self.dockerd.chmod(0o755)
         self.systemctl = "MainPID=0"
-        self.flags: list[daemon_config.Flag] = []
+        self.flags: list[flags.Flag] = []
         real = basic.AnsibleModule.run_command
 
         def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:
@@ -54,7 +54,7 @@ class Host:
         monkeypatch.setattr(
             basic.AnsibleModule, "fail_json", lambda module, msg, **more: end(module, failed=True, msg=msg)
         )
-        monkeypatch.setattr(daemon_config, "unit_flags", lambda root, unit: self.flags)
+        monkeypatch.setattr(flags, "unit_flags", lambda root, unit: self.flags)
 
     def write(self, text: str, mode: int = 0o644) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(tmp_path, monkeypatch)
 
 
-def test_a_new_file_and_no_trace_of_it_afterwards(host: Host) -> None:
+def test_new_file_is_removed_with_its_last_option(host: Host) -> None:
     there = host({"live-restore": True})
     assert there["changed"]
     assert there["changed_keys"] == ["live-restore"]
@@ -103,7 +103,7 @@ def test_a_new_file_and_no_trace_of_it_afterwards(host: Host) -> None:
     assert not host(state="absent")["changed"]
 
 
-def test_others_keys_mode_and_text_survive(host: Host) -> None:
+def test_keys_mode_and_text_of_others_are_kept(host: Host) -> None:
     text = '{"labels": ["rack=b7"], "runtimes": {"kata": {"path": "/k"}}}'
     host.write(text, 0o600)
     host({"labels": ["site=x"], "runtimes": {"nvidia": {"path": "n"}}, "features": {"cdi": True}})
@@ -122,30 +122,30 @@ def test_others_keys_mode_and_text_survive(host: Host) -> None:
     assert host.file.stat().st_mode & 0o777 == 0o600
 
 
-def test_check_mode_tells_and_touches_nothing(host: Host) -> None:
+def test_check_mode(host: Host) -> None:
     host.write("{}")
-    told = host({"debug": True}, check=True)
-    assert told["changed"]
-    assert told["changed_keys"] == ["debug"]
-    assert told["diff"]["before"] == "{}"
-    assert told["diff"]["after"] == '{\n  "debug": true\n}\n'
+    result = host({"debug": True}, check=True)
+    assert result["changed"]
+    assert result["changed_keys"] == ["debug"]
+    assert result["diff"]["before"] == "{}"
+    assert result["diff"]["after"] == '{\n  "debug": true\n}\n'
     assert "--validate" in host.log.read_text()
     assert host.file.read_text() == "{}"
     assert not host.state.exists()
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_what_dockerd_refuses_never_becomes_live(host: Host, check: bool) -> None:
+def test_rejected_file_is_not_installed(host: Host, check: bool) -> None:
     host.write("{}")
     refused = host({"labels": ["refuse=1"]}, check=check)
     assert refused["failed"]
-    assert "26.1.5 does not accept the file as it would be: unable to configure: refuse" in refused["msg"]
+    assert "26.1.5 rejects the new file: unable to configure: refuse" in refused["msg"]
     assert host.file.read_text() == "{}"
     assert not host.state.exists()
 
 
 @pytest.mark.parametrize("text", ['{"debug": true,}', "[]", '{"a": 1, "a": 2}'])
-def test_a_broken_file_stays_as_it_is(host: Host, text: str) -> None:
+def test_invalid_file_is_not_changed(host: Host, text: str) -> None:
     host.write(text)
     for arguments in ({"options": {"debug": True}}, {"state": "absent"}):
         refused = host(**arguments)
@@ -159,7 +159,7 @@ EMPTY = [b"", b" \n\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n", b"null"]
 
 
 @pytest.mark.parametrize("content", [*EMPTY, b'\xef\xbb\xbf{"mtu": 9000}\r\n', b'{\r\n"mtu": 9000}\r\n'])
-def test_the_very_bytes_come_back(host: Host, content: bytes) -> None:
+def test_absent_restores_the_bytes(host: Host, content: bytes) -> None:
     host.write("")
     host.file.write_bytes(content)
     assert not host({})["changed"]
@@ -172,7 +172,7 @@ def test_the_very_bytes_come_back(host: Host, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("content", EMPTY)
-def test_the_very_bytes_come_back_when_a_change_is_undone(host: Host, content: bytes) -> None:
+def test_undone_restores_the_bytes(host: Host, content: bytes) -> None:
     host.write("")
     host.file.write_bytes(content)
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
@@ -183,7 +183,7 @@ def test_the_very_bytes_come_back_when_a_change_is_undone(host: Host, content: b
 
 @pytest.mark.parametrize(("content", "left"), [(b"", b"{}\n"), (b'\xef\xbb\xbf{"mtu": 9000}', b'{"mtu": 9000}')])
 @pytest.mark.parametrize("back", ["absent", "undone"])
-def test_an_old_dockerd_gets_a_file_that_it_starts_with(host: Host, content: bytes, left: bytes, back: str) -> None:
+def test_old_dockerd_gets_a_file_that_it_reads(host: Host, content: bytes, left: bytes, back: str) -> None:
     host.dockerd.write_text(host.dockerd.read_text().replace("26.1.5", "18.9.1"))
     host.write("")
     host.file.write_bytes(content)
@@ -196,13 +196,13 @@ def test_an_old_dockerd_gets_a_file_that_it_starts_with(host: Host, content: byt
     assert not host(state=back)["changed"]
 
 
-def test_bytes_that_are_no_text_are_named(host: Host) -> None:
+def test_invalid_utf_8_is_reported(host: Host) -> None:
     host.write("")
     host.file.write_bytes(b'{"a": "\xff"}')
-    assert "byte 7: this is not UTF-8" in host({"debug": True})["msg"]
+    assert "byte 7: the file is not valid UTF-8" in host({"debug": True})["msg"]
 
 
-def test_a_link_stays_a_link(host: Host, tmp_path: Path) -> None:
+def test_symbolic_link_is_kept(host: Host, tmp_path: Path) -> None:
     real = tmp_path / "real.json"
     real.write_text('{"mtu": 9000}')
     host.file.parent.mkdir(parents=True)
@@ -212,7 +212,7 @@ def test_a_link_stays_a_link(host: Host, tmp_path: Path) -> None:
     assert json.loads(real.read_text()) == {"mtu": 9000, "debug": True}
 
 
-def test_a_backup_is_the_file_as_it_was(host: Host) -> None:
+def test_backup_has_the_old_content(host: Host) -> None:
     host.write('{"mtu": 9000}')
     done = host({"debug": True}, backup=True)
     assert Path(done["backup_file"]).read_text() == '{"mtu": 9000}'
@@ -228,12 +228,12 @@ def test_two_managers(host: Host) -> None:
     host(state="absent", managed_by="one")
     assert json.loads(host.file.read_text()) == {"features": {"cdi": True}}
     refused = host({"features": {"cdi": False}}, managed_by="three")
-    assert '"features.cdi" is wanted as false for three, and as true for two' in refused["msg"]
+    assert '"features.cdi" is set to true by two, but three requests false' in refused["msg"]
     host(state="absent", managed_by="two")
     assert not host.file.exists()
 
 
-def test_what_waits_for_a_restart_is_said_until_it_has_happened(host: Host) -> None:
+def test_pending_options_are_returned_until_the_restart(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1\nStateChangeTimestampMonotonic=1"
     options = {"features": {"cdi": True}, "live-restore": True}
     first = host(options)
@@ -254,13 +254,13 @@ def test_what_waits_for_a_restart_is_said_until_it_has_happened(host: Host) -> N
     assert json.loads(next(host.state.rglob("*.json")).read_text())["written"] is None
 
 
-def test_another_file_in_the_unit_is_pointed_out(host: Host) -> None:
-    host.flags = [daemon_config.Flag("--config-file=/x.json", "config-file", "/x.json", "/etc/systemd/system/d.conf")]
+def test_other_configuration_file_in_the_unit(host: Host) -> None:
+    host.flags = [flags.Flag("--config-file=/x.json", "config-file", "/x.json", "/etc/systemd/system/d.conf")]
     assert "Set path=/x.json" in host({"debug": True})["msg"]
 
 
-def test_no_dockerd_is_no_reason_to_fail(host: Host) -> None:
-    assert "dockerd: /nowhere/dockerd is not there" in host({"debug": True}, dockerd="/nowhere/dockerd")["msg"]
+def test_missing_dockerd(host: Host) -> None:
+    assert "dockerd=/nowhere/dockerd does not exist" in host({"debug": True}, dockerd="/nowhere/dockerd")["msg"]
     assert host({"debug": True}, validate=False, dockerd="/nowhere/dockerd")["validated_by"] == ""
 
 
@@ -272,14 +272,14 @@ def test_no_dockerd_is_no_reason_to_fail(host: Host) -> None:
         ({"managed_by": ""}, "managed_by is empty."),
     ],
 )
-def test_a_wrong_argument_is_named(host: Host, arguments: dict[str, t.Any], words: str) -> None:
+def test_wrong_argument_is_reported(host: Host, arguments: dict[str, t.Any], words: str) -> None:
     assert host({"debug": True}, **arguments)["msg"].startswith(words)
     assert not host.file.exists()
 
 
 @pytest.mark.parametrize("user", [1000, 0])
 @pytest.mark.parametrize("refused_at", ["reading", "writing"])
-def test_who_may_not_is_told_so(host: Host, monkeypatch: pytest.MonkeyPatch, refused_at: str, user: int) -> None:
+def test_missing_permission(host: Host, monkeypatch: pytest.MonkeyPatch, refused_at: str, user: int) -> None:
     def refuse(path: str, *_more: t.Any, **_options: t.Any) -> None:
         raise PermissionError(13, "Permission denied", path)
 
@@ -295,7 +295,7 @@ def test_who_may_not_is_told_so(host: Host, monkeypatch: pytest.MonkeyPatch, ref
     assert ("Set become: true" in refused["msg"]) is (user != 0)
 
 
-def test_options_are_needed_to_set_any(host: Host) -> None:
+def test_options_are_required(host: Host) -> None:
     assert "options" in host()["msg"]
 
 
@@ -308,7 +308,7 @@ def test_options_are_needed_to_set_any(host: Host) -> None:
         ("http://s3cret@p", "s3cret"),
     ],
 )
-def test_no_password_leaves_the_host_and_a_second_run_changes_nothing(host: Host, proxy: str, secret: str) -> None:
+def test_password_is_masked_and_idempotent(host: Host, proxy: str, secret: str) -> None:
     options = {"proxies": {"http-proxy": proxy}}
     for changed in (True, False):
         done = host(options)
@@ -324,7 +324,7 @@ def test_no_password_leaves_the_host_and_a_second_run_changes_nothing(host: Host
 
 @pytest.mark.parametrize("address", ["u:s3cret@r:5000", "s3cret@r", "https://u:s3/cret@r", "u:s3 cret@r"])
 @pytest.mark.parametrize("key", ["insecure-registries", "registry-mirrors"])
-def test_no_login_of_a_registry_leaves_the_host(host: Host, key: str, address: str) -> None:
+def test_login_of_a_registry_is_masked(host: Host, key: str, address: str) -> None:
     host.write(json.dumps({key: [address]}))
     results = [host({}), host({key: ["r.example"]}, validate=False), host({"debug": True})]
     for result in results:
@@ -332,7 +332,7 @@ def test_no_login_of_a_registry_leaves_the_host(host: Host, key: str, address: s
     assert host.file.read_text() == json.dumps({key: [address]})
 
 
-def test_no_token_leaves_the_host(host: Host) -> None:
+def test_token_is_masked(host: Host) -> None:
     options = {"log-opts": {"splunk-token": "s3cret"}}
     results = [host(options), host(options), host({"log-opts": {"splunk-token": "0ther-s3cret"}}, managed_by="other")]
     assert [result.get("changed") for result in results] == [True, False, None]
@@ -341,13 +341,13 @@ def test_no_token_leaves_the_host(host: Host) -> None:
     results.append(host({}))
     assert "line 1" in results[3]["msg"]
     host.write(json.dumps(options))
-    host.flags = [daemon_config.Flag("--log-opt splunk-token=s3cret", "log-opts", ["splunk-token=s3cret"], "unit")]
+    host.flags = [flags.Flag("--log-opt splunk-token=s3cret", "log-opts", ["splunk-token=s3cret"], "unit")]
     results.append(host({"debug": True}, managed_by="other"))
-    assert "would be given twice" in results[4]["msg"]
+    assert "would be set twice" in results[4]["msg"]
     assert "s3cret" not in repr(results)
 
 
-def test_a_change_that_the_daemon_does_not_start_with_is_undone_without_a_trace(host: Host) -> None:
+def test_undone_restores_file_and_record(host: Host) -> None:
     host.write('{"labels": ["rack=b7"]}')
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"features": {"cdi": True}})
@@ -372,12 +372,12 @@ def test_a_change_that_the_daemon_does_not_start_with_is_undone_without_a_trace(
     assert not host(state="undone")["changed"]
 
 
-def test_going_back_says_whose_options_went(host: Host) -> None:
-    host.systemctl = WAITS
+def test_undone_keys(host: Host) -> None:
+    host.systemctl = NOT_APPLIED
     host({"features": {"cdi": True}, "mtu": 1400}, managed_by="one")
-    host.systemctl = TOOK_IT_UP
+    host.systemctl = APPLIED
     host({"features": {"cdi": True}, "mtu": 1400}, managed_by="one")
-    host.systemctl = WAITS
+    host.systemctl = NOT_APPLIED
     host({"features": {"cdi": True}, "bip": "172.30.0.1/16", "runtimes": {"n": {"path": "n"}}}, managed_by="one")
     host({"features": {"cdi": True, "x": True}}, managed_by="two")
     for check in (True, False):
@@ -388,7 +388,7 @@ def test_going_back_says_whose_options_went(host: Host) -> None:
     assert host(state="undone")["undone_keys"] == {}
 
 
-def test_what_others_wrote_is_named_when_it_is_replaced_and_comes_back(host: Host) -> None:
+def test_taken_over_keys(host: Host) -> None:
     theirs = {"log-driver": "local", "default-runtime": "runc", "labels": ["rack=a1"], "mtu": 1400}
     host.write(json.dumps(theirs))
     wanted = {"log-driver": "journald", "default-runtime": None, "labels": ["rack=b7", "x=y"], "mtu": 1400, "bip": None}
@@ -404,11 +404,11 @@ def test_what_others_wrote_is_named_when_it_is_replaced_and_comes_back(host: Hos
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"debug": None}, '"debug" is wanted as absent for two, and as true for one. Make the two agree, or take'),
-        ({"runtimes": None}, '"runtimes" is wanted as absent for two, which does not go with "runtimes.n" as {"path":'),
+        ({"debug": None}, '"debug" is set to true by one, but two requests absent. Use one value, or remove'),
+        ({"runtimes": None}, ', which conflicts with "runtimes" set to absent, as two requests. Remove the key'),
     ],
 )
-def test_null_takes_nothing_from_another_name(host: Host, wanted: dict[str, t.Any], words: str) -> None:
+def test_null_conflicts_with_a_value_of_another_manager(host: Host, wanted: dict[str, t.Any], words: str) -> None:
     host({"debug": True, "runtimes": {"n": {"path": "n"}}}, managed_by="one")
     before = host.file.read_text()
     for check in (True, False):
@@ -416,7 +416,7 @@ def test_null_takes_nothing_from_another_name(host: Host, wanted: dict[str, t.An
     assert host.file.read_text() == before
 
 
-def test_a_file_that_was_not_there_goes_again(host: Host) -> None:
+def test_undone_removes_a_new_file(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"bip": "172.30.0.1/16"})
     assert host(state="undone")["changed"]
@@ -425,27 +425,27 @@ def test_a_file_that_was_not_there_goes_again(host: Host) -> None:
 
 
 LATE = 1 << 60
-WAITS = "MainPID=7\nExecMainStartTimestampMonotonic=1"  # as it was started before all changes
-TOOK_IT_UP = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=active"
-REBOOTED_AND_FAILS = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=activating"
+NOT_APPLIED = "MainPID=7\nExecMainStartTimestampMonotonic=1"  # started before all changes
+APPLIED = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=active"
+REBOOTED_AND_FAILING = f"MainPID=9\nExecMainStartTimestampMonotonic={LATE}\nActiveState=activating"
 DOWN = "MainPID=0\nActiveState=failed"
 
 
 @pytest.mark.parametrize(
     ("between", "expected"),
-    [(WAITS, None), (REBOOTED_AND_FAILS, None), (DOWN, None), (TOOK_IT_UP, {"bip": "172.30.0.1/16"})],
+    [(NOT_APPLIED, None), (REBOOTED_AND_FAILING, None), (DOWN, None), (APPLIED, {"bip": "172.30.0.1/16"})],
 )
 @pytest.mark.parametrize("runs_between", [0, 1])
-def test_all_changes_that_the_daemon_never_took_up_are_undone_together(
+def test_all_pending_changes_are_undone_together(
     host: Host, between: str, expected: dict[str, t.Any] | None, runs_between: int
 ) -> None:
-    host.systemctl = WAITS
+    host.systemctl = NOT_APPLIED
     host({"bip": "172.30.0.1/16"})
     host.systemctl = between
     for _run in range(runs_between):
         assert not host({"bip": "172.30.0.1/16"})["changed"]
     host({"bip": "172.30.0.1/16", "mtu": 1400})
-    host.systemctl = WAITS
+    host.systemctl = NOT_APPLIED
     undone = host(state="undone")
     assert undone["changed"]
     assert undone["config"] == (expected or {})
@@ -455,15 +455,15 @@ def test_all_changes_that_the_daemon_never_took_up_are_undone_together(
 
 @pytest.mark.parametrize("before", [None, '{"debug" : true}', '{"live-restore": false}'])
 @pytest.mark.parametrize("is_ours", [False, True])
-def test_live_restore_stays_while_all_else_is_undone(host: Host, before: str | None, is_ours: bool) -> None:
+def test_undone_keeps_live_restore(host: Host, before: str | None, is_ours: bool) -> None:
     if before is not None:
         host.write(before)
     options: dict[str, t.Any] = {"labels": ["a=1"]} if is_ours else {}
-    for state in (WAITS, TOOK_IT_UP):
+    for state in (NOT_APPLIED, APPLIED):
         host.systemctl = state
         host(options)
     good = json.loads(host.file.read_text()) if host.file.exists() else {}
-    host.systemctl = WAITS
+    host.systemctl = NOT_APPLIED
     host({**options, "live-restore": True, "log-opts": {"nonsense": "x"}})
     host.systemctl = DOWN
     undone = host({"live-restore": None, "mtu": None}, state="undone")
@@ -475,20 +475,20 @@ def test_live_restore_stays_while_all_else_is_undone(host: Host, before: str | N
     assert not host.state.exists()
 
 
-def test_what_somebody_wrote_between_two_changes_is_what_to_go_back_to(host: Host) -> None:
-    host.systemctl = WAITS
+def test_undone_restores_an_edit_between_two_changes(host: Host) -> None:
+    host.systemctl = NOT_APPLIED
     host({"bip": "172.30.0.1/16"})
     host.write('{"bip": "172.31.0.1/16"}')
     host({"mtu": 1400})
     assert host(state="undone")["config"] == {"bip": "172.31.0.1/16"}
 
 
-def test_a_change_that_was_taken_back_again_is_not_undone(host: Host) -> None:
+def test_reverted_change_is_not_undone(host: Host) -> None:
     host.write('{"debug": true}')
-    for state in (WAITS, TOOK_IT_UP):
+    for state in (NOT_APPLIED, APPLIED):
         host.systemctl = state
         host({"labels": ["a=1"]})
-    host.systemctl = WAITS
+    host.systemctl = NOT_APPLIED
     good = host.file.read_text()
     host({"labels": ["a=1"], "bip": "172.30.0.1/16"})
     host({"labels": ["a=1"]})
@@ -497,29 +497,29 @@ def test_a_change_that_was_taken_back_again_is_not_undone(host: Host) -> None:
     assert host.file.read_text() == good
 
 
-def test_a_change_that_was_taken_up_is_not_undone(host: Host) -> None:
+def test_applied_change_is_not_undone(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"bip": "172.30.0.1/16"})
     started = f"MainPID=7\nExecMainStartTimestampMonotonic={1 << 60}"
     host.systemctl = f"{started}\nActiveState=active"
     assert not host(state="undone")["changed"]
     assert "bip" in host.file.read_text()
-    host.systemctl = f"{started}\nActiveState=activating"  # systemd tries again and again
+    host.systemctl = f"{started}\nActiveState=activating"  # systemd restarts it again and again
     assert host(state="undone")["changed"]
     assert not host.file.exists()
 
 
-def test_what_somebody_wrote_since_is_not_undone(host: Host) -> None:
+def test_edited_file_is_not_undone(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
     host({"bip": "172.30.0.1/16"})
     host.write('{"bip": "172.31.0.1/16"}')
     refused = host(state="undone")
-    for words in (str(host.file), "somebody has changed this file", "Correct it by hand"):
+    for words in (str(host.file), "somebody has changed this file since", "Correct it by hand"):
         assert words in refused["msg"]
     assert host.file.read_text() == '{"bip": "172.31.0.1/16"}'
 
 
-def test_a_host_without_systemctl_has_no_daemon_that_runs(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_systemctl(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = basic.AnsibleModule.run_command
 
     def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:

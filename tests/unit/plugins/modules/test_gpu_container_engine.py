@@ -8,27 +8,31 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Absent, Docker, Sleeping
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
+    Docker,
+    StoppedDocker,
+    UnavailableEngine,
+)
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container
 
 
 @pytest.mark.parametrize(
-    ("host", "check", "kind", "looked_at"),
+    ("host", "check", "kind", "checked"),
     [
         (None, False, Docker, []),
-        (None, True, Sleeping, ["/var/run/docker.sock"]),
-        ("unix:///srv/docker.sock", True, Sleeping, ["/srv/docker.sock"]),
+        (None, True, StoppedDocker, ["/var/run/docker.sock"]),
+        ("unix:///srv/docker.sock", True, StoppedDocker, ["/srv/docker.sock"]),
         ("tcp://127.0.0.1:2375", True, Docker, []),
-        ("docker.example.com", True, Absent, []),
+        ("docker.example.com", True, UnavailableEngine, []),
     ],
 )
-def test_check_mode_detects_a_stopped_docker(monkeypatch, host, check, kind, looked_at):
+def test_check_mode_detects_a_stopped_docker(monkeypatch, host, check, kind, checked):
     asked = []
-    monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: asked.append(path) or True)
+    monkeypatch.setattr(stopped, "is_socket_activated", lambda path: asked.append(path) or True)
     assert isinstance(gpu_container._docker(host, check), kind)
-    assert asked == looked_at
+    assert asked == checked
 
 
 def test_check_mode_queries_a_running_docker(monkeypatch):
-    monkeypatch.setattr(stopped, "waits_to_be_started", lambda path: False)
+    monkeypatch.setattr(stopped, "is_socket_activated", lambda path: False)
     assert isinstance(gpu_container._docker(None, True), Docker)

@@ -407,13 +407,13 @@ def test_check_mode_detects_a_different_volume_of_a_stopped_docker(host):
 def test_check_mode_includes_expected_engines(host):
     host.stop_docker()
     host.has_podman = False
-    with pytest.raises(EngineError, match="no container engine is there"):
+    with pytest.raises(EngineError, match="no container engine is available"):
         host.run(check=True)
     result = host.run(check=True, expected_engines=["docker", "podman"])
     assert result["volume"]["engines"] == ["docker", "podman"]
     assert result["actions"][1:] == [f"register {NAME} with docker", f"register {NAME} with podman"]
     assert host.run(check=True, engine=["none"], expected_engines=["docker"])["volume"]["engines"] == []
-    with pytest.raises(EngineError, match="no container engine is there"):
+    with pytest.raises(EngineError, match="no container engine is available"):
         host.run(expected_engines=["docker"])
     assert host.volumes() == ([], [], [])
 
@@ -649,7 +649,7 @@ ERRORS = [
     (lambda host: None, {"driver_root": "driver"}, VolumeError, ["driver_root=driver is not an absolute path"]),
     (lambda host: None, {"sets": ["compat32"]}, DriverFilesError, ["sets=compat32 selects nothing"]),
     (lambda host: None, {"sets": []}, DriverFilesError, ["sets is empty", "utility, compute"]),
-    (lambda host: None, {"engine": ["none", "docker"]}, EngineError, ["engine=none,docker", "can't be combined"]),
+    (lambda host: None, {"engine": ["none", "docker"]}, EngineError, ["engine=none,docker", "cannot be combined"]),
 ]
 
 

@@ -16,8 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.planner import PlanError, Planner
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import SelectionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import Reservations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, Sleeping
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import EngineAtRest, Use
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Image, StoppedDocker
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine, Use
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
 from ansible_collections.gpufleet.hosts.plugins.modules.gpu_container import argument_spec
@@ -647,7 +647,7 @@ def test_reservation_includes_the_stop_timeout(case, params, config, seconds):
 
 def sleeping(*titles):
     uses = tuple(Use(title, frozenset()) for title in titles)
-    return Sleeping(lambda: EngineAtRest("docker", uses=uses))
+    return StoppedDocker(lambda: StoppedEngine("docker", uses=uses))
 
 
 @pytest.mark.parametrize(

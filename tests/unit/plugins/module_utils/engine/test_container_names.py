@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which container a name means. Engines, and their modules, take the beginning of an identifier for one, too."""
+"""Find containers by name only. Engines and their modules also accept the beginning of an identifier."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes impo
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker
 
 DB = ("1" * 64, "db")
-STRANGER = ("db" + "2" * 62, "billing")
-ANOTHER = ("db" + "3" * 62, "mail")
+BILLING = ("db" + "2" * 62, "billing")
+MAIL = ("db" + "3" * 62, "mail")
 
 
 class Names(FakeDocker):
-    """A Docker that resolves names and identifiers' beginnings, as Docker does."""
+    """A Docker that resolves names and prefixes of identifiers, as Docker does."""
 
     def __init__(self, path, *known):
         super().__init__(path)
@@ -64,14 +64,14 @@ def podman(_tmp_path, known):
     [
         ([], None),
         ([DB], DB[0]),
-        ([STRANGER], None),
-        ([STRANGER, ANOTHER], None),
-        ([DB, STRANGER], DB[0]),
-        ([STRANGER, DB], DB[0]),
+        ([BILLING], None),
+        ([BILLING, MAIL], None),
+        ([DB, BILLING], DB[0]),
+        ([BILLING, DB], DB[0]),
     ],
-    ids=["none", "named", "stranger", "strangers", "named-first", "stranger-first"],
+    ids=["none", "name", "prefix", "prefixes", "name-first", "prefix-first"],
 )
-def test_a_container_is_known_by_its_name_alone(tmp_path, engine, known, expected):
+def test_container_is_found_by_name_only(tmp_path, engine, known, expected):
     found = engine(tmp_path, known).container("db")
     assert (found and found["Id"]) == expected
 
@@ -80,25 +80,25 @@ def test_a_container_is_known_by_its_name_alone(tmp_path, engine, known, expecte
     ("engine", "known", "expected"),
     [
         (docker, [DB], None),
-        (docker, [STRANGER], "billing"),
-        # Docker's module takes the first one of the list.
-        (docker, [DB, STRANGER], None),
-        (docker, [STRANGER, DB], "billing"),
+        (docker, [BILLING], "billing"),
+        # Docker's module uses the first match in the list.
+        (docker, [DB, BILLING], None),
+        (docker, [BILLING, DB], "billing"),
         (podman, [DB], None),
-        (podman, [STRANGER], "billing"),
-        (podman, [STRANGER, DB], None),
-        (podman, [STRANGER, ANOTHER], None),
+        (podman, [BILLING], "billing"),
+        (podman, [BILLING, DB], None),
+        (podman, [BILLING, MAIL], None),
     ],
 )
-def test_a_stranger_that_would_be_taken_for_it_is_named(tmp_path, engine, known, expected):
-    assert engine(tmp_path, known).stranger("db") == expected
+def test_container_matched_by_prefix(tmp_path, engine, known, expected):
+    assert engine(tmp_path, known).matched_by_id("db") == expected
 
 
-def test_all_containers_are_inspected_by_their_identifiers(tmp_path):
-    found = docker(tmp_path, [STRANGER, DB]).containers()
+def test_containers_are_inspected_by_identifier(tmp_path):
+    found = docker(tmp_path, [BILLING, DB]).containers()
     assert [one["Name"] for one in found] == ["/billing", "/db"]
 
 
-def test_what_else_podman_says_of_a_container_is_an_error():
+def test_other_messages_of_podman_are_errors():
     with pytest.raises(EngineError, match="database is locked"):
         Podman(lambda argv: (125, "", "Error: database is locked"), "/usr/bin/podman").container("db")

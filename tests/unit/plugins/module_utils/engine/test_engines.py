@@ -25,11 +25,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
         ("version 3", ()),
     ],
 )
-def test_versions_of_engines_and_of_their_packages_are_comparable(
-    version: str | None, expected: tuple[int, ...]
-) -> None:
+def test_version_key(version: str | None, expected: tuple[int, ...]) -> None:
     assert engines.version_key(version) == expected
 
 
-def test_roles_and_modules_compare_versions_alike() -> None:
+def test_roles_and_modules_use_one_version_key() -> None:
     assert engine_plan.version_key is engines.version_key

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said of a failed start, and what is taken back of it."""
+"""Error messages for containers that cannot be started, and their removal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD, NEW = "1" * 64, "2" * 64
 
 
 class Containers(FakeDocker):
-    """A Docker with one container, which refuses to remove it where it runs."""
+    """A Docker with one container that refuses to remove it while it is running."""
 
     def __init__(self, path, identifier, status):
         super().__init__(path)
@@ -46,7 +46,7 @@ def on_podman(_tmp_path, identifier, status):
 
     def run(argv):
         if argv[1] == "rm":
-            assert argv[2] == "--volumes", "what has no name would stay for good"
+            assert argv[2] == "--volumes", "anonymous volumes must be removed"
             removed.append(argv[-1])
             return 0, "", ""
         if not identifier:
@@ -64,49 +64,48 @@ def on_podman(_tmp_path, identifier, status):
         ((None, NEW), "configured", True),
         ((None, NEW), "initialized", True),
         ((OLD, NEW), "created", True),
-        # It ran: what it wrote may be worth a look.
+        # The container has run, so its output is kept.
         ((None, NEW), "exited", False),
         ((None, NEW), "running", False),
-        # Not made by this call.
+        # The container existed before.
         ((OLD, OLD), "created", False),
         ((None, None), "", False),
         ((OLD, None), "", False),
     ],
 )
-def test_only_what_the_call_made_and_could_not_start_is_removed(tmp_path, place, identifiers, status, removed):
-    """The identifiers are those before the call and after it."""
-    before, there = identifiers
-    engine, gone = place(tmp_path, there, status)
-    outcome = failures.cleared(engine, "ct", before, keep=False)
+def test_only_an_unstarted_new_container_is_removed(tmp_path, place, identifiers, status, removed):
+    before, after = identifiers
+    engine, gone = place(tmp_path, after, status)
+    outcome = failures.remove_unstarted(engine, "ct", before, keep=False)
     assert gone == ([NEW] if removed else [])
     assert outcome["removed"] is removed
-    assert outcome["there"] == (None if removed else there)
-    assert failures.has_changed(outcome) is ((None if removed else there) != before)
+    assert outcome["after"] == (None if removed else after)
+    assert failures.has_changed(outcome) is ((None if removed else after) != before)
 
 
 @pytest.mark.parametrize("place", [on_docker, on_podman])
-def test_one_that_somebody_else_made_is_kept(tmp_path, place):
+def test_container_of_somebody_else_is_kept(tmp_path, place):
     engine, gone = place(tmp_path, NEW, "created")
-    assert failures.cleared(engine, "ct", None, keep=True)["there"] == NEW
+    assert failures.remove_unstarted(engine, "ct", None, keep=True)["after"] == NEW
     assert gone == []
 
 
-def test_one_that_cannot_be_removed_is_told(tmp_path):
+def test_failed_removal_is_reported(tmp_path):
     class Busy(Docker):
         def remove_container(self, identifier):
             raise EngineError("removal is already in progress")
 
     engine = Busy(Containers(tmp_path / "docker.sock", NEW, "created").host)
-    outcome = failures.cleared(engine, "ct", None, keep=False)
+    outcome = failures.remove_unstarted(engine, "ct", None, keep=False)
     assert failures.has_changed(outcome)
-    assert failures.fate(outcome) == (
-        "What was made is left in state created, for it could not be removed: removal is already in progress"
+    assert failures.describe_outcome(outcome) == (
+        "The new container could not be removed: removal is already in progress. Its state is created."
     )
 
 
-def test_an_engine_that_is_gone_is_told():
+def test_unavailable_engine_is_reported():
     with pytest.raises(EngineError, match="podman is not in PATH"):
-        failures.cleared(Podman(lambda argv: (0, "", ""), None), "ct", None, keep=False)
+        failures.remove_unstarted(Podman(lambda argv: (0, "", ""), None), "ct", None, keep=False)
 
 
 WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager is set to systemd"'
@@ -130,7 +129,7 @@ WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager i
             {"msg": "Container ct exited with code 125 when createed", "stderr": "Error: a\nError: b\nError: a\n"},
             "podman create exited with status 125: a; b",
         ),
-        # In the foreground it is the container's own output.
+        # With detach=false, stderr is the output of the container.
         (
             {"msg": "Container ct exited with code 3 when runed", "stderr": "1\n2\n3\n\n4\n"},
             "podman run exited with status 3: 2; 3; 4",
@@ -142,12 +141,12 @@ WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager i
             "MODULE FAILURE: Traceback; KeyError: 'x'",
         ),
         ({"msg": "no such file", "status": 3}, "its program ended with status 3: no such file"),
-        ({}, "failed without a word"),
+        ({}, "failed without a message"),
     ],
 )
-def test_the_reason_stands_in_the_message(result, says):
+def test_message_contains_the_reason(result, says):
     assert failures.message("podman", "ct", result) == f"podman container ct: {says}"
 
 
-def test_sentences_end_once():
-    assert failures.sentences(["one", "", "two.", "three?"]) == "one. two. three?"
+def test_sentences_end_with_one_full_stop():
+    assert failures.join_sentences(["one", "", "two.", "three?"]) == "one. two. three?"

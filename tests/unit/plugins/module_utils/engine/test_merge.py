@@ -41,19 +41,19 @@ NVIDIA = {"path": "nvidia-container-runtime"}
         ({"labels": ["rack=4"]}, {Leaf(("labels",), "rack"): "rack=4"}),
     ],
 )
-def test_a_tree_is_cut_into_leaves(wanted: dict[str, t.Any], expected: dict[Leaf, t.Any]) -> None:
+def test_leaves(wanted: dict[str, t.Any], expected: dict[Leaf, t.Any]) -> None:
     assert leaves(wanted, POLICY) == expected
 
 
-def test_a_replaced_list_is_one_leaf() -> None:
+def test_replaced_list_is_one_leaf() -> None:
     assert leaves({"dns": []}, REPLACE) == {Leaf(("dns",)): []}
 
 
 @pytest.mark.parametrize(
     ("have", "wanted", "after", "changed"),
     [
-        pytest.param({}, {"live-restore": True}, {"live-restore": True}, ("live-restore",), id="into nothing"),
-        pytest.param({"a": 1}, {"a": 1}, {"a": 1}, (), id="there already"),
+        pytest.param({}, {"live-restore": True}, {"live-restore": True}, ("live-restore",), id="empty tree"),
+        pytest.param({"a": 1}, {"a": 1}, {"a": 1}, (), id="equal value"),
         pytest.param({"a": 1}, {"a": True}, {"a": True}, ("a",), id="true is not 1"),
         pytest.param({"z": 1, "a": 2}, {"m": 3}, {"z": 1, "a": 2, "m": 3}, ("m",), id="others' keys stay"),
         pytest.param(
@@ -68,7 +68,7 @@ def test_a_replaced_list_is_one_leaf() -> None:
             {"runtimes": {"nvidia": NVIDIA}},
             {"runtimes": {"nvidia": NVIDIA, "kata": {"path": "k"}}},
             ("runtimes.nvidia",),
-            id="a whole object is one value",
+            id="object that is one value",
         ),
         pytest.param(
             {"dns": ["1.1.1.1"]}, {"dns": ["9.9.9.9", "1.1.1.1"]}, {"dns": ["1.1.1.1", "9.9.9.9"]}, ("dns",), id="union"
@@ -85,12 +85,12 @@ def test_a_replaced_list_is_one_leaf() -> None:
             {"default-runtime": None},
             {"a": 1},
             ("default-runtime",),
-            id="null takes out",
+            id="null removes",
         ),
-        pytest.param({"a": 1}, {"b": None}, {"a": 1}, (), id="null of what is not there"),
+        pytest.param({"a": 1}, {"b": None}, {"a": 1}, (), id="null of an absent key"),
     ],
 )
-def test_merge_and_its_way_back(
+def test_merge_and_release(
     have: dict[str, t.Any], wanted: dict[str, t.Any], after: dict[str, t.Any], changed: tuple[str, ...]
 ) -> None:
     merged = merge(have, EMPTY_RECORD, "us", wanted, POLICY)
@@ -107,33 +107,33 @@ def test_merge_and_its_way_back(
     assert back.edited == ()
 
 
-def test_order_of_keys_and_types_survive() -> None:
+def test_order_of_keys_is_kept() -> None:
     merged = merge({"z": 1, "a": 1.5}, EMPTY_RECORD, "us", {"b": 1}, POLICY)
     assert list(merged.tree) == ["z", "a", "b"]
 
 
-def test_what_is_no_longer_wanted_is_taken_back() -> None:
+def test_leaf_that_is_no_longer_requested_is_released() -> None:
     first = merge({"a": 1}, EMPTY_RECORD, "us", {"runtimes": {"nvidia": NVIDIA}, "a": 2, "dns": ["1.1.1.1"]}, POLICY)
     second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, POLICY)
     assert second.tree == {"a": 1, "dns": ["9.9.9.9"]}
     assert second.changed == ("a", "dns", "runtimes.nvidia")
 
 
-def test_a_value_that_was_there_is_not_ours() -> None:
+def test_existing_value_is_not_recorded() -> None:
     first = merge({"live-restore": True}, EMPTY_RECORD, "us", {"live-restore": True}, POLICY)
     assert first.record == EMPTY_RECORD
     second = merge(first.tree, first.record, "us", {}, POLICY)
     assert second.tree == {"live-restore": True}
 
 
-def test_an_edit_by_hand_is_set_again_and_is_what_comes_back() -> None:
+def test_edited_value_is_replaced_and_restored() -> None:
     first = merge({}, EMPTY_RECORD, "us", {"debug": True}, POLICY)
     second = merge({"debug": False}, first.record, "us", {"debug": True}, POLICY)
     assert second.tree == {"debug": True}
     assert release(second.tree, second.record, "us", None, POLICY).tree == {"debug": False}
 
 
-def test_an_edit_by_hand_is_not_taken_back() -> None:
+def test_edited_value_is_not_released() -> None:
     first = merge({}, EMPTY_RECORD, "us", {"debug": True, "mtu": 9000}, POLICY)
     back = release({"debug": False, "mtu": 9000}, first.record, "us", None, POLICY)
     assert back.tree == {"debug": False}
@@ -141,12 +141,12 @@ def test_an_edit_by_hand_is_not_taken_back() -> None:
     assert back.record == EMPTY_RECORD
 
 
-def test_an_empty_object_of_others_stays() -> None:
+def test_empty_object_of_others_is_kept() -> None:
     first = merge({"features": {}}, EMPTY_RECORD, "us", {"features": {"cdi": True}}, POLICY)
     assert release(first.tree, first.record, "us", None, POLICY).tree == {"features": {}}
 
 
-def test_an_object_made_for_two_goes_with_the_second() -> None:
+def test_object_created_for_two_managers() -> None:
     one = merge({}, EMPTY_RECORD, "one", {"features": {"cdi": True}}, POLICY)
     two = merge(one.tree, one.record, "two", {"features": {"x": True}}, POLICY)
     back = release(two.tree, two.record, "one", None, POLICY)
@@ -154,7 +154,7 @@ def test_an_object_made_for_two_goes_with_the_second() -> None:
     assert release(back.tree, back.record, "two", None, POLICY).tree == {}
 
 
-def test_a_key_that_two_want_stays_until_both_have_taken_it_back() -> None:
+def test_key_of_two_managers_is_kept_until_both_release_it() -> None:
     one = merge({}, EMPTY_RECORD, "one", {"features": {"cdi": True}}, POLICY)
     two = merge(one.tree, one.record, "two", {"features": {"cdi": True}}, POLICY)
     assert two.changed == ()
@@ -166,12 +166,12 @@ def test_a_key_that_two_want_stays_until_both_have_taken_it_back() -> None:
 @pytest.mark.parametrize(
     ("one", "two", "words"),
     [
-        ({"mtu": 1}, {"mtu": 2}, '"mtu" is wanted as 2 for two, and as 1 for one'),
-        ({"features": {"cdi": True}}, {"features": None}, '"features" is wanted as absent for two'),
-        ({"dns": None}, {"dns": ["1.1.1.1"]}, '"dns" is wanted as "1.1.1.1" for two'),
+        ({"mtu": 1}, {"mtu": 2}, '"mtu" is set to 1 by one, but two requests 2'),
+        ({"features": {"cdi": True}}, {"features": None}, '"features" set to absent, as two requests'),
+        ({"dns": None}, {"dns": ["1.1.1.1"]}, '"dns" set to "1.1.1.1", as two requests'),
     ],
 )
-def test_two_who_want_different_things_are_told(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
+def test_conflict_between_managers(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
     first = merge({"features": {"x": 1}, "dns": ["9.9.9.9"]}, EMPTY_RECORD, "one", one, POLICY)
     with pytest.raises(MergeError, match=words):
         merge(first.tree, first.record, "two", two, POLICY)
@@ -180,13 +180,11 @@ def test_two_who_want_different_things_are_told(one: dict[str, t.Any], two: dict
 @pytest.mark.parametrize(
     ("have", "wanted", "words"),
     [
-        ({"features": 3}, {"features": {"cdi": True}}, '"features" holds 3, where an object is needed'),
-        ({"dns": "1.1.1.1"}, {"dns": ["9.9.9.9"]}, '"dns" holds "1.1.1.1", where a list is needed'),
+        ({"features": 3}, {"features": {"cdi": True}}, '"features" is 3, but must be an object'),
+        ({"dns": "1.1.1.1"}, {"dns": ["9.9.9.9"]}, '"dns" is "1.1.1.1", but must be a list'),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_not_written_over(
-    have: dict[str, t.Any], wanted: dict[str, t.Any], words: str
-) -> None:
+def test_value_of_the_wrong_type_is_not_replaced(have: dict[str, t.Any], wanted: dict[str, t.Any], words: str) -> None:
     with pytest.raises(MergeError, match=words):
         merge(have, EMPTY_RECORD, "us", wanted, POLICY)
 
@@ -198,7 +196,7 @@ def test_from_union_to_replace() -> None:
     assert release(second.tree, second.record, "us", None, REPLACE).tree == {"dns": ["1.1.1.1"]}
 
 
-def test_only_the_named_keys_are_taken_back() -> None:
+def test_release_of_named_keys() -> None:
     wanted = {"runtimes": {"nvidia": NVIDIA, "x": {"path": "x"}}, "dns": ["1.1.1.1"], "debug": True}
     first = merge({}, EMPTY_RECORD, "us", wanted, POLICY)
     one = release(first.tree, first.record, "us", {"runtimes": {"nvidia": None}}, POLICY)
@@ -224,9 +222,7 @@ TREES = st.fixed_dictionaries(
 
 
 @given(have=TREES, steps=st.lists(TREES, max_size=4))
-def test_whatever_was_wanted_in_between_nothing_is_left_of_it(
-    have: dict[str, t.Any], steps: list[dict[str, t.Any]]
-) -> None:
+def test_release_restores_the_original_tree(have: dict[str, t.Any], steps: list[dict[str, t.Any]]) -> None:
     tree, record = copy.deepcopy(have), EMPTY_RECORD
     for wanted in steps:
         merged = merge(tree, record, "us", wanted, POLICY)

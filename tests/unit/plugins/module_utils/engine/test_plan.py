@@ -8,8 +8,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Settings, apply_plan, plan
 
@@ -48,33 +50,33 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
             "containerd": {"package": None, "version": None},
         },
         "docker_daemon_json": {"flags": []},
-        "files": {daemon_config.DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
+        "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
     }
     seen.update(more)
     return seen
 
 
-def with_daemon_json(seen: dict[str, t.Any], text: str, state: daemon_config.State | None = None) -> dict[str, t.Any]:
-    seen["files"][daemon_config.DEFAULT_PATH] = {"exists": True, "content": text}
-    seen["files"][RECORD_FILE] = {"content": daemon_config.dump_state(state) if state else None}
+def with_daemon_json(seen: dict[str, t.Any], text: str, state: record.State | None = None) -> dict[str, t.Any]:
+    seen["files"][DEFAULT_PATH] = {"exists": True, "content": text}
+    seen["files"][RECORD_FILE] = {"content": record.dump_state(state) if state else None}
     return seen
 
 
 def converged(options: dict[str, t.Any]) -> dict[str, t.Any]:
-    done = daemon_config.plan(
+    done = changes.plan(
         None,
-        daemon_config.State(EMPTY_RECORD),
+        record.State(EMPTY_RECORD),
         engine_plan.MANAGER,
         options,
         present=True,
         lists="union",
         flags=[],
-        path=daemon_config.DEFAULT_PATH,
+        path=DEFAULT_PATH,
     )
     return with_daemon_json(host(packages=("docker.io", *SUPPORT)), done.text or "", done.state)
 
 
-def test_a_bare_host() -> None:
+def test_host_without_docker() -> None:
     done = plan(host(), settings())
     assert done["problems"] == []
     assert done["packages"] == ["docker.io", *SUPPORT]
@@ -87,44 +89,44 @@ def test_a_bare_host() -> None:
         "start": True,
         "needed": True,
     }
-    assert done["reason"] == "docker is not on this host; it comes from Some debian-12"
+    assert done["reason"] == "docker is not installed; the role installs it from Some debian-12"
 
 
-def test_a_client_and_cdi_on_debian_13() -> None:
+def test_client_and_cdi_on_debian_13() -> None:
     done = plan(host("debian-13"), settings())
     assert "docker-cli" in done["packages"]
     assert done["options"] == {"live-restore": True, "features": {"cdi": True}}
 
 
-def test_nothing_is_left_to_do_on_a_converged_host() -> None:
+def test_converged_host_needs_no_change() -> None:
     done = plan(converged({"live-restore": True}), settings())
     assert (done["problems"], done["packages"], done["config_needed"]) == ([], [], False)
     assert not done["service"]["needed"]
 
 
-def test_what_is_no_longer_wanted_has_to_be_taken_back() -> None:
+def test_option_that_is_no_longer_requested_is_removed() -> None:
     seen = converged({"live-restore": True, "mtu": 9000})
     assert plan(seen, settings())["config_needed"]
     assert not plan(seen, settings(docker_options={"mtu": 9000}))["config_needed"]
 
 
-def test_what_the_daemon_may_not_have_taken_up_is_looked_at() -> None:
+def test_pending_change_needs_the_module() -> None:
     seen = converged({"live-restore": True})
-    state = daemon_config.load_state(seen["files"][RECORD_FILE]["content"], "x")
-    text = seen["files"][daemon_config.DEFAULT_PATH]["content"]
+    state = record.load_state(seen["files"][RECORD_FILE]["content"], "x")
+    text = seen["files"][DEFAULT_PATH]["content"]
     written = {"at": 1, "boot_id": "b", "reload": ["live-restore"], "restart": []}
     assert plan(with_daemon_json(seen, text, state._replace(written=written)), settings())["config_needed"]
 
 
-def test_an_engine_of_another_origin_is_kept_and_completed() -> None:
+def test_package_from_another_origin_is_kept() -> None:
     done = plan(host("debian-13", packages=("docker-ce", "ca-certificates")), settings())
     assert done["packages"] == ["iptables", "python3-requests"]
     assert done["origin"] == "package docker-ce"
     assert done["options"]["features"] == {"cdi": True}
-    assert "docker 5:27.3.1-1~debian.12~bookworm of package docker-ce is there and is kept" in done["reason"]
+    assert "docker 5:27.3.1-1~debian.12~bookworm from package docker-ce is installed and is kept" in done["reason"]
 
 
-def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
+def test_engine_without_a_package_is_kept_on_any_platform() -> None:
     seen = host(
         "gentoo-2", services={"docker.service": {**RUNNING, "fragment_path": "/etc/systemd/system/docker.service"}}
     )
@@ -136,12 +138,12 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
 @pytest.mark.parametrize(
     ("seen", "wanted", "words"),
     [
-        (host("el-9"), settings(), "how to install it on Some el-9 is not known (known: debian-12, debian-13)"),
-        (host(None), settings("containerd"), "is not known (known: none)"),
+        (host("el-9"), settings(), "this role cannot install it on Some el-9, only on: debian-12, debian-13"),
+        (host(None), settings("containerd"), "cannot install it on Some None, only on: none."),
         (
             host(),
             settings(source="preinstalled"),
-            "container_engine_source=preinstalled, but docker is not on this host",
+            "container_engine_source=preinstalled, but docker is not installed on this host",
         ),
         (
             host(),
@@ -151,7 +153,7 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
         (
             host(),
             settings(docker_options={"log-opts": {"max-file": 3}}),
-            "log-opts.max-file: dockerd wants text here, not 3",
+            "log-opts.max-file: dockerd requires a string, not 3",
         ),
         (
             host(),
@@ -159,7 +161,7 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
             "container_engine_docker_options.storage-drvr: dockerd has no such option. Did you mean storage-driver?",
         ),
         (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
-        (host(uid=1000), settings(), "this needs root, and the host was seen as user 1000. Set become: true."),
+        (host(uid=1000), settings(), "This role needs root but runs as uid 1000. Set become: true."),
         (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
         (
             host(packages=("docker.io",), services={"docker.service": {**NO_UNIT, "load_state": "masked"}}),
@@ -168,21 +170,21 @@ def test_an_engine_without_a_package_is_kept_on_any_platform() -> None:
         ),
     ],
 )
-def test_what_speaks_against_it_is_said_before_any_change(seen: dict[str, t.Any], wanted: Settings, words: str) -> None:
+def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: Settings, words: str) -> None:
     problems = " ".join(plan(seen, wanted)["problems"])
     assert words in problems
 
 
-def test_an_option_of_the_future_is_left_to_the_dockerd_that_is_there() -> None:
+def test_unknown_option_is_left_to_the_installed_dockerd() -> None:
     seen = host(packages=("docker.io", *SUPPORT))
     assert plan(seen, settings(docker_options={"of-the-future": 1}))["problems"] == []
 
 
-def test_preinstalled_installs_nothing_at_all() -> None:
+def test_preinstalled_installs_no_package() -> None:
     assert plan(host(packages=("docker-ce",)), settings(source="preinstalled"))["packages"] == []
 
 
-def test_no_root_is_needed_where_nothing_is_to_be_done() -> None:
+def test_converged_host_needs_no_root() -> None:
     assert plan({**converged({"live-restore": True}), "uid": 1000}, settings())["problems"] == []
 
 
@@ -193,7 +195,7 @@ def test_podman_has_no_daemon() -> None:
     assert not done["config_needed"]
 
 
-def test_where_systemd_does_not_run_no_service_is_wanted() -> None:
+def test_host_without_systemd_has_no_service() -> None:
     assert plan(host(services={}), settings())["service"] is None
 
 
@@ -223,7 +225,7 @@ def test_recommended_options(
     assert engine_plan.recommended(options, version, in_swarm) == expected
 
 
-def test_flags_of_the_unit_come_before_what_is_recommended() -> None:
+def test_flags_override_recommended_options() -> None:
     seen = host("debian-13", packages=("docker.io", "docker-cli", *SUPPORT))
     off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}
     seen["docker_daemon_json"] = {"flags": [off]}
@@ -234,7 +236,7 @@ def test_flags_of_the_unit_come_before_what_is_recommended() -> None:
     assert not plan(seen, settings(docker_options={"live-restore": False}))["config_needed"]
 
 
-def test_a_swarm_is_seen() -> None:
+def test_swarm_member_gets_no_live_restore() -> None:
     seen = host(packages=("docker.io", *SUPPORT))
     seen["engines"]["docker"]["info"] = {"server_version": "20.10.24", "swarm": True}
     assert plan(seen, settings())["options"] == {}
@@ -251,7 +253,7 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
 @pytest.mark.parametrize(
     ("pending", "info", "config", "policy", "expected"),
     [
-        ({"reload": [], "restart": []}, BUSY, {}, "when_safe", ("none", False, False, "uses what is in the file")),
+        ({"reload": [], "restart": []}, BUSY, {}, "when_safe", ("none", False, False, "uses the options in the file")),
         ({"reload": ["debug"], "restart": []}, BUSY, {}, "never", ("reload", True, False, "enough for debug")),
         (RESTART, IDLE, {}, "when_safe", ("restart", False, True, "no container is running")),
         (RESTART, SAFE, {}, "when_safe", ("wait", True, False, "would stop 3 running")),
@@ -259,13 +261,19 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         (RESTART, SAFE, KEEPS, "when_safe", ("restart", False, True, "live-restore keeps the 3 running")),
         ({"reload": [], "restart": ["mtu"]}, SAFE, {}, "when_safe", ("restart", False, True, "keeps the 3 running")),
         ({"reload": [], "restart": ["live-restore"]}, SAFE, {}, "when_safe", ("wait", False, False, "would stop 3")),
-        (RESTART, BUSY, KEEPS, "when_safe", ("reload_then_restart", True, True, "first turns live-restore on")),
+        (RESTART, BUSY, KEEPS, "when_safe", ("reload_then_restart", True, True, "first enables live-restore")),
         (RESTART, {**BUSY, "swarm": True}, KEEPS, "when_safe", ("wait", True, False, "would stop 3 running")),
         (RESTART, BUSY, {}, "when_safe", ("wait", True, False, "would stop 3 running containers")),
         ({"reload": [], "restart": ["mtu"]}, BUSY, {}, "when_safe", ("wait", False, False, "mtu needs a restart")),
         (RESTART, {**IDLE, "containers_paused": 0}, {}, "when_safe", ("restart", False, True, "no container")),
         (RESTART, PAUSED, {}, "when_safe", ("wait", True, False, "would stop 3 paused containers")),
-        (RESTART, PAUSED, KEEPS, "when_safe", ("reload_then_restart", True, True, "which keeps 3 paused containers")),
+        (
+            RESTART,
+            PAUSED,
+            KEEPS,
+            "when_safe",
+            ("reload_then_restart", True, True, "keeps the 3 paused containers"),
+        ),
         (
             RESTART,
             {**SAFE, "containers_paused": 2},
@@ -275,10 +283,10 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         ),
         (RESTART, BUSY, {}, "always", ("restart", False, True, "restart_policy is always")),
         (RESTART, IDLE, {}, "never", ("wait", True, False, "restart_policy is never")),
-        (RESTART, None, {}, "when_safe", ("wait", True, False, "does not say whether containers run")),
+        (RESTART, None, {}, "when_safe", ("wait", True, False, "does not report whether containers are running")),
     ],
 )
-def test_how_options_become_effective(
+def test_how_options_take_effect(
     pending: dict[str, list[str]],
     info: dict[str, t.Any] | None,
     config: dict[str, t.Any],
@@ -290,53 +298,51 @@ def test_how_options_become_effective(
     assert expected[3] in done["reason"]
 
 
-def test_the_plan_is_plain_data() -> None:
+def test_plan_is_json() -> None:
     assert json.loads(json.dumps(plan(host(), settings())))
 
 
-def test_a_masked_password_is_no_difference_and_is_left_to_the_module() -> None:
+def test_password_is_compared_by_the_module() -> None:
     options = {"live-restore": True, "proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
     seen = converged(options)
-    seen["files"] = daemon_config.masked_tree(seen["files"])
+    seen["files"] = masked_tree(seen["files"])
     done = plan(seen, settings(docker_options=options))
     assert done["problems"] == []
     assert done["options"] == options
-    assert done["config_needed"]  # the module compares the password
-    assert plan(seen, settings())["config_needed"]  # taken back
+    assert done["config_needed"]
+    assert plan(seen, settings())["config_needed"]  # to remove the option
 
 
-def test_options_of_others_with_a_password_cost_a_converged_host_nothing() -> None:
+def test_passwords_of_others_need_no_module() -> None:
     theirs = '{"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}'
-    ours = daemon_config.plan(
+    ours = changes.plan(
         theirs,
-        daemon_config.State(EMPTY_RECORD),
+        record.State(EMPTY_RECORD),
         engine_plan.MANAGER,
         {"live-restore": True},
         present=True,
         lists="union",
         flags=[],
-        path=daemon_config.DEFAULT_PATH,
+        path=DEFAULT_PATH,
     )
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), ours.text or "", ours.state)
-    seen["files"] = daemon_config.masked_tree(seen["files"])
+    seen["files"] = masked_tree(seen["files"])
     assert not plan(seen, settings())["config_needed"]
 
 
-def test_another_managers_password_is_not_taken_for_a_different_one() -> None:
+def test_shared_password_is_not_a_conflict() -> None:
     options = {"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
-    state = daemon_config.State(EMPTY_RECORD)
+    state = record.State(EMPTY_RECORD)
     text: str | None = None
     for manager in ("other", engine_plan.MANAGER):
-        done = daemon_config.plan(
-            text, state, manager, options, present=True, lists="union", flags=[], path=daemon_config.DEFAULT_PATH
-        )
+        done = changes.plan(text, state, manager, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
         text, state = done.text, done.state
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
-    seen["files"] = daemon_config.masked_tree(seen["files"])
+    seen["files"] = masked_tree(seen["files"])
     assert plan(seen, settings(docker_options=options, recommended=False))["problems"] == []
 
 
-def test_a_broken_daemon_json_is_reported_as_it_was_seen_before_masking() -> None:
+def test_error_of_the_observation_is_reported() -> None:
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), "{")
     seen["docker_daemon_json"]["error"] = "/etc/docker/daemon.json, line 9"
     assert plan(seen, settings())["problems"] == ["/etc/docker/daemon.json, line 9"]

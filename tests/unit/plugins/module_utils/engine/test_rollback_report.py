@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user reads where Docker's daemon has not taken up changed options."""
+"""The message if Docker's daemon does not apply changed options."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback import causes, report, suspects
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback import causes, named_options, report
 
 # As dockerd 20.10 and systemd 252 write it, for each of three attempts.
 ATTEMPT = """\
@@ -98,11 +98,11 @@ NONSENSE = "failed to start daemon: failed to set log opts: unknown log opt 'non
         ("", []),
     ],
 )
-def test_the_cause_is_found_among_much_else(journal: str, expected: list[str]) -> None:
+def test_causes_in_the_journal(journal: str, expected: list[str]) -> None:
     assert causes(journal) == expected
 
 
-def test_a_few_causes_are_enough() -> None:
+def test_causes_are_few_and_short() -> None:
     assert len(causes("\n".join(f'level=error msg="{word * 900}"' for word in "abcdefg"))) == 3
     assert max(len(text) for text in causes(f'level=error msg="{"a" * 9000}"')) == 500
 
@@ -124,78 +124,96 @@ def test_a_few_causes_are_enough() -> None:
         ("init-path is not there", ["init"], {"init": True}, []),
     ],
 )
-def test_the_option_that_the_daemon_names(
+def test_options_named_by_the_daemon(
     words: str, options: list[str], config: dict[str, t.Any], expected: list[str]
 ) -> None:
-    assert suspects(words, options, config) == expected
+    assert named_options(words, options, config) == expected
 
 
 CONFIG = {
     "pending": {"reload": ["labels"], "restart": ["log-opts.nonsense"]},
     "config": {"labels": ["a=b"], "log-opts": {"nonsense": "x"}},
 }
-BACK = {"changed": True, "undone_keys": {"container_engine": ["log-opts.nonsense"]}}
-AS_IT_IS, EDITED = {"changed": False, "undone_keys": {}}, {"failed": False, "msg": "somebody has changed it."}
-WELL, BADLY = {"changed": True}, {"msg": "Unable to do so."}
+RESTORED = {"changed": True, "undone_keys": {"container_engine": ["log-opts.nonsense"]}}
+UNCHANGED, EDITED = {"changed": False, "undone_keys": {}}, {"failed": False, "msg": "somebody has changed it."}
+APPLIED, FAILED = {"changed": True}, {"msg": "Unable to do so."}
 
 
 @pytest.mark.parametrize(
-    ("was_restarted", "undone", "told", "is_up", "words"),
+    ("was_restarted", "undone", "applied", "is_up", "words"),
     [
-        (True, BACK, WELL, True, "The former daemon.json is back, and the daemon runs with it."),
-        (True, BACK, WELL, False, "The former daemon.json is back, and the daemon does not start with it either."),
-        (True, BACK, BADLY, False, "The former daemon.json is back, and the daemon does not start with it either."),
-        (True, AS_IT_IS, {}, True, "The daemon is up, and daemon.json stays as it is."),
-        (True, AS_IT_IS, {}, False, "The daemon is down, and there is no former daemon.json to go back to."),
-        (True, EDITED, {}, False, "daemon.json stays as it is: somebody has changed it."),
-        (False, BACK, WELL, True, "is back, and the daemon has read it. It was not restarted."),
-        (False, BACK, BADLY, True, "is back. The daemon was not restarted, and did not read it: Unable to do so."),
-        (False, AS_IT_IS, {}, True, "The daemon is up, and daemon.json stays as it is."),
-        (False, EDITED, {}, True, "daemon.json stays as it is: somebody has changed it."),
+        (True, RESTORED, APPLIED, True, "The former daemon.json is restored, and the daemon runs with it."),
+        (
+            True,
+            RESTORED,
+            APPLIED,
+            False,
+            "restored, but the daemon does not start with it either.",
+        ),
+        (
+            True,
+            RESTORED,
+            FAILED,
+            False,
+            "restored, but the daemon does not start with it either.",
+        ),
+        (True, UNCHANGED, {}, True, "The daemon is running, and daemon.json was not changed."),
+        (True, UNCHANGED, {}, False, "The daemon is not running, and there is no former daemon.json to restore."),
+        (True, EDITED, {}, False, "The former daemon.json was not restored: somebody has changed it."),
+        (False, RESTORED, APPLIED, True, "is restored, and the daemon has reloaded it. The daemon was not restarted."),
+        (
+            False,
+            RESTORED,
+            FAILED,
+            True,
+            "The daemon was not restarted, and its reload failed: Unable to do so.",
+        ),
+        (False, UNCHANGED, {}, True, "The daemon is running, and daemon.json was not changed."),
+        (False, EDITED, {}, True, "The former daemon.json was not restored: somebody has changed it."),
     ],
 )
-def test_what_is_in_the_file_and_runs_now_is_said(
-    was_restarted: bool, undone: dict, told: dict, is_up: bool, words: str
+def test_report_describes_the_current_state(
+    was_restarted: bool, undone: dict, applied: dict, is_up: bool, words: str
 ) -> None:
-    text = report("", "Reload the daemon: no", CONFIG, undone, told, was_restarted=was_restarted, is_up=is_up)
+    text = report("", "Reload the daemon: no", CONFIG, undone, applied, was_restarted=was_restarted, is_up=is_up)
     assert words in text
     assert ("start the daemon (systemctl" in text) is not is_up
-    assert ("/etc/docker/daemon.json by hand" in text) is (undone is EDITED)
+    assert ("correct /etc/docker/daemon.json by hand" in text) is (undone is EDITED)
 
 
-def test_a_few_lines_say_the_cause_the_option_what_is_there_now_and_what_to_do() -> None:
-    text = report(STOP + ATTEMPT * 3 + REFUSED, "failed", CONFIG, BACK, WELL, was_restarted=True, is_up=True)
+def test_whole_report() -> None:
+    text = report(STOP + ATTEMPT * 3 + REFUSED, "failed", CONFIG, RESTORED, APPLIED, was_restarted=True, is_up=True)
     assert text.splitlines() == [
         f"Docker does not start with the changed /etc/docker/daemon.json: {NONSENSE}",
         "The daemon names log-opts.nonsense.",
-        "The former daemon.json is back, and the daemon runs with it.",
-        "Correct log-opts.nonsense in container_engine_docker_options, and run again. All that the daemon said: "
+        "The former daemon.json is restored, and the daemon runs with it.",
+        "Correct log-opts.nonsense in container_engine_docker_options, and run again. The daemon's log: "
         "journalctl --unit=docker.service",
     ]
 
 
-def test_a_journal_that_says_nothing() -> None:
-    text = report("", "Reload the daemon: no\nand no", CONFIG, BACK, WELL, was_restarted=False, is_up=True)
+def test_report_without_journal() -> None:
+    text = report("", "Reload the daemon: no\nand no", CONFIG, RESTORED, APPLIED, was_restarted=False, is_up=True)
     first, second, *_rest, last = text.splitlines()
-    assert first == "Docker does not take up the changed /etc/docker/daemon.json: Reload the daemon: no and no"
+    assert first == "Docker does not apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"
     assert second == "It was reloaded for labels, log-opts.nonsense."
-    assert last.startswith("Correct the option at fault in container_engine_docker_options, and run again.")
+    assert last.startswith("Correct the wrong option in container_engine_docker_options, and run again.")
 
 
-def test_the_option_is_named_although_its_login_is_not() -> None:
+def test_report_masks_the_login() -> None:
     options = {"insecure-registries": ["u:s3cret@r.example:5000"]}
     config = {
         "pending": {"reload": ["insecure-registries"], "restart": ["mtu"]},
-        "config": daemon_config.masked_tree(options),
+        "config": masked_tree(options),
     }
     journal = "failed to start daemon: insecure registry u:s3cret@r.example:5000 is not valid"
-    text = report(journal, "u:s3cret@r failed", config, BACK, WELL, was_restarted=True, is_up=True)
+    text = report(journal, "u:s3cret@r failed", config, RESTORED, APPLIED, was_restarted=True, is_up=True)
     assert "The daemon names insecure-registries." in text
     assert "s3cret" not in text
 
 
-def test_options_of_others_that_went_back_are_named() -> None:
+def test_report_names_undone_options_of_others() -> None:
     undone = {"changed": True, "undone_keys": {"container_engine": ["mtu"], "nightly": ["log-opts.nonsense"]}}
-    text = report(ATTEMPT, "failed", CONFIG, undone, WELL, was_restarted=True, is_up=True)
-    assert "Options that are managed_by nightly went back, too: log-opts.nonsense." in text.splitlines()
-    assert "Correct the option at fault where it is set, and run again." in text
+    text = report(ATTEMPT, "failed", CONFIG, undone, APPLIED, was_restarted=True, is_up=True)
+    assert "Options of managed_by=nightly were undone, too: log-opts.nonsense." in text.splitlines()
+    assert "Correct the wrong option where it is set, and run again." in text

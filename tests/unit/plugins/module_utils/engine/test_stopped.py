@@ -17,7 +17,7 @@ NAME = "nvidia_driver_580.95.05"
 
 
 def sockets(root, *lines):
-    """Write the table of sockets: (path, inode, whether it waits for connections)."""
+    """Write the table of sockets: (path, inode, whether it listens)."""
     (root / "proc/net").mkdir(parents=True)
     text = "Num       RefCount Protocol Flags    Type St Inode Path\n"
     for path, inode, waits in lines:
@@ -38,56 +38,55 @@ def process(root, pid, command, *inodes):
 @pytest.mark.parametrize(
     ("table", "processes", "expected"),
     [
-        # Systemd alone listens, for a service that is not started.
+        # Only systemd listens, for a service that has not started.
         ([("{}", 7, True)], [("systemd", 7)], True),
         ([("{}", 7, True)], [("systemd", 7), ("sshd", 8)], True),
-        # Docker took the socket from systemd, or made it itself.
+        # Docker received the socket from systemd, or created it.
         ([("{}", 7, True)], [("systemd", 7), ("dockerd", 7)], False),
         ([("{}", 7, True)], [("dockerd", 7)], False),
         ([("{}", 7, True)], [("systemd", 7), ("podman", 7)], False),
-        # Nobody listens: a connection is refused.
+        # No process listens.
         ([("{}", 7, False)], [("systemd", 7)], False),
         ([("/run/other.sock", 7, True), ("", 9, True)], [("systemd", 7)], False),
-        # An older socket of that path is still there.
+        # An older socket with the same path exists.
         ([("{}", 6, True), ("{}", 7, True)], [("systemd", 6, 7), ("dockerd", 7)], False),
     ],
 )
-def test_whether_a_question_would_start_the_service(tmp_path, table, processes, expected):
+def test_socket_activation(tmp_path, table, processes, expected):
     path = tmp_path / "run/docker.sock"
     sockets(tmp_path, *((name.format(path), inode, waits) for name, inode, waits in table))
     for pid, (command, *inodes) in enumerate(processes, 1):
         process(tmp_path, pid, command, *inodes)
-    assert stopped.waits_to_be_started(str(path), str(tmp_path)) is expected
+    assert stopped.is_socket_activated(str(path), str(tmp_path)) is expected
 
 
-def test_a_socket_by_another_path_is_the_same(tmp_path):
+def test_symbolic_links_are_followed(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to(tmp_path / "run")
     sockets(tmp_path, (tmp_path / "run/docker.sock", 7, True))
     process(tmp_path, 1, "systemd", 7)
-    assert stopped.waits_to_be_started(f"{tmp_path}/var/run/docker.sock", str(tmp_path))
+    assert stopped.is_socket_activated(f"{tmp_path}/var/run/docker.sock", str(tmp_path))
 
 
-def test_a_process_of_ours_that_listens_is_seen(tmp_path):
-    """The same on this machine's own tables."""
+def test_real_socket_table(tmp_path):
     path = str(tmp_path / "x.sock")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
-        assert not stopped.waits_to_be_started(path)
+        assert not stopped.is_socket_activated(path)
         server.listen()
-        assert not stopped.waits_to_be_started(path)
+        assert not stopped.is_socket_activated(path)
         held = stopped._listening(path, "/proc")
         assert held
         assert held <= stopped._sockets("/proc/self/fd")
 
 
-def test_without_tables_a_question_starts_nothing(tmp_path):
-    assert not stopped.waits_to_be_started("/run/docker.sock", str(tmp_path))
+def test_missing_tables_mean_no_activation(tmp_path):
+    assert not stopped.is_socket_activated("/run/docker.sock", str(tmp_path))
 
 
 def docker_data(data, device="/srv/volumes"):
-    """Write what Docker keeps of two volumes and three containers."""
+    """Write Docker's files of two volumes and five containers."""
     (data / "volumes" / NAME / "_data").mkdir(parents=True)
     (data / "volumes/plain/_data").mkdir(parents=True)
     (data / "volumes/metadata.db").write_text("")
@@ -114,7 +113,7 @@ def written(root, path, text):
     (root / path).write_text(text)
 
 
-# (where Docker keeps its files, what says so)
+# (data directory of Docker, function that configures it)
 PLACES = [
     ("var/lib/docker", lambda root: None),
     ("var/lib/docker/231072.231072", lambda root: None),
@@ -136,12 +135,12 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place", "configure"), PLACES)
-def test_what_docker_has_on_disk(tmp_path, place, configure):
+def test_volumes_and_containers_of_docker(tmp_path, place, configure):
     configure(tmp_path)
     docker_data(tmp_path / place)
     docker = stopped.docker(str(tmp_path))
     assert docker.name == "docker"
-    assert docker.absence() is None
+    assert docker.unavailable_reason() is None
     assert docker.volume(NAME).is_bound_to("/srv/volumes")
     assert not docker.volume("plain").is_bound_to("/srv/volumes")
     assert docker.volume("nonesuch") is None
@@ -151,14 +150,14 @@ def test_what_docker_has_on_disk(tmp_path, place, configure):
     assert docker.users("other", "/srv/volumes3") == []
 
 
-def test_a_docker_that_was_never_there_has_nothing(tmp_path):
+def test_missing_docker_has_no_volumes(tmp_path):
     written(tmp_path, "etc/docker/daemon.json", "{broken")
     docker = stopped.docker(str(tmp_path))
     assert docker.volumes("") == []
     assert docker.users(NAME, "/srv") == []
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
+def test_unreadable_files_are_reported(tmp_path, monkeypatch):
     docker_data(tmp_path / "var/lib/docker")
 
     def refuse(path):
@@ -167,19 +166,24 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(stopped.os, "listdir", refuse)
     with pytest.raises(EngineError) as error:
         stopped.docker(str(tmp_path))
-    for words in ("Docker does not run", "var/lib/docker/volumes", "Permission denied", "as root, or start Docker"):
+    for words in (
+        "Docker is not running",
+        "var/lib/docker/volumes",
+        "Permission denied",
+        "or start Docker",
+    ):
         assert words in str(error.value)
 
 
-def test_a_podman_that_was_never_called_knows_nothing(tmp_path):
+def test_unused_podman_has_no_volumes(tmp_path):
     podman = stopped.podman(str(tmp_path))
     assert podman.name == "podman"
-    assert podman.absence() is None
+    assert podman.unavailable_reason() is None
     assert podman.volume(NAME) is None
     assert podman.volumes("") == podman.users(NAME, "/srv") == []
 
 
-def test_a_podman_that_was_called_must_be_asked(tmp_path):
+def test_used_podman_is_queried(tmp_path):
     Path(stopped.podman_data(str(tmp_path))[0]).mkdir(parents=True)
     assert stopped.podman(str(tmp_path)) is None
 
@@ -192,7 +196,7 @@ def test_a_podman_that_was_called_must_be_asked(tmp_path):
         (1000, "/data/gpu", "data/gpu/containers/storage"),
     ],
 )
-def test_podman_keeps_a_storage_for_each_user(tmp_path, monkeypatch, user, variable, place):
+def test_storage_of_podman_by_user(tmp_path, monkeypatch, user, variable, place):
     monkeypatch.setattr(stopped.os, "geteuid", lambda: user)
     monkeypatch.setenv("HOME", "/home/gpu")
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
@@ -204,7 +208,7 @@ def test_podman_keeps_a_storage_for_each_user(tmp_path, monkeypatch, user, varia
 
 
 @pytest.mark.parametrize("file", stopped.PODMAN_CONFIGURATION)
-def test_podmans_storage_may_be_elsewhere(tmp_path, monkeypatch, file):
+def test_configured_storage_of_podman(tmp_path, monkeypatch, file):
     monkeypatch.setattr(stopped.os, "geteuid", lambda: 0)
     written(tmp_path, file, '[storage]\n# graphroot = "/no"\n  graphroot = "/data/containers"\n')
     assert stopped.podman(str(tmp_path)) is not None

@@ -30,8 +30,8 @@ def engine(request, docker, podman):
     return Docker(docker.host) if request.param == "docker" else Podman(podman.run, "/usr/bin/podman")
 
 
-def test_a_volume_comes_and_goes(engine, tmp_path):
-    assert engine.absence() is None
+def test_create_and_remove_a_volume(engine, tmp_path):
+    assert engine.unavailable_reason() is None
     assert engine.volume(NAME) is None
     assert engine.volumes("nvidia_driver_") == []
     engine.create(NAME, str(tmp_path))
@@ -54,12 +54,12 @@ def test_a_volume_comes_and_goes(engine, tmp_path):
         ("local", {"type": "none", "o": "bind", "device": "/elsewhere"}),
     ],
 )
-def test_a_stranger_is_not_taken_for_ours(docker, driver, options):
+def test_other_volume_with_the_same_name(docker, driver, options):
     docker.volumes[NAME] = {"Name": NAME, "Driver": driver, "Options": options}
     assert not Docker(docker.host).volume(NAME).is_bound_to("/srv")
 
 
-def test_a_device_by_another_path_is_the_same(docker, tmp_path):
+def test_symbolic_links_are_followed(docker, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     docker.volumes[NAME] = {
@@ -70,7 +70,7 @@ def test_a_device_by_another_path_is_the_same(docker, tmp_path):
     assert Docker(docker.host).volume(NAME).is_bound_to(str(tmp_path / "real"))
 
 
-def test_dockers_users_are_those_of_the_volume_and_of_its_directory(docker, tmp_path):
+def test_docker_containers_that_use_the_volume(docker, tmp_path):
     place = str(tmp_path / "580.95.05")
     docker.containers = [
         {"Id": "a" * 64, "Names": ["/web"], "State": "running", "Mounts": [{"Name": NAME, "Source": "/x/_data"}]},
@@ -82,7 +82,7 @@ def test_dockers_users_are_those_of_the_volume_and_of_its_directory(docker, tmp_
     assert Docker(docker.host).users(NAME, place) == ["cccccccccccc (created)", "old (exited)", "web (running)"]
 
 
-def test_podmans_users_are_those_of_the_volume_and_of_its_directory(podman):
+def test_podman_containers_that_use_the_volume(podman):
     podman.containers = [
         {"Id": "a", "Names": ["web"], "State": "running", "Volumes": [NAME]},
         {"Id": "b", "Names": ["both"], "State": "exited", "Volumes": [NAME, "/srv"]},
@@ -94,36 +94,36 @@ def test_podmans_users_are_those_of_the_volume_and_of_its_directory(podman):
 
 
 @pytest.mark.parametrize("host", ["", "ssh://host", "unix://", "tcp://", "/var/run/docker.sock"])
-def test_an_address_of_another_form_is_named(host):
-    with pytest.raises(EngineError, match=f"docker_host={host} is not of the form"):
+def test_invalid_address_is_reported(host):
+    with pytest.raises(EngineError, match=f"docker_host={host} is not valid"):
         Docker(host)
 
 
-def test_docker_that_is_not_there_says_where_it_was_looked_for(tmp_path):
-    absence = Docker(f"unix://{tmp_path}/none.sock").absence()
+def test_missing_docker_is_reported_with_its_address(tmp_path):
+    absence = Docker(f"unix://{tmp_path}/none.sock").unavailable_reason()
     assert absence == f"Docker does not answer at unix://{tmp_path}/none.sock: No such file or directory"
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ((500, {"message": "disk is gone"}), r"refuses GET /volumes/.* \(500\): disk is gone"),
-        ((503, b"try later"), r"\(503\): try later"),
-        ((200, b"{half"), "answers GET /volumes/.* with no JSON"),
+        ((500, {"message": "disk is gone"}), r"rejected GET /volumes/.* with status 500: disk is gone"),
+        ((503, b"try later"), "with status 503: try later"),
+        ((200, b"{half"), "did not answer GET /volumes/.* with JSON"),
     ],
 )
-def test_what_docker_refuses_is_said_in_its_words(docker, answer, words):
+def test_error_contains_the_message_of_docker(docker, answer, words):
     docker.answer = answer
     with pytest.raises(EngineError, match=words):
         Docker(docker.host).volume(NAME)
 
 
-def test_what_podman_refuses_is_said_in_its_words(podman):
+def test_error_contains_the_message_of_podman(podman):
     podman.failure = (125, "", "Error: volume storage is gone\n")
-    with pytest.raises(EngineError, match=r"podman volume rm .* exited 125: Error: volume storage is gone"):
+    with pytest.raises(EngineError, match=r"podman volume rm .* failed with status 125: Error: volume storage is gone"):
         Podman(podman.run, "podman").remove(NAME)
     podman.failure = (0, "{half", "")
-    with pytest.raises(EngineError, match="podman volume ls --format json answers with no JSON"):
+    with pytest.raises(EngineError, match="podman volume ls --format json did not print JSON"):
         Podman(podman.run, "podman").volume(NAME)
 
 
@@ -140,7 +140,7 @@ def test_what_podman_refuses_is_said_in_its_words(podman):
         (["none"], set(), []),
     ],
 )
-def test_which_engines_are_meant(docker, podman, names, there, expected):
+def test_selected_engines(docker, podman, names, there, expected):
     engines = volumes.chosen(
         names,
         Docker(docker.host if "docker" in there else "unix:///none.sock"),
@@ -155,17 +155,17 @@ def test_which_engines_are_meant(docker, podman, names, there, expected):
         (["auto"], ["engine=auto", "no container engine", "none.sock", "podman is not in PATH", "engine=none"]),
         (["docker"], ["engine=docker", "none.sock", "Install and start it", "engine=none"]),
         (["podman"], ["engine=podman", "podman is not in PATH", "engine=none"]),
-        (["none", "docker"], ["engine=none,docker", "can't be combined"]),
+        (["none", "docker"], ["engine=none,docker", "cannot be combined"]),
     ],
 )
-def test_an_engine_that_is_not_there_is_named(tmp_path, podman, names, words):
+def test_missing_engine_is_reported(tmp_path, podman, names, words):
     with pytest.raises(EngineError) as error:
         volumes.chosen(names, Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None))
     for word in words:
         assert word in str(error.value)
 
 
-def test_where_none_is_needed_none_must_be_there(tmp_path, podman):
+def test_engine_that_is_not_needed_may_be_missing(tmp_path, podman):
     docker, nowhere = Docker(f"unix://{tmp_path}/none.sock"), Podman(podman.run, None)
     assert volumes.chosen(["auto"], docker, nowhere, needed=False) == []
     with pytest.raises(EngineError, match="engine=docker"):
@@ -173,5 +173,5 @@ def test_where_none_is_needed_none_must_be_there(tmp_path, podman):
 
 
 @pytest.mark.parametrize(("host", "socket"), [("unix:///run/d.sock", "/run/d.sock"), ("tcp://10.0.0.1:2375", None)])
-def test_the_socket_by_which_docker_is_asked(host, socket):
+def test_socket_of_docker(host, socket):
     assert Docker(host).socket == socket

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_config, merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree
@@ -312,7 +312,7 @@ DAEMON_JSON = [
     ("", {}, None),
     ('{"live-restore": true}', {"live-restore": True}, None),
     ('\ufeff{"live-restore": true}\r\n', {"live-restore": True}, None),
-    ("{", None, "not JSON"),
+    ("{", None, "invalid JSON"),
     ("[]", None, "JSON object"),
 ]
 
@@ -330,9 +330,9 @@ def test_daemon_json(tree, text, content, error):
 @pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])
 def test_no_password_of_dockers_leaves_the_host(tree, proxy):
     text = json.dumps({"proxies": {"http-proxy": proxy}})
-    state = daemon_config.plan(
+    state = changes.plan(
         text,
-        daemon_config.State(merge.EMPTY_RECORD),
+        record.State(merge.EMPTY_RECORD),
         "us",
         {"allow-nondistributable-artifacts": [proxy]},
         present=True,
@@ -340,13 +340,13 @@ def test_no_password_of_dockers_leaves_the_host(tree, proxy):
         flags=[],
         path="daemon.json",
     ).state
-    record = daemon_config.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
+    path = record.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
     tree.file("etc/docker/daemon.json", text)
-    tree.file(record.lstrip("/"), daemon_config.dump_state(state))
+    tree.file(path.lstrip("/"), record.dump_state(state))
     tree.file("lib/systemd/system/docker.service", f"[Service]\nExecStart=/usr/bin/dockerd --http-proxy {proxy}\n")
     host = observe(tree)
     assert "s3cret" not in json.dumps(host)
-    assert json.loads(host["files"][record]["content"])["entries"]
+    assert json.loads(host["files"][path]["content"])["entries"]
     assert host["docker_daemon_json"]["flags"]
     assert host["docker_daemon_json"]["content"]["proxies"]["http-proxy"].endswith("********@p")
 

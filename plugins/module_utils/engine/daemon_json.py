@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read and write the text of daemon.json."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_file
+
+DEFAULT_PATH = "/etc/docker/daemon.json"
+
+# dockerd ignores one byte-order mark, and white space as Go defines it: without the separators 1c to 1f.
+_BOM = "\ufeff"
+_WHITE_SPACE = re.compile(r"[^\S\x1c-\x1f]*")
+# Older versions fail to start with an empty file ("EOF") and with a byte-order mark ("invalid character").
+_FIRST_VERSION_THAT_READS_EMPTY_FILES = (23, 0)
+# No option of dockerd comes near this depth, and every function that walks the tree can handle it.
+_MAX_DEPTH = 100
+
+
+class DaemonConfigError(Exception):
+    """The file or the requested options cannot be used. The text names the place and what to do."""
+
+
+def decode(content: bytes, path: str) -> str:
+    """Decode the bytes of the file. Keep line ends and a byte-order mark."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DaemonConfigError(f"{path} is encoded in UTF-16. The file was not changed. Save it as UTF-8.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DaemonConfigError(
+            f"{path}, byte {error.start}: the file is not valid UTF-8. It was not changed. Correct it by hand."
+        ) from error
+
+
+def portable(text: str) -> str:
+    """Convert a text into one that every dockerd reads: no byte-order mark, and `{}` instead of an empty file."""
+    text = text[1:] if text.startswith(_BOM) else text
+    return "{}\n" if _WHITE_SPACE.fullmatch(text) else text
+
+
+def is_rejected_by(text: str, version: tuple[int, ...]) -> bool:
+    """Return whether a dockerd of this version rejects a text that newer versions read. () is an unknown version."""
+    return bool(version) and version < _FIRST_VERSION_THAT_READS_EMPTY_FILES and portable(text) != text
+
+
+def parse(text: str, path: str) -> dict[str, t.Any]:
+    """Parse the text of the file. Raise an error that names the place if dockerd cannot read it.
+
+    As in dockerd, an empty file, a file with only white space, and `null` mean no options.
+    """
+    text = portable(text)
+
+    def refuse_duplicates(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
+        found: dict[str, t.Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise _invalid(path, f'the key "{key}" appears twice in one object, so one of its values is lost')
+            found[key] = value
+        return found
+
+    def refuse_constant(name: str) -> t.Any:
+        raise _invalid(path, f"{name} is not valid JSON")
+
+    def parse_float(number: str) -> float:
+        value = float(number)
+        if math.isinf(value):
+            raise _invalid(path, f"the number {number} is too large for dockerd")
+        return value
+
+    try:
+        tree = json.loads(
+            text, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant, parse_float=parse_float
+        )
+    except json.JSONDecodeError as error:
+        line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
+        raise _invalid(
+            f"{path}, line {error.lineno} column {error.colno}",
+            f"invalid JSON: {error.msg}, in {masked_file(line.strip())!r}",
+        ) from error
+    except RecursionError as error:
+        raise _too_deep(path) from error
+    except ValueError as error:
+        raise _invalid(path, str(error)) from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise _invalid(
+            f"{path}, line 1 column 1",
+            f"dockerd requires a JSON object, but the file contains {merge.shown(tree)[:60]}",
+        )
+    if _depth(tree) > _MAX_DEPTH:
+        raise _too_deep(path)
+    return tree
+
+
+def _invalid(place: str, problem: str) -> DaemonConfigError:
+    return DaemonConfigError(f"{place}: {problem}. The file was not changed. Correct it by hand.")
+
+
+def _too_deep(path: str) -> DaemonConfigError:
+    return _invalid(path, f"objects and lists are nested more than {_MAX_DEPTH} levels deep")
+
+
+def _depth(tree: t.Any) -> int:
+    """Return the number of nested objects and lists, counted without recursion."""
+    depth, level = 0, [tree]
+    while level := [node for node in level if isinstance(node, (dict, list))]:
+        depth += 1
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+    return depth
+
+
+def dump(tree: dict[str, t.Any], like: str | None) -> str:
+    """Return the text of the file with the indentation of `like` and the keys in their order."""
+    indent = re.search(r"^([ \t]+)\S", like or "", re.MULTILINE)
+    return json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read Docker's answer to GET /info."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class DockerInfo(t.NamedTuple):
+    """The part of the answer that modules and roles use. `runtimes` maps names to programs."""
+
+    server_version: str | None
+    runtimes: dict[str, str]
+    default_runtime: str | None
+    live_restore: bool | None
+    cgroup_driver: str | None
+    cgroup_version: str | None
+    storage_driver: str | None
+    containers_running: int | None
+    containers_paused: int | None
+    labels: list[str]
+    cdi_spec_dirs: list[str]
+    root_dir: str | None
+    swarm: bool
+    rootless: bool
+    selinux: bool
+
+
+def read_info(answer: dict[str, t.Any]) -> DockerInfo:
+    """Read an answer."""
+    security = [str(option) for option in answer.get("SecurityOptions") or ()]
+    return DockerInfo(
+        server_version=answer.get("ServerVersion"),
+        runtimes={
+            name: (runtime or {}).get("path") or (runtime or {}).get("runtimeType") or ""
+            for name, runtime in (answer.get("Runtimes") or {}).items()
+        },
+        default_runtime=answer.get("DefaultRuntime"),
+        live_restore=answer.get("LiveRestoreEnabled"),
+        cgroup_driver=answer.get("CgroupDriver"),
+        cgroup_version=answer.get("CgroupVersion"),
+        storage_driver=answer.get("Driver"),
+        containers_running=answer.get("ContainersRunning"),
+        containers_paused=answer.get("ContainersPaused"),
+        labels=answer.get("Labels") or [],
+        cdi_spec_dirs=answer.get("CDISpecDirs") or [],
+        root_dir=answer.get("DockerRootDir"),
+        swarm=(answer.get("Swarm") or {}).get("LocalNodeState") in ("active", "pending", "locked", "error"),
+        rootless=any("rootless" in option for option in security),
+        selinux=any("selinux" in option for option in security),
+    )

@@ -1,0 +1,197 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the flags that a systemd unit passes to dockerd, and compare them with the options in daemon.json."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import ABSENT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import FLAG_KEYS, KNOWN_OPTIONS
+
+DEFAULT_UNIT = "docker.service"
+_SYSTEMD_DIRECTORIES = (
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+)
+# dockerd adds up the values of the flag and of the file, and does not report a conflict.
+_ALLOWED_TWICE = frozenset({"runtimes"})
+
+
+class Flag(t.NamedTuple):
+    """A flag of dockerd: its text, the key in daemon.json, its value, and the file that contains it."""
+
+    text: str
+    key: str
+    value: t.Any
+    place: str
+
+
+def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
+    """Return the flags that the unit, its drop-ins and its environment files pass to dockerd."""
+    return _flags(_exec_start(root, unit))
+
+
+def config_file_flag(flags: list[Flag]) -> Flag | None:
+    """Return the flag that sets the path of the configuration file."""
+    return next((flag for flag in flags if flag.key == "config-file"), None)
+
+
+def _unit_files(root: str, unit: str) -> list[str]:
+    fragment: list[str] = []
+    dropins: dict[str, str] = {}
+    for directory in _SYSTEMD_DIRECTORIES:
+        path = os.path.join(root, directory, unit)
+        if not fragment and os.path.exists(path):
+            fragment = [path]
+        for path in glob.glob(os.path.join(glob.escape(os.path.join(root, directory, f"{unit}.d")), "*.conf")):
+            dropins.setdefault(os.path.basename(path), path)
+    return fragment + [dropins[name] for name in sorted(dropins)]
+
+
+def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
+    """Return the words of ExecStart, each with the file that contains it."""
+    environment: dict[str, tuple[str, str]] = {}
+    files: list[str] = []
+    command: tuple[str, str] | None = None
+    for path in _unit_files(root, unit):
+        shown = "/" + os.path.relpath(path, root)
+        for name, value in _assignments(_read(path)):
+            if name == "ExecStart":
+                command = (value, shown) if value else None
+            elif name == "Environment":
+                for word in _split(value):
+                    variable, _sign, content = word.partition("=")
+                    environment[variable] = (content, f"{variable} in {shown}")
+                if not value:
+                    environment.clear()
+            elif name == "EnvironmentFile":
+                files = [*files, value.lstrip("-")] if value else []
+    for file in files:
+        for name, value in _assignments(_read(os.path.join(root, file.lstrip("/")))):
+            environment[name] = (" ".join(_split(value)), f"{name} in {file}")
+    if command is None:
+        return []
+    words: list[tuple[str, str]] = []
+    for word in _split(command[0]):
+        whole = re.fullmatch(r"\$(\w+)", word)
+        if whole:
+            value, place = environment.get(whole.group(1), ("", command[1]))
+            words += [(part, place) for part in _split(value)]
+            continue
+        place = command[1]
+        text = word
+        for variable in re.findall(r"\$\{(\w+)\}", word):
+            value, place = environment.get(variable, ("", command[1]))
+            text = text.replace("${" + variable + "}", value)
+        words.append((text, place))
+    return words
+
+
+def _assignments(text: str) -> list[tuple[str, str]]:
+    found = []
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        name, sign, value = line.strip().partition("=")
+        if sign and not name.startswith(("#", ";")):
+            found.append((name.strip(), value.strip()))
+    return found
+
+
+def _split(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _flags(words: list[tuple[str, str]]) -> list[Flag]:
+    if not words or os.path.basename(words[0][0].lstrip("-@:+!")) not in ("dockerd", "docker", "dockerd-ce"):
+        return []
+    found: dict[str, Flag] = {}
+    rest = words[1:]
+    while rest:
+        (word, place), rest = rest[0], rest[1:]
+        if not word.startswith("-") or word in ("-", "--"):
+            continue
+        text = word
+        name, sign, value = word.lstrip("-").partition("=")
+        if not word.startswith("--") and len(name) > 1 and not sign:
+            name, value, sign = name[0], name[1:], "="
+        key = FLAG_KEYS.get(name, name)
+        kind = KNOWN_OPTIONS.get(key.partition(".")[0], "str")
+        if kind == "bool":
+            content: t.Any = value.lower() not in ("false", "0", "f") if sign else True
+        else:
+            if not sign and rest:
+                (value, _place), rest = rest[0], rest[1:]
+                text = f"{word} {value}"
+            content = int(value) if kind == "int" and value.lstrip("-").isdigit() else value
+        if kind in ("list", "map") and "." not in key:
+            earlier = found[key].value if key in found else []
+            content = [*earlier, content]
+            text = f"{found[key].text} {text}" if key in found else text
+        found[key] = Flag(text, key, content, place)
+    return list(found.values())
+
+
+def without_options_set_by_flags(options: dict[str, t.Any], flags: list[Flag]) -> dict[str, t.Any]:
+    """Return the options without those that a flag of the unit sets to the same value."""
+    values = {flag.key: flag.value for flag in flags}
+
+    def is_set(key: str, value: t.Any) -> bool:
+        if key not in values or key in _ALLOWED_TWICE or value is None:
+            return False
+        have = values[key]
+        if isinstance(value, list):
+            return isinstance(have, list) and all(item in have for item in value)
+        if isinstance(value, dict) and isinstance(have, list):
+            words = {str(item).partition("=")[0]: str(item).partition("=")[2] for item in have}
+            return bool(value) and all(words.get(name) == _flag_text(item) for name, item in value.items())
+        return merge.canonical(have) == merge.canonical(value)
+
+    return {key: value for key, value in options.items() if not is_set(key, value)}
+
+
+def _flag_text(value: t.Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str = DEFAULT_UNIT) -> list[str]:
+    """Report options that both the file and a flag set. dockerd does not start with them, even if the values agree."""
+    found = []
+    for flag in flags:
+        node: t.Any = config
+        for key in flag.key.split("."):
+            node = node.get(key, ABSENT) if isinstance(node, dict) else ABSENT
+        if node is ABSENT or flag.key in _ALLOWED_TWICE:
+            continue
+        found.append(
+            f'"{flag.key}" would be set twice, and dockerd does not start with that: by {flag.text} in {flag.place} '
+            f"({unit}), and to {merge.shown(node)} in {path}. Remove the flag from the unit "
+            f'(systemctl edit {unit}), or remove "{flag.key}" from the options and from the file.'
+        )
+    return found
+
+
+def is_in_swarm(config: dict[str, t.Any], flags: list[Flag], root: str = "/") -> bool:
+    """Return whether the daemon with this configuration is a member of a swarm."""
+    data_root = next((flag.value for flag in flags if flag.key == "data-root"), None)
+    directory = str(data_root or config.get("data-root") or "/var/lib/docker")
+    return os.path.exists(os.path.join(root, directory.lstrip("/"), "swarm", "docker-state.json"))
