@@ -44,7 +44,7 @@ def plan(**changes):
 
 def cleared(**changes):
     """The result of the phase "clear" if there is no container before and after."""
-    return {"before": None, "there": None, "status": "", "removed": False, "error": None, **changes}
+    return {"before": None, "after": None, "status": "", "removed": False, "error": None, **changes}
 
 
 class Host:

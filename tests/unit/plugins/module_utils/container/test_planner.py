@@ -677,7 +677,7 @@ def test_check_mode_predicts_for_a_stopped_docker(case, state, status, changed):
     assert plan["gpu_diff"]["before"] == {**NOTHING, "exists": status is not None, "running": ran}
     assert plan["gpu_diff"]["after"] == {**NOTHING, "exists": state != "absent", "running": runs}
     (warning,) = plan["gpu_assignment"]["warnings"]
-    assert warning.startswith("container ct: docker does not run, and check mode does not start it. The prediction")
+    assert warning.startswith("container ct: docker is not running, and check mode does not start it. The prediction")
 
 
 def test_missing_image_is_refused_for_a_stopped_docker(case):
@@ -692,7 +692,7 @@ def test_stopped_docker_does_not_prevent_a_check_with_podman(case, exclusive):
     plan = case.plan(check=True, engine="podman", gpus=1, exclusive=exclusive)
     assert plan["gpu_assignment"]["uuids"] == [UUIDS[0]]
     said = (
-        "Cannot determine which GPUs docker's containers hold: docker does not run, and check mode does not start it."
+        "Cannot determine which GPUs docker's containers hold: docker is not running, and check mode does not start it."
     )
     assert f"container ct: {said}" in plan["gpu_assignment"]["warnings"]
 
@@ -1089,7 +1089,7 @@ def test_podman_uses_another_isolation_if_the_specification_is_stale(case):
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
 def test_name_that_matches_another_containers_identifier_is_refused(case, state, exists):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     if exists:
         case.has(container("ct"))
     if state == "absent" and not exists:
@@ -1110,13 +1110,13 @@ def test_name_that_matches_another_containers_identifier_is_refused(case, state,
     ],
 )
 def test_ambiguous_name_does_not_hide_other_errors(case, params, words):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     with pytest.raises((PlanError, SelectionError, IsolationError), match=words):
         case.plan(**params)
 
 
 def test_ambiguous_name_is_refused_before_the_pull(case):
-    case.docker.strangers = {"ct": "billing"}
+    case.docker.matched_by_id_names = {"ct": "billing"}
     with pytest.raises(PlanError, match="the identifier of container billing"):
         case.plan(image="new", gpus=[1])
 
