@@ -57,7 +57,9 @@ def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -
         ({"ansible_skip_tags": ["container_engine"]}, {"engine": ["auto"], "expected_engines": []}),
     ],
 )
-def test_check_mode_expects_the_engine_that_this_run_installs(variables: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_check_mode_expects_the_engine_that_this_run_installs(
+    variables: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert rendered("Create the driver volume", False, False, **variables) == expected
 
 

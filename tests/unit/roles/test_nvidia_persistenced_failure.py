@@ -20,6 +20,8 @@ def test_a_failed_daemon_is_reported_with_reason_and_remedy(journal, quoted):
         __nvidia_persistenced_plan={"reason": "no NVIDIA driver is loaded, so the daemon is not started"},
         __nvidia_persistenced_journal={"stdout": journal},
     )
-    assert text.startswith("nvidia-persistenced did not start. No NVIDIA driver is loaded, so the daemon is not started. Check")
+    assert text.startswith(
+        "nvidia-persistenced did not start. No NVIDIA driver is loaded, so the daemon is not started. Check"
+    )
     assert "dmesg" in text
     assert text.endswith(f"The daemon's journal: {quoted}")
