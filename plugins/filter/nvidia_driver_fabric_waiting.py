@@ -32,7 +32,7 @@ _value:
   description: Each such GPU and what keeps it out.
   type: list
   elements: str
-  sample: ["GPU 0000:3b:00.0: its registration with the NVLink fabric is in progress: check nvidia-fabricmanager"]
+  sample: ["GPU 0000:3b:00.0: the registration with the NVLink fabric is in progress. Check nvidia-fabricmanager"]
 """
 
 import typing as t

@@ -427,14 +427,14 @@ REFUSED = [
         WITH_VERSION,
         "sha256:" + "0" * 64,
         [
-            f"has the digest {digest(WITH_VERSION)}, without its Version lines {digest(ARMORED)}, instead of sha256:000",
+            f"has the digest {digest(WITH_VERSION)}, without its Version lines {digest(ARMORED)}, instead of sha",
             f"It contains the key with the fingerprint {FINGERPRINT}. The key was not written",
             "before you change the expected digest",
         ],
     ),
     (b"<html>", "sha256:" + "0" * 64, ["is not a public key"]),
     (b"<html>", digest(b"<html>"), ["is not a public key"]),
-    (ARMORED, digest(ARMORED)[7:], ["but the digest of its file. Write it as " + digest(ARMORED)]),
+    (ARMORED, digest(ARMORED)[7:], ["not the fingerprint of its key. Set it as " + digest(ARMORED)]),
     (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "The key was not written"]),
     (b"<html>", FINGERPRINT, ["is not a public key"]),
     (

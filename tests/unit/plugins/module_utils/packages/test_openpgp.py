@@ -55,7 +55,10 @@ DAMAGED = [
     (OLD_TWO_OCTETS[:50], "truncated"),
     (b"\x99", "truncated"),
     (b"\x99\x00\x02\x03\x00", "version 3"),
-    (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n@@@\n-----END PGP PUBLIC KEY BLOCK-----\n", "armor of the file is damaged"),
+    (
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n@@@\n-----END PGP PUBLIC KEY BLOCK-----\n",
+        "armor of the file is damaged",
+    ),
 ]
 
 
