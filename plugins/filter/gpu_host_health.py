@@ -6,30 +6,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_host_health
-short_description: What keeps a host from being a GPU host
+short_description: Check whether a host can run GPU work
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Judges from what role P(gpufleet.hosts.observe#role) saw of the host and from what NVML says of its GPUs. A pure
-    function, which playbook C(gpufleet.hosts.verify) uses.
+  - Evaluates the observation of role P(gpufleet.hosts.observe#role) and the facts of the GPUs. Playbook
+    C(gpufleet.hosts.verify) uses this filter.
 positional: _input
 options:
   _input:
-    description: The host as C(gpufleet_host) describes it.
+    description: The observation of the host, C(gpufleet_host).
     type: dict
     required: true
   facts:
-    description: Facts of M(gpufleet.hosts.nvidia_gpu_facts). Empty on a host without NVIDIA GPUs.
+    description: The facts of M(gpufleet.hosts.nvidia_gpu_facts). Empty on a host without NVIDIA GPUs.
     type: dict
     required: true
   volume:
-    description: Result of M(gpufleet.hosts.nvidia_driver_volume) in check mode.
+    description: The result of M(gpufleet.hosts.nvidia_driver_volume) in check mode.
     type: dict
   pcie_width:
     description:
-      - How many lanes the PCIe link of every GPU must have. A GPU with fewer is a problem.
-      - Without this option, a link that is narrower than the GPU allows is a note.
+      - The number of lanes that the PCIe link of every GPU must have. A narrower link is a problem.
+      - If unset, a link that is narrower than the GPU supports is a note.
     type: int
     choices: [1, 2, 4, 8, 16]
 """
@@ -42,19 +42,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The judgement, in words.
+  description: Problems and notes as full sentences.
   type: dict
   contains:
     problems:
-      description: What keeps GPU work from running, now or after the next reboot.
+      description: What prevents GPU work now or after the next reboot.
       type: list
       elements: str
-      sample: ["GPU 0000:3b:00.0 is lost: it has fallen off the bus"]
+      sample: ["GPU 0000:3b:00.0 is not in persistence mode. Start nvidia-persistenced."]
     notes:
-      description: What is worth knowing and keeps nothing from running.
+      description: What does not prevent GPU work but may need attention.
       type: list
       elements: str
-      sample: ["a reboot is owed: kernel 6.1.0-49-amd64 is running, and the next boot takes 6.1.0-56-amd64"]
+      sample: ["A reboot is required: kernel 6.1.0-49-amd64 is running, and the next boot uses 6.1.0-56-amd64."]
 """
 
 import typing as t
@@ -69,13 +69,13 @@ _WIDTHS = (1, 2, 4, 8, 16)
 def gpu_host_health(
     host: dict[str, t.Any], facts: dict[str, t.Any], volume: dict[str, t.Any] | None = None, pcie_width: t.Any = None
 ) -> dict[str, list[str]]:
-    """Judge a host; the command line gives `pcie_width` as text."""
+    """Check a host. `pcie_width` may be text, as from the command line."""
     if pcie_width in (None, ""):
         return health.judge(host, facts, volume)
     if str(pcie_width) not in map(str, _WIDTHS):
         raise AnsibleFilterError(
-            f"verify_expected_pcie_width is {pcie_width!r}, which is not a number of PCIe lanes. Use one of "
-            f"{', '.join(map(str, _WIDTHS))}, or remove the setting."
+            f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Set it to "
+            f"{', '.join(map(str, _WIDTHS))}, or remove it."
         )
     return health.judge(host, facts, volume, int(pcie_width))
 

@@ -2,51 +2,51 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One look at a host, as data for resolvers."""
+"""Observe a host for the planning functions of the roles."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Look at everything on a host that its GPU software depends on, in one call
+short_description: Observe everything on a host that its GPU software depends on, in one call
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
   - Describes accelerators by PCI, kernels with the driver modules built for them, driver versions, packages and holds,
-    services, engines, package sources, Secure Boot and the reasons for which a reboot is owed.
-  - Reads files and asks a few local programs. It never writes, never uses the network and starts nothing, not even a
+    services, engines, package sources, Secure Boot and the reasons for a required reboot.
+  - Reads files and runs a few local programs. It never writes, never uses the network and starts no service, not even a
     socket-activated engine.
-  - Missing hardware, drivers or programs are answers and not errors.
+  - Missing hardware, drivers or programs are no errors.
 options:
   services:
-    description: Further systemd units whose state is wanted, beside those that the collection's roles decide from.
+    description: Additional systemd units to observe. The units that the roles need are always included.
     type: list
     elements: str
     default: []
   files:
     description:
-      - Further files whose content is wanted, beside those that the collection's roles own.
-      - The content of a file of more than 256 KiB is left out.
+      - Additional files to read. The files that the roles write are always included.
+      - The content of files above 256 KiB is not returned.
     type: list
     elements: path
     default: []
   packages:
     description:
-      - Further packages, by exact name. Everything whose name speaks of a GPU, a kernel or an engine is there anyway.
-      - Names as package managers take them are answered in C(packages_asked) - with apt V(name) or V(name:arch), else
-        V(name), V(name-version), V(name-version-release), each with V(.arch) or without.
+      - Additional packages, by exact name. Packages of drivers, kernels and engines are always included.
+      - C(packages_asked) shows whether each is installed. With apt, the form is V(name) or V(name:arch).
+        Otherwise it is V(name), V(name-version) or V(name-version-release), each with or without V(.arch).
     type: list
     elements: str
     default: []
   package_names:
-    description: Whether the names of all installed packages are wanted, too.
+    description: Whether to return the names of all installed packages.
     type: bool
     default: false
   package_lock_timeout:
     description:
-      - With apt, how many seconds to wait for a running package manager before the host is described. If it is still
-        running then, C(busy) in C(package_state) is V(true).
+      - With apt, seconds to wait for a running package manager. If it still runs after this time, C(busy) in
+        C(package_state) is V(true).
       - Check mode does not wait.
     type: int
     default: 0
@@ -62,18 +62,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the host
+- name: Observe the host
   gpufleet.hosts.gpu_host_info:
-  register: look
+  register: observation
 
-- name: Say why a reboot is owed
+- name: Show why a reboot is required
   ansible.builtin.debug:
-    msg: "{{ look.host.reboot_required_reasons }}"
+    msg: "{{ observation.host.reboot_required_reasons }}"
 """
 
 RETURN = r"""
 host:
-  description: What was seen. Role P(gpufleet.hosts.observe#role) sets it as C(gpufleet_host).
+  description: The observation. Role P(gpufleet.hosts.observe#role) sets it as C(gpufleet_host).
   type: dict
   returned: always
   contains:
@@ -83,39 +83,39 @@ host:
       sample: 1
     os:
       description:
-        - The platform, C(key) being the name that the resolvers use.
+        - The platform. C(key) is the name of its data files in the roles.
         - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager) and
           C(arch).
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:
-      description: User id that the module ran with. Some answers need V(0).
+      description: User ID that the module ran with. Some values need V(0).
       type: int
       sample: 0
     identity:
-      description: The C(machine_id), and C(boot), which is another one after every boot.
+      description: The C(machine_id), and C(boot), which changes at every boot.
       type: dict
       sample: {machine_id: 5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c, boot: 0f6e2b3c-5d4a-4c7b-9e8f-1a2b3c4d5e6f/4}
     accelerators:
       description:
         - GPUs and accelerators of every vendor (C(vendor) is C(nvidia), C(amd), C(habana), C(neuron) or C(intel)).
-        - C(generation) is as V(Hopper), V(Trainium2) or V(Gaudi3), null where the id does not tell it.
-        - Further fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
+        - C(generation) is for example V(Hopper), V(Trainium2) or V(Gaudi3). It is null if the device ID is unknown.
+        - The other fields are those of C(nvidia_pci_devices) of M(gpufleet.hosts.nvidia_gpu_facts).
       type: list
       elements: dict
       sample:
         - {vendor: nvidia, kind: gpu, generation: Ampere, address: "0000:3b:00.0", kernel_driver: nvidia}
     accelerator_drivers:
       description:
-        - By name, the kernel modules of the other vendors whose accelerators are there (C(neuron), C(habanalabs),
-          C(amdgpu)) - whether it is C(loaded), its C(version), and the C(kernels) of the host that have it.
+        - The kernel modules for the accelerators of other vendors, by name (C(neuron), C(habanalabs), C(amdgpu)). Each
+          has C(loaded), C(version), and the C(kernels) of the host that have the module.
       type: dict
       sample: {neuron: {loaded: true, version: 2.30.2.0, kernels: [6.1.0-49-amd64]}}
     nvidia:
       description:
-        - NVIDIA's functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the GPUs'
-          device ids (C(device_ids)), the GPUs that are handed to virtual machines and are none of those
-          (C(gpus_of_guests)), and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
+        - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the
+          device IDs of the GPUs (C(device_ids)), the GPUs that are assigned to virtual machines (C(gpus_of_guests)),
+          and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
       type: dict
       sample:
         gpus: ["0000:3b:00.0"]
@@ -126,44 +126,45 @@ host:
         pci_devices: []
     kernel:
       description:
-        - The C(running) release, the one that C(next_boot) takes, and C(kernels), newest first, each with C(release),
+        - The C(running) release, the release of the C(next_boot), and C(kernels), newest first, each with C(release),
           C(bootable), C(headers) (whether modules can be built for it) and C(nvidia_module) (C(path), C(version),
-          C(flavor), C(signer), C(built_for)), null where modprobe would find none.
+          C(flavor), C(signer), C(built_for)), null if modprobe would find no module.
       type: dict
       sample: {running: 6.1.0-49-amd64, next_boot: 6.1.0-49-amd64, kernels: []}
     dkms:
       description:
         - NVIDIA's DKMS modules (C(name), C(version)) and the state per kernel, C(built) or C(installed).
-        - A build that failed has a C(failure) with C(kernel), C(log) and the first C(errors), else null.
+        - C(failure) has C(kernel), C(log) and the first C(errors) of a failed build. Otherwise it is null.
       type: list
       elements: dict
       sample: [{name: nvidia-current, version: 535.261.03, kernels: {6.1.0-49-amd64: installed}, failure: null}]
     driver:
       description:
-        - Driver versions, C(loaded), of C(library), C(on_disk) for the running kernel and C(on_disk_next) for the next.
+        - Driver versions - of the C(loaded) module, of the user-space C(library), C(on_disk) for the running kernel and
+          C(on_disk_next) for the kernel of the next boot.
         - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
-        - C(in_use) counts what uses the loaded module. C(runfile) tells that NVIDIA's installer was used.
+        - C(in_use) is the use count of the loaded module. C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
     nvml_binding:
       description:
-        - Whether the Python that ran this has C(pynvml). Where it has none, M(gpufleet.hosts.nvidia_gpu_facts) brings
-          the controller's along at once.
+        - Whether the Python that ran this module has C(pynvml). If not, M(gpufleet.hosts.nvidia_gpu_facts) sends the
+          controller's copy at once.
       type: bool
       sample: false
     holders:
       description:
-        - Who would lose a GPU if the driver's modules were unloaded - processes that have a device open (C(open)), and
-          running containers of any engine that have one in F(/dev).
-        - Fields are C(pid), C(command), C(devices), C(open), C(container), the short id or null, and C(container_name),
-          null where Docker does not know it.
+        - Users of the GPUs - processes that have a device open (C(open)), and running containers of any engine that
+          have one in F(/dev).
+        - Fields are C(pid), C(command), C(devices), C(open), C(container), the short ID or null, and C(container_name),
+          which is null if Docker does not know the container.
       type: list
       elements: dict
       sample: [{pid: 812, command: sleep, devices: [/dev/nvidia0], open: false, container: 4f1c9ab3e2d0}]
     foreign_drivers:
       description:
-        - For C(nouveau) and C(nova_core), whether it is C(loaded), the addresses that it has C(bound), whether a kernel
-          of the host has it (C(available)), and the files by which it is C(blacklisted_by).
+        - For C(nouveau) and C(nova_core), whether the driver is C(loaded), the C(bound) addresses, whether a kernel of
+          the host has it (C(available)), and the files that blacklist it (C(blacklisted_by)).
       type: dict
       sample:
         nouveau: {loaded: false, bound: [], available: true, blacklisted_by: [/etc/modprobe.d/nvidia.conf]}
@@ -175,19 +176,18 @@ host:
       sample: [nvidia, nvidia_uvm]
     module_users:
       description: >-
-        For each of C(modules_loaded) that other modules need, the names of these. While one of them is loaded, it
-        cannot be taken out.
+        For each of C(modules_loaded), the modules that use it. It cannot be unloaded while one of them is loaded.
       type: dict
       sample: {nvidia: [gdrdrv, nvidia_uvm]}
     daemon_users:
-      description: Users of the host that packages make for the persistence daemon.
+      description: Users that packages have created for the persistence daemon.
       type: list
       elements: str
       sample: [nvidia-persistenced]
     secure_boot:
       description:
         - Whether Secure Boot is C(enabled) (null without UEFI variables), whether the kernel has
-          C(signatures_enforced), its C(lockdown) mode, the C(trusted_signers) and the key that DKMS signs with.
+          C(signatures_enforced), its C(lockdown) mode, the C(trusted_signers) and the key that DKMS uses for signing.
       type: dict
       sample: {enabled: false, uefi: true, signatures_enforced: false, lockdown: none, trusted_signers: []}
     packages:
@@ -199,50 +199,50 @@ host:
       type: dict
       sample: {nvtop: true, "libcuda1:i386": false}
     package_names:
-      description: The names of all installed packages. Null unless asked for.
+      description: The names of all installed packages. Null unless O(package_names) is set.
       type: list
       elements: str
       sample: null
     package_state:
       description:
-        - Names left C(unfinished), whether dpkg was C(interrupted), and C(held_patterns) of version locks.
+        - Incomplete packages (C(unfinished)), whether dpkg was C(interrupted), and version locks (C(held_patterns)).
         - With apt, whether a package manager is running (C(busy)). C(unfinished) may then change at any time.
-        - With apt, C(config_files) are names of packages that were removed and have left their files in F(/etc).
+        - With apt, C(config_files) are removed packages whose configuration files remain in F(/etc).
       type: dict
       sample: {unfinished: [], interrupted: false, busy: false, held_patterns: [], config_files: []}
     services:
       description: >-
         State of each unit (C(load_state), C(active_state), C(sub_state), C(unit_file_state), C(fragment_path),
-        C(drop_in_paths), C(need_daemon_reload), C(active_since_us)); empty where systemd does not run.
+        C(drop_in_paths), C(need_daemon_reload), C(active_since_us)); empty if systemd does not run.
       type: dict
       sample: {docker.service: {active_state: active, unit_file_state: enabled}}
     engines:
       description: >-
         For C(docker), C(podman), C(containerd), C(crio) and C(container_toolkit) the C(package) and C(version); for a
-        running Docker Engine also C(info), what it says of itself.
+        running Docker Engine also its C(info).
       type: dict
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
     cdi_specs:
       description:
-        - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and where a running Docker
-          Engine looks besides.
-        - Each has its C(path), the C(driver_versions) that it names, none where it names no versioned file of the
-          driver, and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+        - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
+          directories of a running Docker Engine.
+        - Each has its C(path), the C(driver_versions) of the files that it contains, and whether
+          M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
       type: list
       elements: dict
       sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], ours: false}]
     docker_daemon_json:
       description: >-
-        The C(content) of daemon.json, or the C(error) that keeps Docker from reading it, and the C(flags) that the
-        unit gives to the daemon (C(text), C(key) that means the same, C(value), C(place)). Passwords and tokens
+        The C(content) of daemon.json, or the C(error) that prevents Docker from reading it, and the C(flags) of the
+        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). Passwords and tokens
         are masked.
       type: dict
       sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null, flags: []}
     files:
       description: >-
-        C(exists), C(content) and C(mode) of the files that the roles own and of those asked for. Passwords and tokens
-        are masked in F(/etc/docker/daemon.json) and in our record of it. In the entries of NVIDIA's repository and in
-        the file that tells apt of a proxy, a digest stands in the place of each login.
+        C(exists), C(content) and C(mode) of the files that the roles write and of O(files). Passwords and tokens
+        are masked in F(/etc/docker/daemon.json) and in the collection's record of it. In the entries of NVIDIA's
+        repository and in apt's proxy file, a digest replaces each login.
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:
@@ -262,8 +262,8 @@ host:
       sample: {nvidia-driver: 580-open}
     keyrings:
       description: >-
-        The key files of NVIDIA's repository that the roles wrote, by their paths: the C(fingerprints) of the keys in
-        them, and the C(digests) by which a file is known to be the one that was served.
+        The key files of NVIDIA's repository that the roles wrote, by path: the C(fingerprints) of their keys, and the
+        C(digests) of the file and of the downloaded file.
       type: dict
       sample:
         /usr/share/keyrings/gpufleet-nvidia-cuda.gpg:
@@ -277,15 +277,14 @@ host:
       sample: {kind: null, evidence: [], cloud: null}
     reboot_flag:
       description:
-        - Whether the distribution asks for a reboot (C(present)), and the C(packages) for which it does.
-        - Enterprise Linux and Amazon Linux leave no file that says so. There it is packages that only a boot puts to
-          use and that came after the last one.
+        - Whether the distribution requests a reboot (C(present)), and the C(packages) that require it.
+        - Enterprise Linux and Amazon Linux have no file for this. There, C(packages) are those that only take effect at
+          a boot and were installed after the last boot.
       type: dict
       sample: {present: false, packages: []}
     reboot_reasons:
       description: >-
-        Why a reboot is owed: C(id), C(text), and C(driver), whether the GPU driver is the cause and not the
-        distribution.
+        Why a reboot is required: C(id), C(text), and C(driver), which is V(true) if the GPU driver is the cause.
       type: list
       elements: dict
       sample: [{id: newer_kernel, text: "kernel 6.1.0-49-amd64 is running, ...", driver: false}]
@@ -308,12 +307,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed
 
-_SECONDS_FOR_AN_ENGINE = 5
+_ENGINE_TIMEOUT = 5
 
 
 def ask(path: str, request: str) -> dict[str, Any] | None:
-    """Return the JSON object that a daemon answers on its socket, or nothing where it does not answer one."""
-    connection = UnixConnection(path, _SECONDS_FOR_AN_ENGINE)
+    """Return the JSON object that a daemon sends on its socket, or None."""
+    connection = UnixConnection(path, _ENGINE_TIMEOUT)
     try:
         connection.request("GET", request)
         answer = json.loads(connection.getresponse().read())
@@ -325,7 +324,7 @@ def ask(path: str, request: str) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Look and return."""
+    """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "services": {"type": "list", "elements": "str", "default": []},

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_gpu_facts
-short_description: Discover the NVIDIA GPUs of a host, whatever state it is in
+short_description: Gather facts about the NVIDIA GPUs of a host
 version_added: 0.1.0
 description:
-  - Tells what provisioning, scheduling and a health check need to know of a host's NVIDIA GPUs, in one call.
-  - Every state of a host is a result. Without hardware, without a driver, with one that is not loaded, of the wrong
-    version or sick, RV(ansible_facts.nvidia_gpu_state) says so, and RV(ansible_facts.nvidia_gpu_state_reason) says what
-    to do about it. The PCI functions are there in all of them.
-  - GPUs are asked through pynvml. On a host that has none, the controller's own copy goes along with the call, where
-    the controller has one (C(pip install nvidia-ml-py)). Nothing stays behind on the host. A host without a driver
-    needs none.
-  - NVML is asked in a process of its own. A driver that hangs or crashes costs at most O(timeout).
+  - Returns everything that provisioning, scheduling and health checks need about NVIDIA GPUs, in one call.
+  - The module succeeds in every state of a host. RV(ansible_facts.nvidia_gpu_state) is the state, for example a missing
+    driver or a version mismatch. RV(ansible_facts.nvidia_gpu_state_reason) says what to do. The PCI functions are
+    returned in every state.
+  - The module reads GPUs through pynvml. If the host has none, the controller sends its own copy (C(pip install
+    nvidia-ml-py)) and removes it after the call. A host without a driver needs no pynvml.
+  - A separate process calls NVML. A driver that hangs or crashes delays the module by at most O(timeout).
 attributes:
   check_mode:
     support: full
     description: Can run in check_mode and return changed status prediction without modifying target.
     details:
-      - The result is the same, nothing is ever changed.
+      - The result is the same. The module never changes the host.
   diff_mode:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
@@ -37,37 +36,37 @@ attributes:
 options:
   gather_subset:
     description:
-      - What to gather. V(min) is always there, and has all that identifies a GPU, its memory, its MIG devices and its
-        health.
-      - V(all) stands for every subset, a name for itself. V(!name) leaves a subset out, V(!all) all but V(min) and
-        those named besides.
+      - Subsets to gather. V(min) is always gathered and contains the identity of a GPU, its memory, its MIG devices and
+        its health.
+      - V(all) selects every subset. V(!name) excludes a subset. V(!all) excludes all subsets except V(min) and those
+        that are listed explicitly.
       - The other subsets are V(identity), V(pci), V(memory), V(ecc), V(mig), V(power), V(clocks), V(temperature),
-        V(utilization), V(nvlink), V(fabric), V(processes), V(throughput) and V(topology). Which fields come with each
-        stands with the fields below.
-      - The default leaves out what belongs to others (V(processes)) or takes a while (V(throughput), V(topology)).
+        V(utilization), V(nvlink), V(fabric), V(processes), V(throughput) and V(topology). The return values
+        below name the subset of each field.
+      - The default excludes V(processes), which shows processes of other users, and V(throughput) and V(topology),
+        which are slow.
     type: list
     elements: str
     default: [all, "!processes", "!throughput", "!topology"]
   timeout:
     description:
-      - How many seconds to wait for a driver that does not answer, at the start and for each GPU. More than 0 and at
-        most 3600.
-      - When they are over, RV(ansible_facts.nvidia_gpu_state) is V(error), and the GPUs that did answer are returned.
-      - A host without a persistence daemon takes about two seconds to wake up a GPU.
+      - Seconds to wait for the driver, at the start and for each GPU. The value must be above 0 and at most 3600.
+      - After this time, RV(ansible_facts.nvidia_gpu_state) is V(error), and the GPUs that answered are returned.
+      - Without the persistence daemon, a GPU takes about two seconds to initialize.
     type: float
     default: 10
   driver_root:
     description:
-      - Directory below which the driver's user-space libraries lie, in C(lib64), C(usr/lib64) and the like.
-      - Without it the loader finds them, and where it knows none, the usual places of driver containers and cloud
-        images are looked at, such as C(/usr/local/nvidia) and C(/run/nvidia/driver).
+      - Directory that contains the driver's user-space libraries, for example in C(lib64) or C(usr/lib64).
+      - If unset, the dynamic loader finds the libraries. If it does not, the module searches the usual directories of
+        driver containers and cloud images, for example C(/usr/local/nvidia) and C(/run/nvidia/driver).
     type: path
   _nvml_binding_path:
-    description: Set by this module's action plugin where the host has no pynvml. Not for playbooks.
+    description: Set by the action plugin if the host has no pynvml.
     type: path
 notes:
-  - All that a product, a driver or a pynvml does not support is V(null).
-  - Values are those of NVML's calls. Where C(nvidia-smi -q -x) prints the same, it prints the same value.
+  - A value that the product, the driver or pynvml does not support is V(null).
+  - The values come from NVML and are the same as those of C(nvidia-smi -q -x).
 seealso:
   - name: NVML API reference
     description: The meaning of each value.
@@ -77,28 +76,28 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Discover the GPUs
+- name: Gather facts about the GPUs
   gpufleet.hosts.nvidia_gpu_facts:
 
-- name: Stop where they can not be used, and say why
+- name: Fail unless the GPUs are usable
   ansible.builtin.assert:
     that: ansible_facts.nvidia_gpu_state in ["ready", "no_hardware"]
     fail_msg: "{{ ansible_facts.nvidia_gpu_state_reason }}"
 
-- name: Look after a large fleet, as quickly as can be
+- name: Gather only the minimum, for a large fleet
   gpufleet.hosts.nvidia_gpu_facts:
     gather_subset: [min]
 
-- name: Name the sick GPUs
+- name: Show the unhealthy GPUs
   ansible.builtin.debug:
     msg: "{{ item.pci_bus_id }} {{ item.uuid }} is {{ item.health.state }}: {{ item.health.reasons | join('; ') }}"
   loop: "{{ ansible_facts.nvidia_gpus | rejectattr('health.state', 'equalto', 'ok') }}"
 
-- name: See how the GPUs are connected and what runs on them
+- name: Gather the topology and the GPU processes
   gpufleet.hosts.nvidia_gpu_facts:
     gather_subset: [topology, processes]
 
-- name: Ask a driver that lies in a directory of its own
+- name: Use the driver libraries of another directory
   gpufleet.hosts.nvidia_gpu_facts:
     driver_root: /opt/nvidia/driver
 """
@@ -117,12 +116,12 @@ ansible_facts:
       type: str
       sample: ready
     nvidia_gpu_state_reason:
-      description: Why it is that, and what to do about it.
+      description: The reason for the state, and what to do.
       returned: always
       type: str
-      sample: NVML answers for 8 GPUs.
+      sample: NVML shows 8 GPUs.
     nvidia_driver:
-      description: The driver. All are V(null) where there is none.
+      description: The driver. All values are V(null) without a driver.
       returned: always
       type: dict
       contains:
@@ -142,7 +141,7 @@ ansible_facts:
           type: str
           sample: /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05
         cuda_version:
-          description: CUDA version that the driver serves.
+          description: CUDA version that the driver supports.
           returned: always
           type: str
           sample: "13.0"
@@ -152,7 +151,7 @@ ansible_facts:
           type: str
           sample: "13.580.95.05"
         kernel_module_flavor:
-          description: Whether the loaded kernel module is the V(open) or the V(proprietary) one.
+          description: Flavor of the loaded kernel module, V(open) or V(proprietary).
           returned: always
           type: str
           sample: open
@@ -162,7 +161,7 @@ ansible_facts:
           type: str
           sample: "6.1.0-40-amd64"
         next_kernel:
-          description: Release of the kernel that boots next.
+          description: Release of the kernel for the next boot.
           returned: always
           type: str
           sample: "6.1.0-41-amd64"
@@ -172,7 +171,7 @@ ansible_facts:
           type: str
           sample: "580.95.05"
         on_disk_next_version:
-          description: Version of the module file for the kernel that boots next.
+          description: Version of the module file for the kernel of the next boot.
           returned: always
           type: str
           sample: "580.95.05"
@@ -187,12 +186,12 @@ ansible_facts:
           type: bool
           sample: true
         wsl:
-          description: Whether the host is a Windows Subsystem for Linux, whose driver is that of Windows.
+          description: Whether the host is a Windows Subsystem for Linux (WSL2), which uses the driver of Windows.
           returned: always
           type: bool
           sample: false
     nvidia_gpus:
-      description: The GPUs in NVML's order. Empty in all states in which NVML does not answer.
+      description: The GPUs in NVML's order. Empty if NVML does not answer.
       returned: always
       type: list
       elements: dict
@@ -255,7 +254,7 @@ ansible_facts:
           type: int
           sample: 81004
         memory_used_mib:
-          description: Used memory in MiB, without what the driver reserves where it can tell that apart.
+          description: Used memory in MiB, without the reserved memory if the driver returns that separately.
           returned: always
           type: int
           sample: 4
@@ -265,7 +264,7 @@ ansible_facts:
           type: dict
           contains:
             enabled:
-              description: Whether MIG mode is on. V(null) where there is no MIG.
+              description: Whether MIG mode is on. V(null) if the GPU does not support MIG.
               returned: always
               type: bool
               sample: true
@@ -296,12 +295,12 @@ ansible_facts:
                   type: str
                   sample: "1g.10gb"
                 gi:
-                  description: Id of its GPU instance.
+                  description: ID of its GPU instance.
                   returned: always
                   type: int
                   sample: 7
                 ci:
-                  description: Id of its compute instance.
+                  description: ID of its compute instance.
                   returned: always
                   type: int
                   sample: 0
@@ -311,7 +310,7 @@ ansible_facts:
                   type: int
                   sample: 9984
                 memory_slices:
-                  description: How many eighths of the GPU's memory these are.
+                  description: Share of the GPU's memory, in eighths.
                   returned: always
                   type: int
                   sample: 1
@@ -371,47 +370,46 @@ ansible_facts:
                   type: int
                   sample: 0
             devices_max:
-              description: How many MIG devices the GPU can have at most.
+              description: Maximum number of MIG devices.
               returned: when the subset V(mig) is gathered
               type: int
               sample: 7
         persistence_mode:
-          description: Whether the driver stays initialised while nobody uses the GPU.
+          description: Whether the driver keeps the GPU initialized while no process uses it.
           returned: always
           type: bool
           sample: true
         compute_mode:
           description: >-
-            Who may use the GPU, one of V(default), V(exclusive_process), V(exclusive_thread) and V(prohibited).
+            Compute mode, one of V(default), V(exclusive_process), V(exclusive_thread) and V(prohibited).
           returned: always
           type: str
           sample: default
         recovery_action:
           description: >-
-            What the driver asks for to recover the GPU, one of V(none), V(gpu_reset), V(node_reboot), V(drain_p2p),
-            V(drain_and_reset), V(recover_imex_domain), V(bus_reset) and V(system_reboot). An action that this release
-            does not know is V(unknown_N), where N is its number in NVML.
+            Recovery action that the driver requests, one of V(none), V(gpu_reset), V(node_reboot), V(drain_p2p),
+            V(drain_and_reset), V(recover_imex_domain), V(bus_reset) and V(system_reboot). An action that is
+            unknown to this version is V(unknown_N), where N is its number in NVML.
           returned: always
           type: str
           sample: "none"
         health:
-          description: Judgement of the GPU.
+          description: Health of the GPU.
           returned: always
           type: dict
           contains:
             state:
               description: >-
-                V(ok), V(degraded) for a GPU that works and needs looking after or a reset, V(lost) for one that can
-                not be used.
+                V(ok), V(degraded) if the GPU needs attention or a reset, or V(lost) if it cannot be used.
               returned: always
               type: str
               sample: degraded
             reasons:
-              description: Why it is not V(ok), in words that say what to do.
+              description: Why the state is not V(ok), and what to do.
               returned: always
               type: list
               elements: str
-              sample: ["a memory row waits for its remapping: reset this GPU or reboot the host"]
+              sample: ["the remapping of a memory row is pending. Reset the GPU or reboot the host"]
         brand:
           description: Product line.
           returned: when the subset V(identity) is gathered
@@ -428,12 +426,12 @@ ansible_facts:
           type: str
           sample: "692-2G520-0200-000"
         board_id:
-          description: Number of the board. GPUs with the same one share a board.
+          description: Number of the board. GPUs on the same board have the same number.
           returned: when the subset V(identity) is gathered
           type: int
           sample: 1792
         multi_gpu_board:
-          description: Whether there are more GPUs on the board.
+          description: Whether the board has several GPUs.
           returned: when the subset V(identity) is gathered
           type: bool
           sample: false
@@ -483,7 +481,7 @@ ansible_facts:
           type: bool
           sample: false
         display_active:
-          description: Whether a display is initialised on the GPU.
+          description: Whether a display is initialized on the GPU.
           returned: when the subset V(identity) is gathered
           type: bool
           sample: false
@@ -503,17 +501,17 @@ ansible_facts:
           type: dict
           contains:
             generation:
-              description: Generation that the link runs at now. It falls while the GPU idles.
+              description: Current generation of the link. It is lower while the GPU is idle.
               returned: always
               type: int
               sample: 5
             generation_max:
-              description: Generation that GPU and host can do.
+              description: Maximum generation that GPU and host support.
               returned: always
               type: int
               sample: 5
             generation_max_gpu:
-              description: Generation that the GPU can do.
+              description: Maximum generation that the GPU supports.
               returned: always
               type: int
               sample: 5
@@ -523,7 +521,7 @@ ansible_facts:
               type: int
               sample: 16
             width_max:
-              description: Lanes that GPU and host can do.
+              description: Maximum number of lanes that GPU and host support.
               returned: always
               type: int
               sample: 16
@@ -608,7 +606,7 @@ ansible_facts:
                   type: int
                   sample: 0
             aggregate:
-              description: Errors in the GPU's life.
+              description: Errors during the lifetime of the GPU.
               returned: always
               type: dict
               contains:
@@ -643,27 +641,27 @@ ansible_facts:
                   type: int
                   sample: 0
             sram_threshold_exceeded:
-              description: Whether uncorrectable SRAM errors are beyond the threshold for a replacement.
+              description: Whether uncorrectable SRAM errors exceed the threshold for a replacement.
               returned: always
               type: bool
               sample: false
         retired_pages:
-          description: Memory pages taken out of use, before Ampere.
+          description: Retired memory pages, before Ampere.
           returned: when the subset V(ecc) is gathered
           type: dict
           contains:
             single_bit:
-              description: Pages retired for single-bit errors.
+              description: Pages retired because of single-bit errors.
               returned: always
               type: int
               sample: 0
             double_bit:
-              description: Pages retired for a double-bit error.
+              description: Pages retired because of a double-bit error.
               returned: always
               type: int
               sample: 0
             pending:
-              description: Whether pages wait for the next reset or reboot.
+              description: Whether pages will be retired at the next reset or reboot.
               returned: always
               type: bool
               sample: false
@@ -673,17 +671,17 @@ ansible_facts:
           type: dict
           contains:
             correctable:
-              description: Rows remapped for correctable errors.
+              description: Rows remapped because of correctable errors.
               returned: always
               type: int
               sample: 0
             uncorrectable:
-              description: Rows remapped for uncorrectable errors.
+              description: Rows remapped because of uncorrectable errors.
               returned: always
               type: int
               sample: 0
             pending:
-              description: Whether a row waits for the next reset or reboot.
+              description: Whether a row will be remapped at the next reset or reboot.
               returned: always
               type: bool
               sample: false
@@ -698,62 +696,62 @@ ansible_facts:
               type: dict
               contains:
                 max:
-                  description: Banks with all.
+                  description: Banks with all spare rows.
                   returned: always
                   type: int
                   sample: 2560
                 high:
-                  description: Banks with many.
+                  description: Banks with many spare rows.
                   returned: always
                   type: int
                   sample: 0
                 partial:
-                  description: Banks with some.
+                  description: Banks with some spare rows.
                   returned: always
                   type: int
                   sample: 0
                 low:
-                  description: Banks with few.
+                  description: Banks with few spare rows.
                   returned: always
                   type: int
                   sample: 0
                 none:
-                  description: Banks with none.
+                  description: Banks without spare rows.
                   returned: always
                   type: int
                   sample: 0
         power:
-          description: Power.
+          description: Power draw and power limits.
           returned: when the subset V(power) is gathered
           type: dict
           contains:
             draw_w:
-              description: Power drawn, in W.
+              description: Current power draw, in W.
               returned: always
               type: float
               sample: 71.62
             limit_w:
-              description: Limit that was set, in W.
+              description: Requested limit, in W.
               returned: always
               type: float
               sample: 700.0
             enforced_limit_w:
-              description: Limit in force, in W.
+              description: Enforced limit, in W.
               returned: always
               type: float
               sample: 700.0
             default_limit_w:
-              description: Limit by default, in W.
+              description: Default limit, in W.
               returned: always
               type: float
               sample: 700.0
             min_limit_w:
-              description: Lowest limit that can be set, in W.
+              description: Minimum limit, in W.
               returned: always
               type: float
               sample: 200.0
             max_limit_w:
-              description: Highest limit that can be set, in W.
+              description: Maximum limit, in W.
               returned: always
               type: float
               sample: 700.0
@@ -768,73 +766,73 @@ ansible_facts:
           type: dict
           contains:
             graphics_mhz:
-              description: The graphics clock now, in MHz.
+              description: Current graphics clock, in MHz.
               returned: always
               type: int
               sample: 1980
             sm_mhz:
-              description: The SM clock now, in MHz.
+              description: Current SM clock, in MHz.
               returned: always
               type: int
               sample: 1980
             memory_mhz:
-              description: The memory clock now, in MHz.
+              description: Current memory clock, in MHz.
               returned: always
               type: int
               sample: 2619
             video_mhz:
-              description: The video clock now, in MHz.
+              description: Current video clock, in MHz.
               returned: always
               type: int
               sample: 1545
             max_graphics_mhz:
-              description: The highest graphics clock, in MHz.
+              description: Maximum graphics clock, in MHz.
               returned: always
               type: int
               sample: 1980
             max_sm_mhz:
-              description: The highest SM clock, in MHz.
+              description: Maximum SM clock, in MHz.
               returned: always
               type: int
               sample: 1980
             max_memory_mhz:
-              description: The highest memory clock, in MHz.
+              description: Maximum memory clock, in MHz.
               returned: always
               type: int
               sample: 2619
             max_video_mhz:
-              description: The highest video clock, in MHz.
+              description: Maximum video clock, in MHz.
               returned: always
               type: int
               sample: 1545
             application_graphics_mhz:
-              description: The graphics clock that applications run at, in MHz.
+              description: Graphics clock for applications, in MHz.
               returned: always
               type: int
               sample: 1980
             application_memory_mhz:
-              description: The memory clock that applications run at, in MHz.
+              description: Memory clock for applications, in MHz.
               returned: always
               type: int
               sample: 2619
             default_application_graphics_mhz:
-              description: The graphics clock that applications run at by default, in MHz.
+              description: Default graphics clock for applications, in MHz.
               returned: always
               type: int
               sample: 1980
             default_application_memory_mhz:
-              description: The memory clock that applications run at by default, in MHz.
+              description: Default memory clock for applications, in MHz.
               returned: always
               type: int
               sample: 2619
         performance_state:
-          description: Performance state, from V(0) for the fastest to V(15).
+          description: Performance state, from V(0) (fastest) to V(15).
           returned: when the subset V(clocks) is gathered
           type: int
           sample: 0
         throttle_reasons:
           description: >-
-            Why the clocks are not at their highest. V(idle), V(application_clocks), V(software_power_cap),
+            Why the clocks are below their maximum: V(idle), V(application_clocks), V(software_power_cap),
             V(hardware_slowdown), V(sync_boost), V(software_thermal), V(hardware_thermal), V(hardware_power_brake) and
             V(display_clocks).
           returned: when the subset V(clocks) is gathered
@@ -842,7 +840,7 @@ ansible_facts:
           elements: str
           sample: ["idle"]
         temperature:
-          description: Temperatures. A margin is the distance to a limit, and negative beyond it.
+          description: Temperatures. A margin is the distance to a limit. It is negative above the limit.
           returned: when the subset V(temperature) is gathered
           type: dict
           contains:
@@ -902,12 +900,12 @@ ansible_facts:
               type: int
               sample: 0
         fan_speed_percent:
-          description: Speed of the fan in percent of its highest.
+          description: Fan speed in percent of its maximum.
           returned: when the subset V(temperature) is gathered
           type: int
           sample: 30
         utilization:
-          description: How busy the GPU was of late. V(null) with MIG on.
+          description: Recent utilization of the GPU. V(null) in MIG mode.
           returned: when the subset V(utilization) is gathered
           type: dict
           contains:
@@ -952,12 +950,12 @@ ansible_facts:
               type: int
               sample: 4
             link_count:
-              description: How many links the GPU has. V(null) for none.
+              description: Number of links of the GPU. V(null) if it has none.
               returned: always
               type: int
               sample: 18
             active_count:
-              description: How many of them are up.
+              description: Number of active links.
               returned: always
               type: int
               sample: 18
@@ -973,17 +971,17 @@ ansible_facts:
                   type: int
                   sample: 0
                 active:
-                  description: Whether it is up.
+                  description: Whether the link is active.
                   returned: always
                   type: bool
                   sample: true
                 remote_type:
-                  description: What is at its other end, V(gpu), V(switch) or V(npu).
+                  description: Device at the other end, V(gpu), V(switch) or V(npu).
                   returned: always
                   type: str
                   sample: switch
                 remote_pci_bus_id:
-                  description: PCI address of what is at its other end.
+                  description: PCI address of the device at the other end.
                   returned: always
                   type: str
                   sample: "0000:c3:00.0"
@@ -1008,23 +1006,23 @@ ansible_facts:
               type: str
               sample: "00000000-0000-0000-0000-000000000000"
             clique_id:
-              description: Clique of the GPU in it.
+              description: Clique of the GPU in the fabric.
               returned: always
               type: int
               sample: 0
             bandwidth_degraded:
-              description: Whether the fabric works with less bandwidth than it should.
+              description: Whether the bandwidth of the fabric is degraded.
               returned: always
               type: bool
               sample: false
         processes:
-          description: Processes on the GPU. V(null) where NVML does not say.
+          description: Processes on the GPU. V(null) if NVML does not return them.
           returned: when the subset V(processes) is gathered
           type: list
           elements: dict
           contains:
             pid:
-              description: Process id, as the host counts.
+              description: Process ID on the host.
               returned: always
               type: int
               sample: 4711
@@ -1044,12 +1042,12 @@ ansible_facts:
               type: int
               sample: 1024
             gi:
-              description: Id of the GPU instance that it uses.
+              description: ID of the GPU instance that the process uses.
               returned: always
               type: int
               sample: 7
             ci:
-              description: Id of the compute instance that it uses.
+              description: ID of the compute instance that the process uses.
               returned: always
               type: int
               sample: 0
@@ -1069,7 +1067,7 @@ ansible_facts:
               type: int
               sample: 0
     nvidia_pci_devices:
-      description: NVIDIA's functions on the PCI bus, in its order, but for NVSwitches. There with no driver, too.
+      description: NVIDIA's PCI functions except NVSwitches, in bus order. They are returned without a driver, too.
       returned: always
       type: list
       elements: dict
@@ -1110,17 +1108,17 @@ ansible_facts:
           type: int
           sample: 0
         kernel_driver:
-          description: Kernel driver that holds it, such as V(nvidia), V(nouveau), V(nova_core) or V(vfio-pci).
+          description: Kernel driver of the function, such as V(nvidia), V(nouveau), V(nova_core) or V(vfio-pci).
           returned: always
           type: str
           sample: nvidia
         kind:
-          description: V(gpu), or V(other) for what else is on a board.
+          description: V(gpu), or V(other) for other functions of a board.
           returned: always
           type: str
           sample: gpu
     nvidia_nvswitches:
-      description: NVSwitches on the PCI bus, in its order.
+      description: NVSwitches in bus order.
       returned: always
       type: list
       elements: dict
@@ -1161,7 +1159,7 @@ ansible_facts:
           type: int
           sample: 0
         kernel_driver:
-          description: Kernel driver that holds it, such as V(nvidia), V(nouveau), V(nova_core) or V(vfio-pci).
+          description: Kernel driver of the function, such as V(nvidia), V(nouveau), V(nova_core) or V(vfio-pci).
           returned: always
           type: str
           sample: nvidia
@@ -1171,25 +1169,25 @@ ansible_facts:
           type: str
           sample: nvswitch
     nvidia_topology:
-      description: How the GPUs reach each other. V(null) where NVML does not answer.
+      description: Connections between the GPUs. V(null) if NVML does not answer.
       returned: when the subset V(topology) is gathered
       type: dict
       contains:
         gpus:
-          description: UUIDs of the GPUs. Rows and columns of the matrices are in this order.
+          description: UUIDs of the GPUs, in the order of the matrices' rows and columns.
           returned: always
           type: list
           elements: str
           sample: ["GPU-2678d89a-e400-594e-907f-6792b6bbbb68", "GPU-d6905953-07e6-500a-9184-c0c8279de04b"]
         nvlinks:
-          description: How many NVLinks connect two GPUs, directly or through NVSwitches.
+          description: Number of NVLinks between two GPUs, direct or through NVSwitches.
           returned: always
           type: list
           elements: list
           sample: [[0, 18], [18, 0]]
         pcie:
           description: >-
-            What is between two GPUs. V(self), V(internal) for the same board, V(pix) for one PCIe switch, V(pxb) for
+            Connection between two GPUs: V(self), V(internal) for the same board, V(pix) for one PCIe switch, V(pxb) for
             several, V(phb) for a host bridge, V(node) for the host bridges of a NUMA node, V(sys) for NUMA nodes.
           returned: always
           type: list
@@ -1201,12 +1199,12 @@ ansible_facts:
           type: dict
           sample: {"GPU-2678d89a-e400-594e-907f-6792b6bbbb68": "0-63"}
 nvml_binding:
-  description: Whose pynvml served, V(host) or V(controller). V(null) where there was nothing to ask.
+  description: Origin of pynvml, V(host) or V(controller). V(null) if NVML was not called.
   returned: always
   type: str
   sample: host
 nvml_binding_version:
-  description: Its version.
+  description: Version of pynvml.
   returned: always
   type: str
   sample: "13.615.71"

@@ -2,23 +2,23 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Put a repository's signing key on a host, if it is the right one."""
+"""Install the signing key of a repository after a check of its fingerprint or digest."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: signing_key
-short_description: Put a package repository's signing key on a host, if it is the expected one
+short_description: Install the signing key of a package repository if it is the expected key
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Fetches a public key, checks that its fingerprint or the digest of its file is the one that you expect, and writes
-    it to a file that a repository entry can name (C(Signed-By) of apt, C(gpgkey) of dnf and zypper).
-  - Nothing is fetched while the file holds that key already. A file that holds another key is replaced.
-  - A key that is trusted by a digest and converted between its text and its binary form has another digest on the host.
-    A second file with the suffix C(.sha256) keeps the expected one then, so that a later run needs no network.
-  - Needs no C(gpg) on the host.
+  - Downloads a public key, compares its fingerprint or the digest of its file with the expected value, and writes it to
+    a file for a repository entry (C(Signed-By) of apt, C(gpgkey) of dnf and zypper).
+  - If the file already contains the expected key, the module downloads nothing. A file with another key is replaced.
+  - Converting a key between text and binary form changes its digest. For a key that is trusted by a digest, a second
+    file with the suffix C(.sha256) then stores the expected digest, so that later runs need no network.
+  - The host does not need C(gpg).
 options:
   url:
     description: Address of the key file. V(file://) names a file on the host.
@@ -26,49 +26,49 @@ options:
     required: true
   fingerprint:
     description:
-      - What the key is trusted by. Blanks and case do not matter.
-      - Either the full fingerprint of the one key in the file, 40 or 64 hexadecimal digits.
-      - Or the SHA-256 digest of the file, as V(sha256:0123...). It is the digest of the file as it is served, or of the
-        file without the lines that begin with C(Version). Only what the digest covers is written.
+      - The expected fingerprint or digest. Blanks and case are ignored.
+      - Either the full fingerprint of the only key in the file, 40 or 64 hexadecimal digits.
+      - Or the SHA-256 digest of the file, as V(sha256:0123...). The digest covers the file as downloaded, or the
+        file without the lines that start with C(Version). Only the covered part is written.
     type: str
     required: true
   path:
-    description: File to write, by its absolute path.
+    description: Absolute path of the key file on the host.
     type: path
     required: true
   armored:
-    description: Whether the file is written as text, as dnf and zypper want it, and not in binary form.
+    description: Whether to write the key as text, as dnf and zypper require, instead of binary.
     type: bool
     default: false
   proxy:
-    description: Proxy to fetch through, as V(http://proxy.example:3128).
+    description: Proxy for the download, for example V(http://proxy.example:3128).
     type: str
   timeout:
-    description: Seconds to wait for the server.
+    description: Timeout of the download in seconds.
     type: int
     default: 30
 attributes:
   check_mode:
-    description: Says whether the file would be written. The key is not fetched.
+    description: Returns whether the file would be written. The key is not downloaded.
     support: full
   diff_mode:
-    description: Shows the fingerprints before and after, or the digests where the key is trusted by one.
+    description: Shows the fingerprints before and after, or the digests if O(fingerprint) is a digest.
     support: full
   idempotent:
-    description: A second run finds the key, changes nothing and uses no network.
+    description: A second run changes nothing and uses no network.
     support: full
 seealso:
   - module: ansible.builtin.deb822_repository
 """
 
 EXAMPLES = r"""
-- name: Trust NVIDIA's CUDA repository by its key
+- name: Install the key of NVIDIA's CUDA repository
   gpufleet.hosts.signing_key:
     url: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/3bf863cc.pub
     fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
     path: /usr/share/keyrings/gpufleet-nvidia-cuda.gpg
 
-- name: Trust a repository by the digest of its key file
+- name: Install a key with a known file digest
   gpufleet.hosts.signing_key:
     url: https://developer.download.nvidia.com/compute/cuda/repos/rhel10/x86_64/CDF6BA43.pub
     fingerprint: sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb
@@ -78,9 +78,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 fingerprint:
-  description: Fingerprint of the key in the file, of several keys the first. A digest is never returned here.
+  description: Fingerprint of the first key in the file, even if O(fingerprint) is a digest.
   type: str
-  returned: always, but null in check mode where a key that is trusted by a digest would be fetched
+  returned: always, but null in check mode if O(fingerprint) is a digest and the key would be downloaded
   sample: EB693B3035CD5710E231E123A4B469963BF863CC
 """
 
@@ -95,16 +95,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key
 
 
 def problem(path: str) -> str | None:
-    """Tell what is wrong with the path; nothing where the key can be written there."""
+    """Return what is wrong with the path, or None."""
     if not os.path.isabs(path):
-        return f"path: {path!r} is not absolute. Name the file from the root on, as /usr/share/keyrings/x.gpg."
+        return f"path: {path!r} is not absolute. Set an absolute path, for example /usr/share/keyrings/x.gpg."
     if os.path.isdir(path):
-        return f"path: {path!r} is a directory. Name the file in it that the key is written to."
+        return f"path: {path!r} is a directory. Set the path of a file."
     return None
 
 
 def write(module: AnsibleModule, path: str, data: bytes, note: str | None) -> None:
-    """Put the key file in its place, readable to all, and its note beside it."""
+    """Write the key file, readable for all users, and the note beside it."""
     try:
         _put(module, path, data)
         if note:
@@ -113,8 +113,8 @@ def write(module: AnsibleModule, path: str, data: bytes, note: str | None) -> No
             os.unlink(key_trust.note_path(path))
     except OSError as error:
         module.fail_json(
-            msg=f"The key could not be written to {path}: {error.strerror or error} ({error.filename or path}). Choose "
-            "another path, or run this as a user who may write there (become: true)."
+            msg=f"The key could not be written to {path}: {error.strerror or error} ({error.filename or path}). Set "
+            "another path, or set become: true."
         )
 
 

@@ -1,11 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a program for a host's Python of functions in module_utils: one text, which `python -c READER` has as its input.
+"""Build a standalone program from modules of module_utils. `python -c READER` on the host reads it from its input.
 
-What Ansible makes of a module brings its library along, and to load that takes a host a tenth of a second and more.
-That is more than nvidia-smi takes to tell all about a GPU. A program of ours brings what it uses, and writes no file.
-It can use nothing of `ansible`.
+An ordinary Ansible module loads Ansible's module library, which takes 0.1 seconds or more, longer than nvidia-smi takes
+for all GPUs. The program contains only the modules that it uses and writes no file. It must not import `ansible`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from functools import lru_cache
 from importlib._bootstrap_external import MAGIC_NUMBER
 
 PACKAGE = "ansible_collections.gpufleet.hosts.plugins.module_utils"
-# Python by itself reads a long program from its input slowly, line by line. What lies in the directory where it happens
-# to be started is not to be taken for one of its modules.
+# Python reads a program from its input slowly, line by line, so READER reads it at once. It also removes the current
+# directory from sys.path, so that no file there is imported.
 READER = "import sys; sys.path[:] = [path for path in sys.path if path]; exec(sys.stdin.read())"
-_OWN = "gpufleet.zip"  # No such file: the name under which Python knows the modules in the program.
+_OWN = "gpufleet.zip"  # Not a file: the entry in sys.path for the modules in the program.
 _HERE = os.path.dirname(__file__)
 _MODULES = os.path.join(os.path.dirname(_HERE), "module_utils")
 _IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}([.\w]*) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -32,13 +31,13 @@ _COMMENT = re.compile(r"#.*")
 
 
 def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = None) -> bytes:
-    """Make the program that calls `main` of a module in module_utils with the arguments, as JSON.
+    """Build the program that calls `main` of the module `entry` in module_utils with the arguments as JSON.
 
-    `extra` brings modules besides, as names and paths of their sources, by the path to put on `sys.path` for them.
+    `extra` adds other modules: for each new entry of `sys.path`, the names and source files of its modules.
     """
-    books = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **(extra or {})}
-    code = {book: {name: _code(name, path) for name, path in modules.items()} for book, modules in books.items()}
-    source = {book: {name: _source(path) for name, path in modules.items()} for book, modules in books.items()}
+    groups = {_OWN: {f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **(extra or {})}
+    code = {group: {name: _code(name, path) for name, path in modules.items()} for group, modules in groups.items()}
+    source = {group: {name: _source(path) for name, path in modules.items()} for group, modules in groups.items()}
     packed = ", ".join(
         repr(part)
         for part in (
@@ -53,7 +52,7 @@ def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = 
 
 @lru_cache
 def needed(entry: str) -> tuple[str, ...]:
-    """Name the modules of module_utils that a module imports, directly or not, itself included: `facts.program`."""
+    """Return the names of a module and of all modules that it imports from module_utils, such as `facts.program`."""
     found, waiting = set(), [entry]
     while waiting:
         name = waiting.pop()
@@ -66,7 +65,7 @@ def needed(entry: str) -> tuple[str, ...]:
 
 
 def _imported(module: str, names: str) -> list[str]:
-    """Name the modules that one import statement loads: the named module, or modules of the named package."""
+    """Return the modules that one import statement loads: the named module, or modules of the named package."""
     if module and os.path.isfile(_path(module)):
         return [module]
     listed = [name.split()[0] for name in _COMMENT.sub("", names).strip("() \n").split(",") if name.strip()]
@@ -93,6 +92,6 @@ def _code(name: str, path: str) -> bytes:
     return marshal.dumps(importlib.machinery.SourceFileLoader(name, path).get_code(name))
 
 
-def _pack(books: dict) -> str:
-    # Format 2 of marshal is the same for every version of Python.
-    return binascii.b2a_base64(zlib.compress(marshal.dumps(books, 2)), newline=False).decode()
+def _pack(groups: dict) -> str:
+    # Every supported version of Python reads marshal format 2.
+    return binascii.b2a_base64(zlib.compress(marshal.dumps(groups, 2)), newline=False).decode()

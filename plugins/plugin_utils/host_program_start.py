@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first lines of a program that host_program makes. They run on the host, and load no more than they need."""
+"""The first lines of a program that host_program.py builds. They run on the host and must load quickly."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from importlib._bootstrap_external import MAGIC_NUMBER
 from importlib.machinery import ModuleSpec
 
 
-class Shelf:
-    """Modules that lie in the program itself, for Python's import: a path hook, a finder and a loader.
+class ProgramImporter:
+    """Import modules from the program itself: a path hook, a finder and a loader.
 
-    `books` are the modules by the name of a path; each is a dictionary of names, and of a package's or module's code or
-    source.
+    `groups` maps entries of sys.path to modules: a dictionary of module names, and bytecode or source.
     """
 
-    def __init__(self, books, path=None):
-        self.books, self.path = books, path
+    def __init__(self, groups, path=None):
+        self.groups, self.path = groups, path
 
     def __call__(self, path):
-        if path not in self.books:
+        if path not in self.groups:
             raise ImportError(path)
-        return Shelf(self.books, path)
+        return ProgramImporter(self.groups, path)
 
     def find_spec(self, name, target=None):
-        book = self.books[self.path]
-        if name in book:
+        group = self.groups[self.path]
+        if name in group:
             spec = ModuleSpec(name, self, origin=self.path + "/" + name.replace(".", "/") + ".py")
             spec.has_location = True
             return spec
-        if any(module.startswith(name + ".") for module in book):
+        if any(module.startswith(name + ".") for module in group):
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = [self.path]
             return spec
@@ -45,19 +44,22 @@ class Shelf:
         return None
 
     def exec_module(self, module):
-        what = self.books[self.path][module.__name__]
-        code = marshal.loads(what) if isinstance(what, bytes) else compile(what, module.__spec__.origin, "exec")
+        content = self.groups[self.path][module.__name__]
+        code = (
+            marshal.loads(content) if isinstance(content, bytes) else compile(content, module.__spec__.origin, "exec")
+        )
         exec(code, module.__dict__)
 
 
 def start(packed, first, entry, arguments):
-    """Make the modules in `packed` importable, first those of the path `first`, and call `main` of the module `entry`.
+    """Make the modules in `packed` importable and call `main` of the module `entry`.
 
-    `packed` has them as bytecode by the version of Python that it is for, and, by "", as source for every other one.
+    `packed` has bytecode under the magic number of its Python version, and source under "" for every other version.
+    `first` is the entry of sys.path for the collection's modules.
     """
-    gc.disable()  # The process lives for a moment.
-    books = marshal.loads(zlib.decompress(binascii.a2b_base64(packed.get(MAGIC_NUMBER.hex(), packed[""]))))
-    sys.path_hooks.insert(0, Shelf(books))
+    gc.disable()  # The process is short-lived.
+    groups = marshal.loads(zlib.decompress(binascii.a2b_base64(packed.get(MAGIC_NUMBER.hex(), packed[""]))))
+    sys.path_hooks.insert(0, ProgramImporter(groups))
     sys.path.insert(0, first)
     module = __import__(entry, fromlist=["main"])
     module.main(arguments)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Python an action plugin can have read a program on the host of its task, and how it runs such a program."""
+"""Find the host's Python for a program of an action plugin, and run the program."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from ansible.utils.display import Display
 
 display = Display()
 
-_STARTED = "gpufleet.hosts: started"
-# sudo with `requiretty`, or without the flag -S, refuses before it reads a password. A module may get a terminal.
+STARTED = "gpufleet.hosts: started"
+# sudo with `requiretty` or without the flag -S fails before it reads a password. An ordinary module may get a terminal.
 _NO_TERMINAL = re.compile(r"\btty\b|\bterminal is required\b", re.IGNORECASE)
 
 
-def reads_input(action: ActionBase, task_vars: dict) -> str | None:
-    """Tell the command of the host's Python; None where a task has to go the way of every module.
+def command_for_input(action: ActionBase, task_vars: dict) -> str | None:
+    """Return the command of the host's Python, or None if the ordinary module must run.
 
-    That is so in the background and for other hosts, where files on the host are to be kept for a look at them, where
-    the connection or the way to become another user passes no input, and where Ansible has yet to find out which Python
-    the host has.
+    The module must run for asynchronous and delegated tasks, if files on the host are to be kept for debugging, if the
+    connection or the become method passes no input, and if Ansible has not discovered the host's Python yet.
 
-    For the setting INTERPRETER_PYTHON there is no public function that also looks at a host's variables. `C.config` is
-    what Ansible's own plugins ask. `_task`, `_connection` and `_templar` are what ActionBase documents for its plugins.
+    No public function returns INTERPRETER_PYTHON with the variables of a host. Ansible's own plugins use `C.config`,
+    too. ActionBase documents `_task`, `_connection` and `_templar` for plugins.
     """
     task, connection = action._task, action._connection
     become = getattr(connection, "become", None)
@@ -48,36 +47,36 @@ def reads_input(action: ActionBase, task_vars: dict) -> str | None:
 
 
 def _passes_input(connection, become) -> bool:
-    """Tell whether a way to become another user lets a program's input through; it says so where it does not."""
+    """Return whether a become method passes the input of a program."""
     if getattr(become, "require_tty", False):
         return False
     if connection.transport == "local" and become.get_option("become_pass") and not connection.get_option("pipelining"):
-        return False  # sudo gets a terminal as its input, and the program would wait forever for the end of that.
+        return False  # sudo gets a terminal as its input, and the program would wait forever for its end.
     return getattr(become, "pipelining", become.name != "su")
 
 
-def run(action: ActionBase, command: str, program: bytes) -> str | None:
-    """Run a command on the host with a program as its input, and return what it printed.
+def run(action: ActionBase, command: str, program: bytes) -> dict | None:
+    """Run a command on the host with a program as its input. Return its `rc`, `stdout` and `stderr`.
 
-    None means that the module may succeed where this way cannot. A rejected password is never such a case: a second
+    Return None if only the ordinary module can succeed. A rejected password is an error instead, because a second
     attempt could lock the account.
     """
     become = getattr(action._connection, "become", None)
     try:
-        done = action._low_level_execute_command(f"echo '{_STARTED}'; {command}", in_data=program)
+        done = action._low_level_execute_command(f"echo '{STARTED}'; {command}", in_data=program)
     except AnsibleConnectionFailure:
         raise
     except AnsibleError as error:
         if not _NO_TERMINAL.search(str(error)):
             raise
-        display.vvv(f"{action._task.action}: {error}; the module is run instead")
+        display.vvv(f"{action._task.action}: {error}. The ordinary module runs instead.")
         return None
-    if become is None or _STARTED in done["stdout"]:
-        return done["stdout"]
+    if become is None or STARTED in done["stdout"]:
+        return done
     if _NO_TERMINAL.search(done["stderr"]):
         return None
     printed = "\n".join(text.strip() for text in (done["stderr"], done["stdout"]) if text.strip())
     raise AnsibleActionFail(
-        f"{become.name} on the host failed with status {done['rc']}: {printed or 'it printed nothing'}. There was no "
-        "second attempt, since repeated failures can lock the account. Check the password and the rights of the user."
+        f"{become.name} on the host failed with status {done['rc']}: {printed or 'no output'}. It was not tried "
+        "again, because repeated failures can lock the account. Check the password and the permissions of the user."
     )

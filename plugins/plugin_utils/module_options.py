@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which options a module has, by its documentation, and which one somebody may have meant who misspelt it."""
+"""Read the options of a module from its documentation, and suggest an option for a misspelled name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 
 import yaml
 
-# In C where PyYAML has it: the documentation of one module has a thousand lines.
+# The C loader is much faster, and the documentation of one module can have a thousand lines.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def unknown(module: str, names: Iterable[str]) -> list[str]:
-    """List those of `names` that the module has no option of. None are, where its documentation cannot be read."""
-    # Reading the documentation as a whole takes a while: most names stand there as they are.
+    """Return the names that are not options of the module. If its documentation cannot be read, return none."""
+    # A text search finds most names. Parsing the whole documentation is slow.
     rest = [name for name in names if not re.search(rf"^  {re.escape(name)}:", _written(module), re.MULTILINE)]
     if not rest:
         return []
@@ -31,7 +31,7 @@ def unknown(module: str, names: Iterable[str]) -> list[str]:
 
 
 def suggestion(module: str, name: str) -> str:
-    """Ask for the name that may have been meant, and say where all of them are."""
+    """Return a sentence with similar option names and the command that lists all options."""
     public = [option for option in options(module) if not option.startswith("_")]
     close = difflib.get_close_matches(name, public, n=3, cutoff=0.7)
     meant = f" Did you mean {' or '.join(close)}?" if close else ""
@@ -40,16 +40,16 @@ def suggestion(module: str, name: str) -> str:
 
 @lru_cache(maxsize=8)
 def options(module: str) -> tuple[str, ...]:
-    """List a module's options with all their names; none where its documentation cannot be read."""
+    """Return the names and aliases of a module's options. If its documentation cannot be read, return none."""
     try:
         described = _described(_documentation(module))
-    except Exception:  # Whatever is wrong with it: the module itself will judge its arguments.
+    except Exception:  # The module itself reports invalid arguments.
         return ()
     return tuple(sorted({*described, *(alias for one in described.values() for alias in one.get("aliases") or ())}))
 
 
 def _described(documentation: str) -> dict[str, Any]:
-    """Return the options of a documentation with those of the fragments that it extends.
+    """Return the options of a module's documentation, including those of its fragments.
 
     The form is the documented one of collections: COLLECTION.FRAGMENT[.VARIANT] is the attribute VARIANT, in capital
     letters, of the class ModuleDocFragment in the collection's plugins/doc_fragments/FRAGMENT.py.
@@ -59,25 +59,25 @@ def _described(documentation: str) -> dict[str, Any]:
     fragments = read.get("extends_documentation_fragment") or []
     for name in [fragments] if isinstance(fragments, str) else fragments:
         namespace, collection, fragment, *variant = name.split(".")
-        place = importlib.import_module(
+        extension = importlib.import_module(
             f"ansible_collections.{namespace}.{collection}.plugins.doc_fragments.{fragment}"
         )
-        text = getattr(place.ModuleDocFragment, (variant or ["documentation"])[0].upper())
+        text = getattr(extension.ModuleDocFragment, (variant or ["documentation"])[0].upper())
         found = {**_described(text), **found}
     return found
 
 
 @lru_cache(maxsize=8)
 def _written(module: str) -> str:
-    """Return what the module's own documentation has below `options:`, where that can be told without reading it."""
+    """Return the text below `options:` in the module's own documentation."""
     return options_text(_documentation(module))
 
 
 @lru_cache(maxsize=8)
 def _documentation(module: str) -> str:
-    """Return a module's own documentation, YAML; nothing where the module or its documentation cannot be found.
+    """Return a module's own documentation as YAML, or an empty string if it is not found.
 
-    Ansible makes collections importable, so that Python finds the file. Ansible's loader of plugins is not public.
+    Python's import system finds the file, because Ansible makes collections importable. Its loader is not public.
     """
     namespace, collection, name = module.split(".")
     try:
@@ -92,12 +92,12 @@ def _documentation(module: str) -> str:
 
 
 def documentation_text(source: str) -> str:
-    """Return the text of a module's `DOCUMENTATION`; nothing where the source has none."""
+    """Return the text of a module's `DOCUMENTATION`, or an empty string."""
     written = re.search(r"^DOCUMENTATION = (r?(\"\"\"|''').*?\2)", source, re.MULTILINE | re.DOTALL)
     return ast.literal_eval(written.group(1)) if written else ""
 
 
 def options_text(documentation: str) -> str:
-    """Return the lines between `options:` and the next key of a module's documentation; none where that has none."""
+    """Return the lines between `options:` and the next key of a module's documentation."""
     below = re.search(r"^options:[ \t]*\n(.*?)(?=^\w|\Z)", documentation, re.MULTILINE | re.DOTALL)
     return below.group(1) if below else ""

@@ -1,16 +1,16 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module that needs pynvml on a host that may have none: then the controller's own copy goes along.
+"""Run a module that needs pynvml, and send the controller's copy to a host that has none.
 
-A module that takes part
-- has the option `_nvml_binding_path` (type path) and hands it to `nvml.load_binding` or `gpu_facts.gather`;
-- on `BindingMissing`, before it changed anything, fails with `nvml_binding_missing=True` in its result.
+Such a module
+- has the option `_nvml_binding_path` (type path) and passes it to `session.load_binding` or `gather.gather`;
+- fails with `nvml_binding_missing=True` on `BindingMissing`, before it changes anything.
 
-Its action plugin is a subclass of `NvmlAction` under the module's name.
+Its action plugin has the module's name and is a subclass of `NvmlAction`.
 
-Where `gpufleet_host` says that the host has a driver and no binding, the copy goes along at once. Otherwise the module
-is run without, and a second time where that is what it lacked: a host that has one, or no driver, is sent nothing.
+If `gpufleet_host` shows that the host has a driver but no binding, the copy is sent at once. Otherwise the module runs
+without it, and runs again with the copy only if the binding is missing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import 
 
 PROBE = "gpufleet.hosts.nvidia_gpu_facts"
 
-# Flags of bytecode (PEP 552) that tell Python not to look for what it was made from.
+# Flag of bytecode (PEP 552): Python does not compare it with its source.
 _UNCHECKED_HASH = 0b01
 
 
 class NvmlAction(ActionBase):
-    """Run the module of the task's name, with the controller's pynvml where the host has none."""
+    """Run the module of the task, with the controller's pynvml if the host has none."""
 
     TRANSFERS_FILES = False
     _supports_async = True
@@ -49,13 +49,13 @@ class NvmlAction(ActionBase):
         module, arguments = self._task.action, dict(self._task.args)
         missing = not self._task.delegate_to and lacks_binding(task_vars or {}) and controller_binding() is not None
         if not missing and wrap_async:
-            # A job in the background can not ask for anything any more: find out before.
+            # An asynchronous job cannot request the binding later, so a probe runs first.
             probe = self._execute_module(
                 module_name=PROBE, module_args={"gather_subset": ["!all"]}, task_vars=task_vars
             )
             missing = probe.get("nvml_binding_missing")
             if probe.get("failed") and not missing:
-                return probe  # The module would fail, too: a second wrong password could lock the account.
+                return probe  # The module would fail, too, and another rejected password could lock the account.
         elif not missing:
             result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=task_vars)
             missing = result.get("nvml_binding_missing")
@@ -71,7 +71,7 @@ class NvmlAction(ActionBase):
         )
 
     def _send(self, binding: str) -> str:
-        """Put the controller's binding, packed, beside the module on the host; tell where."""
+        """Send an archive of the controller's binding to the host and return its path."""
         directory = self._connection._shell.tmpdir or self._make_tmp_path()
         packed = pack(binding, C.DEFAULT_LOCAL_TMP)
         try:
@@ -84,7 +84,7 @@ class NvmlAction(ActionBase):
 
 
 def lacks_binding(task_vars: dict) -> bool:
-    """Tell whether this run has seen the host, its driver, and that there is no binding to ask it with."""
+    """Return whether the observation of this run shows a driver but no binding."""
     host = task_vars.get("gpufleet_host")
     if not isinstance(host, Mapping):
         return False
@@ -92,16 +92,16 @@ def lacks_binding(task_vars: dict) -> bool:
 
 
 def no_binding_anywhere() -> dict:
-    """Say in a task's result that neither the host nor the controller has a binding."""
+    """Return the task result if neither the host nor the controller has a binding."""
     return {
         "failed": True,
-        "msg": f"{NO_BINDING}, neither there nor on the controller. Install it on the controller, it travels to the "
-        f"hosts by itself: {sys.executable} -m pip install nvidia-ml-py",
+        "msg": f"{NO_BINDING}: neither the host nor the controller has it. Install it on the controller, from where it "
+        f"is sent to the hosts: {sys.executable} -m pip install nvidia-ml-py",
     }
 
 
 def controller_binding() -> str | None:
-    """Find the file of the pynvml that the Python running Ansible has; None where it has none."""
+    """Return the file of pynvml for the Python that runs Ansible, or None."""
     try:
         spec = importlib.util.find_spec(BINDING)
     except (ImportError, ValueError):
@@ -111,12 +111,12 @@ def controller_binding() -> str | None:
 
 
 def archive_name(binding: str) -> str:
-    """Name the archive so that the host can tell the binding's version by it."""
+    """Return a name for the archive that contains the version of the binding."""
     return f"{BINDING}-{binding_version(binding) or '0'}.zip"
 
 
 def pack(binding: str, directory: str) -> str:
-    """Pack a binding, one file or a package, into a zip that Python imports from; tell its path."""
+    """Pack a binding, a file or a package, into an importable zip file and return its path."""
     handle, path = tempfile.mkstemp(prefix=f"{BINDING}-", suffix=".zip", dir=directory)
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         if os.path.basename(binding) != "__init__.py":
@@ -130,9 +130,9 @@ def pack(binding: str, directory: str) -> str:
 
 
 def _pack_file(archive: zipfile.ZipFile, path: str, name: str) -> None:
-    """Put a source into the zip, and its bytecode: to compile it takes a host many times as long as to load it.
+    """Add a source file and its bytecode to the zip file, because compiling takes much longer than loading.
 
-    A host with another version of Python knows the bytecode by its first bytes, and takes the source.
+    A host with another version of Python ignores the bytecode and compiles the source.
     """
     archive.write(path, name)
     module = name[: -len(".py")].replace("/", ".")

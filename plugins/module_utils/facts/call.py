@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One call of `nvidia_gpu_facts`: its options, and its result from them.
+"""The options of `nvidia_gpu_facts`, and the result for given options.
 
-Nothing of Ansible is loaded here: to load it takes a host longer than to ask a GPU.
+This file imports nothing from Ansible, because that import takes longer than reading a GPU.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OPTIONS = {
 
 
 def result(options: dict, run) -> dict:
-    """Give the module's result; `failed` and `msg` are in it where the options are wrong or pynvml is missing.
+    """Return the module's result. It has `failed` and `msg` if an option is invalid or pynvml is missing.
 
-    `run` runs a program: it takes a list of arguments and gives status, output and errors.
+    `run` runs a program: it takes a list of arguments and returns status, output and errors.
     """
     timeout, driver_root = options["timeout"], options["driver_root"]
     fault = base_options.timeout_fault(timeout) or base_options.driver_root_fault(driver_root)

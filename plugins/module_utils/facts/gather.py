@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that one call of `nvidia_gpu_facts` tells of a host: what to ask for, and asking.
+"""Gather the facts of `nvidia_gpu_facts`.
 
-Most of the time of a call goes to the driver. So the child that asks NVML starts at once, and what is not needed before
-that is loaded meanwhile.
+The driver takes most of the time. The child process that calls NVML therefore starts first, and other modules are
+loaded while it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import r
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import guard
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import BindingMissing
 
-# Those of nvml_fields, which is not loaded for their names, and the host's.
+# The subsets of nvml/fields.py, which is not imported here because it loads slowly, and `topology`.
 SUBSETS = (
     "min",
     "identity",
@@ -31,32 +31,32 @@ SUBSETS = (
     "mig",
     "topology",
 )
-# What a default call leaves out: it takes long, or tells of the moment and of other people's work.
+# Not gathered by default: these take long or show other users' processes.
 EXPENSIVE = ("processes", "throughput", "topology")
 DEFAULT_SUBSETS = ("all", *(f"!{name}" for name in EXPENSIVE))
 
 
 class SubsetError(Exception):
-    """A subset that is not known."""
+    """An invalid value of `gather_subset`."""
 
 
-def choose_subsets(asked) -> frozenset[str]:
-    """Resolve names, `all` and exclusions (`!name`); `min` is always among them."""
-    chosen = {name for name in asked if not name.startswith("!")}
-    refused = {name[1:] for name in asked if name.startswith("!")}
-    for name in sorted(chosen | refused):
+def choose_subsets(names) -> frozenset[str]:
+    """Resolve names, `all` and exclusions (`!name`). `min` is always included."""
+    chosen = {name for name in names if not name.startswith("!")}
+    excluded = {name[1:] for name in names if name.startswith("!")}
+    for name in sorted(chosen | excluded):
         if name not in (*SUBSETS, "all"):
             raise SubsetError(
-                f"gather_subset: there is no subset '{name}'. Known: all, {', '.join(SUBSETS)}; "
-                f"with a ! before it, a subset is left out"
+                f"gather_subset: unknown subset '{name}'. Known subsets: all, {', '.join(SUBSETS)}. "
+                "Prefix a subset with ! to exclude it."
             )
-    if "min" in refused:
-        raise SubsetError("gather_subset: '!min' is not possible, min is always gathered; use '!all' for min alone")
+    if "min" in excluded:
+        raise SubsetError("gather_subset: '!min' is invalid, min is always gathered. Use '!all' to gather only min.")
     if "all" in chosen or not chosen:
         chosen = set(SUBSETS)
-    if "all" in refused:
-        chosen = {name for name in asked if name in SUBSETS}
-    return frozenset((chosen - refused) | {"min"})
+    if "all" in excluded:
+        chosen = {name for name in names if name in SUBSETS}
+    return frozenset((chosen - excluded) | {"min"})
 
 
 def gather(
@@ -67,30 +67,30 @@ def gather(
     timeout: float = 10,
     binding_path: str | None = None,
     driver_root: str | None = None,
-    inquire=guard.Inquiry,
+    query=guard.Query,
 ) -> dict:
-    """Tell the facts of a host as they go into `ansible_facts`, and `nvml_binding` beside them.
+    """Return `facts` for `ansible_facts`, and `binding`, the origin and version of pynvml.
 
-    Raises BindingMissing where there is a driver to ask and no pynvml to ask it with.
+    Raises BindingMissing if a driver is loaded but pynvml is not available.
     """
 
-    def start() -> guard.Inquiry:
-        return inquire(subsets, timeout, binding_path, driver_root)
+    def start() -> guard.Query:
+        return query(subsets, timeout, binding_path, driver_root)
 
     wsl = _is_wsl(root)
-    inquiry = start() if wsl or _is_loaded(root) else None
+    running = start() if wsl or _is_loaded(root) else None
     from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import report as facts_report  # noqa: PLC0415
     from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import pci  # noqa: PLC0415
     from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver  # noqa: PLC0415
 
     functions = pci.scan(root)
-    if inquiry is None and all(function["kind"] != "gpu" for function in functions):
-        inquiry = start()  # There may be a driver of another kind, that NVML alone knows.
+    if running is None and all(function["kind"] != "gpu" for function in functions):
+        running = start()  # NVML may know a driver without PCI functions.
     versions = host_driver.read(root, run)
-    if inquiry is None:
+    if running is None:
         answer = facts_report.answer_without_module(host_driver.find_library(root, driver_root))
     else:
-        answer = inquiry.answer()
+        answer = running.answer()
     if "binding_missing" in answer:
         raise BindingMissing(answer["binding_missing"])
     facts = facts_report.facts(answer, functions, versions, root=root, subsets=subsets, timeout=timeout, wsl=wsl)
@@ -98,7 +98,7 @@ def gather(
 
 
 def _is_loaded(root: str) -> bool:
-    """Tell whether the kernel has the driver. Otherwise NVML would have it loaded, and facts are to change nothing."""
+    """Return whether the driver is loaded. NVML would load it, but gathering facts must not change the host."""
     return any(read_text(root, path) for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"))
 
 

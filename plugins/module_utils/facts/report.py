@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVML, PCI and files tell of a host, put together to the facts of `nvidia_gpu_facts`."""
+"""Combine the answers of NVML, the PCI functions and the driver files into the facts of `nvidia_gpu_facts`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UUID = re.compile(r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 def facts(
     answer: dict, functions: list[dict], versions: dict, *, root: str, subsets, timeout: float, wsl: bool
 ) -> dict:
-    """Make the facts of what nvml_guard, pci and driver_versions tell."""
+    """Return the facts from the answers of nvml/guard.py, hardware/pci.py and host/driver.py."""
     host = {"wsl": wsl, "secure_boot": _secure_boot(root), "timeout": timeout}
     if answer.get("library"):
         suffix = host_driver.version_suffix(answer["library"])
@@ -46,13 +46,13 @@ def facts(
 
 
 def answer_without_module(library: str | None) -> dict:
-    """Give the answer that NVML would give without a kernel module, had it been asked."""
+    """Return the answer that NVML gives if the kernel module is not loaded."""
     failure = NvmlFailure.of(DRIVER_NOT_LOADED if library else LIBRARY_NOT_FOUND)
     return {"gpus": [], "failure": {"code": failure.code, "name": failure.name, "text": failure.text}}
 
 
 def persistence_daemon_runs(root: str = "/") -> bool:
-    """Tell whether nvidia-persistenced runs: its pid file names a live process of that name."""
+    """Return whether nvidia-persistenced runs: its PID file names a running process of that name."""
     for directory in ("run", "var/run"):
         pid = (read_text(root, f"{directory}/nvidia-persistenced/nvidia-persistenced.pid") or "").strip()
         if pid.isdigit() and (read_text(root, f"proc/{pid}/comm") or "").startswith("nvidia-persiste"):
@@ -61,19 +61,19 @@ def persistence_daemon_runs(root: str = "/") -> bool:
 
 
 def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dict) -> dict:
-    told = answer.get("driver") or {}
+    driver = answer.get("driver") or {}
     return {
-        "version": told.get("version") or versions["loaded"],
+        "version": driver.get("version") or versions["loaded"],
         "library_version": versions["library"],
         "library_path": answer.get("library") or versions["library_path"],
-        "cuda_version": told.get("cuda_version"),
-        "nvml_version": told.get("nvml_version"),
+        "cuda_version": driver.get("cuda_version"),
+        "nvml_version": driver.get("nvml_version"),
         "kernel_module_flavor": versions["kernel_module_flavor"],
         "running_kernel": versions["running_kernel"],
         "next_kernel": versions["next_kernel"],
         "on_disk_version": versions["on_disk"],
         "on_disk_next_version": versions["on_disk_next"],
-        "firmware_mode": None if "silent_in" in answer else _firmware_mode(root, gpus),
+        "firmware_mode": None if "timed_out_in" in answer else _firmware_mode(root, gpus),
         "persistence_daemon": persistence_daemon_runs(root),
         "wsl": host["wsl"],
     }
@@ -81,39 +81,40 @@ def _driver(answer: dict, versions: dict, gpus: list[dict], root: str, host: dic
 
 def _gpus(answer: dict, functions: list[dict], root: str, subsets, timeout: float) -> list[dict]:
     gpus = [dict(gpu) for gpu in answer["gpus"]]
-    if "silent_in" in answer and len(gpus) < answer.get("count", 0):
+    if "timed_out_in" in answer and len(gpus) < answer.get("count", 0):
         from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields, health  # noqa: PLC0415
 
-        silent = health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['silent_in']})")
-        gpus.append({**fields.blank(subsets), "index": len(gpus), "health": silent})
-    _locate(gpus, functions)
-    if "silent_in" not in answer:  # A driver that hangs may hang whoever reads its files, too.
-        _identify(gpus, root)
+        timed_out = health.lost(f"the driver did not answer within {timeout:g} seconds ({answer['timed_out_in']})")
+        gpus.append({**fields.blank(subsets), "index": len(gpus), "health": timed_out})
+    _add_missing_addresses(gpus, functions)
+    if "timed_out_in" not in answer:  # Reading the files of a driver that hangs can block, too.
+        _add_missing_identity(gpus, root)
     nodes = {function["address"]: function["numa_node"] for function in functions}
     for gpu in gpus:
         gpu["numa_node"] = nodes.get(gpu["pci_bus_id"])
     return gpus
 
 
-def _locate(gpus: list[dict], functions: list[dict]) -> None:
-    """Find the addresses of GPUs that can not say them.
+def _add_missing_addresses(gpus: list[dict], functions: list[dict]) -> None:
+    """Add the PCI addresses of GPUs that NVML returns without one.
 
-    NVML counts in bus order. So where as many functions are left over as GPUs without an address, they are these.
+    NVML lists GPUs in bus order. If the number of unassigned PCI functions equals the number of GPUs without an
+    address, they belong together in this order.
     """
-    nameless = [gpu for gpu in gpus if gpu["pci_bus_id"] is None]
+    without_address = [gpu for gpu in gpus if gpu["pci_bus_id"] is None]
     known = {gpu["pci_bus_id"] for gpu in gpus}
-    left = [one for one in functions if one["kind"] == "gpu" and one["address"] not in known]
-    held = [one for one in left if one["kernel_driver"] == "nvidia"]
-    for candidates in (held, left):
-        if len(nameless) == len(candidates):
-            for gpu, function in zip(nameless, candidates):
+    unassigned = [one for one in functions if one["kind"] == "gpu" and one["address"] not in known]
+    bound = [one for one in unassigned if one["kernel_driver"] == "nvidia"]
+    for candidates in (bound, unassigned):
+        if len(without_address) == len(candidates):
+            for gpu, function in zip(without_address, candidates):
                 gpu["pci_bus_id"] = function["address"]
                 gpu["pci_device_id"] = function["device_id"]
             break
 
 
-def _identify(gpus: list[dict], root: str) -> None:
-    """Complete GPUs that can not say who they are by what the kernel module knows of them."""
+def _add_missing_identity(gpus: list[dict], root: str) -> None:
+    """Add UUID, minor number and name from the kernel module if NVML does not return them."""
     for gpu in gpus:
         if gpu["pci_bus_id"] and None in (gpu["uuid"], gpu["minor"], gpu["name"]):
             for key, value in _kernel_information(root, gpu["pci_bus_id"]).items():
@@ -121,19 +122,20 @@ def _identify(gpus: list[dict], root: str) -> None:
 
 
 def _kernel_information(root: str, address: str) -> dict:
-    """Read what the kernel module says of one GPU, in the keys of a GPU's facts."""
+    """Return the UUID, minor number and name of one GPU from the kernel module."""
     lines = (read_text(root, f"proc/driver/nvidia/gpus/{address}/information") or "").splitlines()
-    told = {key.strip(): value.strip() for key, _colon, value in (line.partition(":") for line in lines)}
-    uuid, minor = told.get("GPU UUID", ""), told.get("Device Minor", "")
+    information = {key.strip(): value.strip() for key, _colon, value in (line.partition(":") for line in lines)}
+    uuid, minor = information.get("GPU UUID", ""), information.get("Device Minor", "")
     return {
-        "uuid": uuid if _UUID.match(uuid) else None,  # Question marks until the GPU was used once.
+        # The UUID consists of question marks until the first use of the GPU.
+        "uuid": uuid if _UUID.match(uuid) else None,
         "minor": int(minor) if minor.isdigit() else None,
-        "name": told.get("Model") or None,
+        "name": information.get("Model") or None,
     }
 
 
 def _firmware_mode(root: str, gpus: list[dict]) -> str | None:
-    """Tell whether the GPUs run the driver's firmware (gsp): asked of NVML, else as the kernel module says."""
+    """Return whether the GPUs run the driver's firmware (gsp), from NVML or else from the kernel module."""
     enabled = [gpu["gsp_firmware_enabled"] for gpu in gpus if gpu.get("gsp_firmware_enabled") is not None]
     if not enabled:
         directory = os.path.join(root, "proc/driver/nvidia/gpus")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which state the GPUs of a host are, and why: a pure function of what PCI, the files and NVML say."""
+"""Decide the state of a host's GPUs and its reason from PCI functions, driver files and NVML. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,160 +14,161 @@ ERROR = "error"
 
 _NO_PERMISSION, _DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND, _MISMATCH = 4, 9, 12, 18
 
-_HOLDERS = {
-    "nouveau": "keep nouveau from loading and reboot",
-    "nova_core": "keep nova_core from loading and reboot",
-    "vfio-pci": "it is handed over to virtual machines; give it back to the nvidia driver to use it here",
+_OTHER_DRIVERS = {
+    "nouveau": "Blacklist nouveau and reboot the host.",
+    "nova_core": "Blacklist nova_core and reboot the host.",
+    "vfio-pci": "It is assigned to virtual machines. To use it on this host, bind it to the nvidia driver.",
 }
 
 
 def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> tuple[str, str]:
-    """Tell the state and the reason, in words that say what to do.
+    """Return the state and its reason, which says what to do.
 
-    `functions`: pci.scan(); `versions`: driver_versions.read(); `answer`: nvml_guard.ask();
+    `functions`: from pci.scan(). `versions`: from host/driver.py. `answer`: from guard.Query.answer().
     `host`: {"wsl": bool, "secure_boot": bool | None, "timeout": seconds}.
     """
     gpus = [function for function in functions if function["kind"] == "gpu"]
-    if "silent_in" in answer:
-        return ERROR, _silence(answer, host)
+    if "timed_out_in" in answer:
+        return ERROR, _reason_timeout(answer, host)
     if "crash" in answer:
         return ERROR, (
-            f"A process that asked NVML crashed: {answer['crash']}. Look into the kernel log for NVRM and Xid lines; "
-            f"reinstall the driver's user-space libraries if they are damaged."
+            f"NVML crashed: {answer['crash']}. Check the kernel log for NVRM and Xid messages. If it has none, "
+            "reinstall the driver's user-space libraries."
         )
     failure = answer.get("failure")
     if failure is None:
-        return _answered(gpus, answer)
+        return _state_with_nvml(gpus, answer)
     code = failure["code"]
     if code == _MISMATCH:
-        return VERSION_MISMATCH, _mismatch(versions)
+        return VERSION_MISMATCH, _reason_mismatch(versions)
     if code in (_DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND):
-        return _without_driver(gpus, versions, failure, host)
+        return _state_without_driver(gpus, versions, failure, host)
     if code == _NO_PERMISSION:
         return ERROR, (
-            "NVML has no permission to talk to the driver: become root, or see that /dev/nvidiactl and /dev/nvidia* "
-            "are there and open to this user and its device cgroup."
+            "NVML has no permission to access the driver. Set become: true, or grant this user and its device cgroup "
+            "access to /dev/nvidiactl and /dev/nvidia*."
         )
     return ERROR, (
         f"NVML failed: {failure['text']} (NVML_ERROR_{failure['name']}). "
-        f"Look into the kernel log for NVRM and Xid lines; see that /dev/nvidiactl and /dev/nvidia* are there."
+        "Check the kernel log for NVRM and Xid messages, and check that /dev/nvidiactl and /dev/nvidia* exist."
     )
 
 
-def _answered(gpus: list[dict], answer: dict) -> tuple[str, str]:
+def _state_with_nvml(gpus: list[dict], answer: dict) -> tuple[str, str]:
     found = answer["gpus"]
     if not found:
         if not gpus:
-            return NO_HARDWARE, "The NVIDIA driver is loaded and finds no GPU, and there is none on the PCI bus."
-        holder = _holder(gpus)
-        if holder:
-            return DRIVER_NOT_LOADED, holder
+            return NO_HARDWARE, "The PCI bus has no NVIDIA GPU. The NVIDIA driver is loaded, but finds no GPU either."
+        other = _other_driver(gpus)
+        if other:
+            return DRIVER_NOT_LOADED, other
         return ERROR, (
-            f"The NVIDIA driver is loaded, but offers none of the {_count(gpus)} on the PCI bus: {_addresses(gpus)}. "
-            f"In a container, pass the device nodes in; on a host, look into the kernel log for NVRM and Xid lines."
+            f"The NVIDIA driver is loaded, but NVML shows none of the {_count(gpus)} on the PCI bus: "
+            f"{_addresses(gpus)}. In a container, add the device nodes. On a host, check the kernel log for NVRM and "
+            "Xid messages."
         )
     lost = [gpu for gpu in found if gpu["health"]["state"] == "lost"]
     if len(lost) == len(found):
-        return ERROR, f"No GPU of {len(found)} can be used. The first one: {lost[0]['health']['reasons'][0]}."
-    sick = [gpu for gpu in found if gpu["health"]["state"] != "ok"]
-    reason = f"NVML answers for {_count(found)}"
-    if sick:
-        whose = ", ".join(str(gpu["index"]) for gpu in sick)
-        reason += f"; see the health of GPU {whose}"
+        cause = lost[0]["health"]["reasons"][0]
+        return ERROR, f"{_count(found)} found, but none is usable. GPU {lost[0]['index']}: {cause}."
+    unhealthy = [gpu for gpu in found if gpu["health"]["state"] != "ok"]
+    reason = f"NVML shows {_count(found)}."
+    if unhealthy:
+        indexes = ", ".join(str(gpu["index"]) for gpu in unhealthy)
+        reason += f" Check the health of GPU {indexes}."
     known = {gpu["pci_bus_id"] for gpu in found}
     hidden = [gpu for gpu in gpus if gpu["address"] not in known and gpu["kernel_driver"] == "nvidia"]
     if hidden and None not in known:
         reason += (
-            f"; it does not show {_addresses(hidden)}, which the driver holds: not passed into this container, "
-            f"or failed to start (see the kernel log)"
+            f" It does not show {_addresses(hidden)}, which the driver is bound to. In a container, add the device "
+            "nodes. On a host, check the kernel log for NVRM and Xid messages."
         )
-    return READY, reason + "."
+    return READY, reason
 
 
-def _without_driver(gpus: list[dict], versions: dict, failure: dict, host: dict) -> tuple[str, str]:
+def _state_without_driver(gpus: list[dict], versions: dict, failure: dict, host: dict) -> tuple[str, str]:
     if not gpus and not host["wsl"]:
-        there = versions["loaded"] or versions["library"] or versions["on_disk"]
-        installed = f" The driver's files are installed ({there})." if there else ""
-        return NO_HARDWARE, f"There is no NVIDIA GPU on the PCI bus.{installed}"
+        version = versions["loaded"] or versions["library"] or versions["on_disk"]
+        installed = f" NVIDIA driver {version} is installed." if version else ""
+        return NO_HARDWARE, f"The PCI bus has no NVIDIA GPU.{installed}"
     if host["wsl"]:
-        return NO_DRIVER, "This is WSL2 without a working NVIDIA driver: install or update the driver in Windows."
+        return NO_DRIVER, "WSL2 has no working NVIDIA driver. Install or update the driver in Windows."
     if failure["code"] == _LIBRARY_NOT_FOUND:
         if versions["loaded"]:
             return ERROR, (
-                f"The kernel module {versions['loaded']} is loaded, but libnvidia-ml.so.1 can not be loaded "
-                f"({failure['text']}): install the driver's user-space libraries of version {versions['loaded']}, "
-                f"or name their place with the option driver_root."
+                f"Kernel module {versions['loaded']} is loaded, but libnvidia-ml.so.1 could not be loaded: "
+                f"{failure['text']}. Install the driver's user-space libraries of version {versions['loaded']}, or set "
+                "driver_root to their directory."
             )
         if not versions["on_disk"] and not versions["on_disk_next"]:
-            holder = _holder(gpus)
+            other = _other_driver(gpus)
             return NO_DRIVER, (
-                f"The PCI bus has {_count(gpus)}, and there is no NVIDIA driver: install one (role nvidia_driver)."
-                + (f" {holder}" if holder else "")
+                f"The PCI bus has {_count(gpus)}, but no NVIDIA driver is installed. Install one with role "
+                "nvidia_driver." + (f" {other}" if other else "")
             )
-    return DRIVER_NOT_LOADED, _not_loaded(gpus, versions, host)
+    return DRIVER_NOT_LOADED, _reason_not_loaded(gpus, versions, host)
 
 
-def _not_loaded(gpus: list[dict], versions: dict, host: dict) -> str:
+def _reason_not_loaded(gpus: list[dict], versions: dict, host: dict) -> str:
     if versions["loaded"]:
         return (
-            f"The kernel module {versions['loaded']} is loaded, but drives no GPU: "
-            f"{_holder(gpus) or 'look into the kernel log for NVRM lines.'}"
+            f"Kernel module {versions['loaded']} is loaded, but drives no GPU. "
+            f"{_other_driver(gpus) or 'Check the kernel log for NVRM messages.'}"
         )
-    holder = _holder(gpus)
-    if holder:
-        return holder
+    other = _other_driver(gpus)
+    if other:
+        return other
+    library = f" {versions['library']}" if versions["library"] else ""
     running, upcoming = versions["running_kernel"], versions["next_kernel"]
     if versions["on_disk"]:
         signing = (
-            " Secure Boot is on: if that is refused (Key was rejected by service), enrol the key that signs the module."
+            " Secure Boot is on. If modprobe fails with 'Key was rejected by service', enroll the key that signs the "
+            "module."
             if host["secure_boot"]
             else ""
         )
         return (
-            f"The NVIDIA driver {versions['on_disk']} is installed for the running kernel {running} but not loaded: "
-            f"modprobe nvidia, or reboot.{signing}"
+            f"NVIDIA driver {versions['on_disk']} is installed for the running kernel {running}, but is not loaded. "
+            f"Run modprobe nvidia, or reboot.{signing}"
         )
     if versions["on_disk_next"]:
         return (
-            f"The NVIDIA driver {versions['on_disk_next']} is installed for kernel {upcoming}, "
-            f"but {running} is running: reboot."
+            f"NVIDIA driver {versions['on_disk_next']} is installed for kernel {upcoming}, "
+            f"but kernel {running} is running. Reboot the host."
         )
     return (
-        f"The NVIDIA driver's user-space library {versions['library'] or ''} is installed, but no kernel module for "
-        f"the running kernel {running}: install its headers and have DKMS build it (dkms status), then modprobe nvidia."
-    ).replace("  ", " ")
+        f"The NVIDIA driver's user-space library{library} is installed, but the running kernel {running} has no "
+        "NVIDIA module. Install the kernel headers, build the module with dkms autoinstall, and run modprobe nvidia."
+    )
 
 
-def _mismatch(versions: dict) -> str:
+def _reason_mismatch(versions: dict) -> str:
     loaded, library = versions["loaded"] or "unknown", versions["library"] or "unknown"
     if versions["on_disk"] and versions["on_disk"] == versions["library"]:
-        way_out = "Load the new module (stop what uses the GPUs, modprobe -r, modprobe nvidia), or reboot"
+        remedy = "Stop all GPU processes and reload the module with modprobe, or reboot the host"
     else:
-        way_out = "Install both in one version, then reload the module or reboot"
-    return (
-        f"The loaded kernel module is {loaded}, the user-space library is {library}: "
-        f"NVML refuses to work across versions. {way_out}."
-    )
+        remedy = "Install both in the same version, then reload the module or reboot the host"
+    return f"The loaded kernel module has version {loaded}, but the user-space library has version {library}. {remedy}."
 
 
-def _silence(answer: dict, host: dict) -> str:
-    learnt = answer.get("answered", len(answer["gpus"]))
+def _reason_timeout(answer: dict, host: dict) -> str:
+    answered = answer.get("answered", len(answer["gpus"]))
     count = answer.get("count")
-    where = answer["silent_in"] or "the start"
-    which = f" of GPU {learnt}" if count is not None and learnt < count else ""
-    rest = f" GPUs {learnt + 1} to {count - 1} were not asked." if count is not None and learnt + 1 < count else ""
+    call = answer["timed_out_in"] or "start"
+    which = f" of GPU {answered}" if count is not None and answered < count else ""
+    rest = f" GPUs {answered + 1} to {count - 1} were not read." if count is not None and answered + 1 < count else ""
     return (
-        f"The NVIDIA driver did not answer within {host['timeout']:g} seconds ({where}{which}).{rest} "
-        f"Look into the kernel log for NVRM and Xid lines; mostly only a reboot helps."
+        f"The NVIDIA driver did not answer within {host['timeout']:g} seconds ({call}{which}).{rest} "
+        "Check the kernel log for NVRM and Xid messages. Usually, only a reboot helps."
     )
 
 
-def _holder(gpus: list[dict]) -> str | None:
-    """Say who holds the GPUs where it is not NVIDIA's driver."""
-    for name, way_out in _HOLDERS.items():
-        held = [gpu for gpu in gpus if gpu["kernel_driver"] == name]
-        if held and len(held) == len([gpu for gpu in gpus if gpu["kernel_driver"] != "nvidia"]):
-            return f"The kernel driver {name} holds {_addresses(held)}: {way_out}."
+def _other_driver(gpus: list[dict]) -> str | None:
+    """Return a sentence about another kernel driver that all unavailable GPUs are bound to."""
+    for name, remedy in _OTHER_DRIVERS.items():
+        bound = [gpu for gpu in gpus if gpu["kernel_driver"] == name]
+        if bound and len(bound) == len([gpu for gpu in gpus if gpu["kernel_driver"] != "nvidia"]):
+            return f"Kernel driver {name} is bound to {_addresses(bound)}. {remedy}"
     return None
 
 

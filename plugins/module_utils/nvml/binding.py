@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep the pynvml that the controller sent until the next boot, so that it is not sent with every task."""
+"""Keep a copy of the controller's pynvml on the host until the next boot, so that not every task sends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARCHIVES = "pynvml-*.zip"
 
 
 def remembered(directory: str = DIRECTORY, user: int = 0) -> str | None:
-    """Find the archive that was kept. One that another user could have put there or changed does not count."""
+    """Return the path of the stored archive. An archive that another user can write is ignored."""
     for path in (directory, *sorted(glob.glob(os.path.join(glob.escape(directory), _ARCHIVES)), reverse=True)):
         try:
             status = os.lstat(path)
@@ -31,7 +31,7 @@ def remembered(directory: str = DIRECTORY, user: int = 0) -> str | None:
 
 
 def remember(archive: str, directory: str = DIRECTORY) -> None:
-    """Keep an archive in place of what was kept before. It is a convenience: where it fails nothing is lost."""
+    """Store an archive in place of the previous one. Errors are ignored, because the copy is only a cache."""
     with contextlib.suppress(OSError):
         os.makedirs(directory, mode=0o755, exist_ok=True)
         old = glob.glob(os.path.join(glob.escape(directory), _ARCHIVES))

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask NVML in a child process, so that a driver that hangs or crashes its callers takes none of ours along.
+"""Call NVML in a child process, so that a driver that hangs or crashes its caller does not affect the module.
 
-The child tells what it learns piece by piece: what was learnt before a GPU fell silent is not lost. A process that
-waits inside a sick driver can not even be killed, so a silent child is told to go and never waited for.
+The child sends each answer when it arrives, so earlier answers survive a timeout. A process that waits inside a faulty
+driver may not respond to SIGKILL. The parent therefore kills a child that times out, but does not wait for it.
 """
 
 from __future__ import annotations
@@ -19,50 +19,45 @@ import time
 _CALL_NAME_SIZE = 128
 
 
-def ask(subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None) -> dict:
-    """Ask for the driver, the GPUs and, where it is among the subsets, their topology.
-
-    The answer holds what was learnt (`library`, `binding`, `driver`, `count`, `gpus`, `topology`) and, where it did
-    not come to its end, why: `failure` (code and text), `binding_missing`, `silent_in` or `crash` (texts).
-    """
-    return Inquiry(subsets, timeout, binding_path, prefix).answer()
-
-
-class Inquiry:
-    """A child that asks NVML, while its parent has other things to do until it wants the answer."""
+class Query:
+    """A child process that calls NVML while its parent continues."""
 
     def __init__(
         self, subsets, timeout: float = 10, binding_path: str | None = None, prefix: str | None = None
     ) -> None:
         self._timeout = timeout
-        self._board = mmap.mmap(-1, _CALL_NAME_SIZE)
+        self._current_call = mmap.mmap(-1, _CALL_NAME_SIZE)
         self._reader, writer = os.pipe()
         self._child = os.fork()
         if self._child == 0:
-            _be_the_child(writer, self._board, subsets, binding_path, prefix)
+            _run_child(writer, self._current_call, subsets, binding_path, prefix)
         os.close(writer)
 
     def answer(self) -> dict:
-        """Wait for all that the child learns, as `ask` describes it; to be called once."""
+        """Wait for the child and return what it read. Call this once.
+
+        The answer has `library`, `binding`, `driver`, `count`, `gpus` and, if requested, `topology`. If it is
+        incomplete, `failure` (code and text), `binding_missing`, `timed_out_in` or `crash` (texts) has the cause.
+        """
         try:
-            return _listen(self._child, self._reader, self._board, self._timeout)
+            return _receive(self._child, self._reader, self._current_call, self._timeout)
         finally:
             os.close(self._reader)
 
 
-def _be_the_child(writer: int, board: mmap.mmap, *question) -> None:
-    """Answer and vanish. Never returns."""
+def _run_child(writer: int, current_call: mmap.mmap, *arguments) -> None:
+    """Run the child's code and end the process."""
     try:
         from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import child as nvml_child  # noqa: PLC0415
 
-        nvml_child.run(writer, board, *question)
+        nvml_child.run(writer, current_call, *arguments)
     except BaseException:
-        # Whatever it is, this process must not go on as a second Ansible module.
+        # The child must never continue as a second Ansible module.
         os._exit(1)
     os._exit(0)
 
 
-def _listen(child: int, reader: int, board: mmap.mmap, timeout: float) -> dict:
+def _receive(child: int, reader: int, current_call: mmap.mmap, timeout: float) -> dict:
     answer: dict = {"gpus": []}
     pending = b""
     deadline = time.monotonic() + timeout
@@ -71,27 +66,27 @@ def _listen(child: int, reader: int, board: mmap.mmap, timeout: float) -> dict:
         if left <= 0 or not select.select([reader], [], [], left)[0]:
             os.kill(child, signal.SIGKILL)
             _reap(child, patience=0)
-            answer["silent_in"] = board[:].rstrip(b"\0").decode("ascii", "replace")
+            answer["timed_out_in"] = current_call[:].rstrip(b"\0").decode("ascii", "replace")
             return answer
         data = os.read(reader, 1 << 16)
         if not data:
-            answer["crash"] = _how_it_died(_reap(child, patience=1))
+            answer["crash"] = _exit_reason(_reap(child, patience=1))
             return answer
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
-            deadline = time.monotonic() + timeout  # Every piece of news shows that the driver does answer.
-            news = json.loads(line)
-            if "end" in news:
+            deadline = time.monotonic() + timeout  # Every answer shows that the driver works.
+            part = json.loads(line)
+            if "end" in part:
                 _reap(child, patience=0)
                 return answer
-            if "gpu" in news:
-                answer["gpus"].append(news["gpu"])
+            if "gpu" in part:
+                answer["gpus"].append(part["gpu"])
             else:
-                answer.update(news)
+                answer.update(part)
 
 
 def _reap(child: int, patience: float) -> int | None:
-    """Take a dead child's status. One that will not die is left to init."""
+    """Return the status of an ended child. A child that does not end is left to init."""
     deadline = time.monotonic() + patience
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -102,8 +97,8 @@ def _reap(child: int, patience: float) -> int | None:
         time.sleep(0.01)
 
 
-def _how_it_died(status: int | None) -> str:
+def _exit_reason(status: int | None) -> str:
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return f"it was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
-    return "it ended without an answer"
+        return f"the process was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
+    return "the process ended without an answer"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A GPU's handle, or a MIG device's: asks NVML about it, and knows which questions got no answer."""
+"""The NVML handle of a GPU or a MIG device. It caches the answers and records failed calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FirmwareVersion(ctypes.Structure):
 
 
 class Handle:
-    """One GPU's handle: asks each question once and remembers which failed how."""
+    """The handle of one device. It makes each call once and records the failures."""
 
     def __init__(self, nvml, handle) -> None:
         self._nvml = nvml
@@ -65,75 +65,75 @@ class Handle:
         self._mig_devices: list[tuple[int, Handle]] | None = None
         self.failures: dict[str, NvmlFailure] = {}
 
-    def ask(self, name: str, *arguments):
-        """Ask for one thing; None where there is no answer."""
+    def call(self, name: str, *arguments):
+        """Make a call for this device. Return None if it fails."""
         key = (name, *arguments)
         if key not in self._answers:
-            self._answers[key] = self._ask(name, arguments)
+            self._answers[key] = self._call(name, arguments)
         return self._answers[key]
 
-    def _ask(self, name: str, arguments: tuple):
+    def _call(self, name: str, arguments: tuple):
         try:
-            return self._nvml.ask(name, self._handle, *arguments)
+            return self._nvml.call(name, self._handle, *arguments)
         except NvmlFailure as failure:
             self.failures[name] = failure
             return None
 
-    def first(self, *names: str):
-        """Ask under the newest name that gives an answer: calls get replaced, and bindings lag."""
+    def first_answer(self, *names: str):
+        """Return the first answer of several calls, newest first: older bindings lack newer calls."""
         for name in names:
-            answer = self.ask(name)
+            answer = self.call(name)
             if answer is not None:
                 return answer
         return None
 
     def pair(self, name: str, *arguments) -> tuple:
-        """Ask for a current and a pending value."""
-        answer = self.ask(name, *arguments)
+        """Return a current and a pending value, or two None."""
+        answer = self.call(name, *arguments)
         return tuple(answer) if isinstance(answer, (list, tuple)) and len(answer) == 2 else (None, None)
 
-    def filled(self, name: str, kind: type):
-        """Have a structure filled. Its layout is ours: those of old bindings are wrong, or not there."""
+    def read_struct(self, name: str, kind: type):
+        """Let a call fill a structure of this file. Older bindings lack these structures or define them wrongly."""
         key = (name, kind)
         if key not in self._answers:
             struct = kind()
             if hasattr(kind, "VERSION"):
                 struct.version = kind.VERSION << 24 | ctypes.sizeof(kind)
-            filled = self._ask(name, (ctypes.byref(struct),)) is not None
+            filled = self._call(name, (ctypes.byref(struct),)) is not None
             self._answers[key] = struct if filled else None
         return self._answers[key]
 
-    def field(self, field_id: int):
-        """Ask for one of the values that have a number in place of a call."""
-        values = self.ask("nvmlDeviceGetFieldValues", (field_id,))
+    def read_field(self, field_id: int):
+        """Return one of the values that NVML identifies by a field number."""
+        values = self.call("nvmlDeviceGetFieldValues", (field_id,))
         try:
             value = values[0]
             kind = _FIELD_VALUE_MEMBERS[value.valueType]
             if value.nvmlReturn != 0:
                 self.failures[f"field {field_id}"] = NvmlFailure.of(value.nvmlReturn)
                 return None
-            # Old bindings know no signed int; `_margin` makes one of it.
+            # Older bindings have no signed int. `_margin` in activity.py converts the value.
             return getattr(value.value, kind if hasattr(value.value, kind) else "uiVal")
         except (AttributeError, IndexError, TypeError):
             return None
 
     def gsp_firmware_enabled(self) -> bool | None:
-        """Tell whether the GPU runs the driver's firmware. All bindings take places for the answers here."""
+        """Return whether the GPU runs the driver's firmware. Every binding takes two output pointers for this call."""
         enabled, by_default = ctypes.c_uint(), ctypes.c_uint()
-        places = (ctypes.byref(enabled), ctypes.byref(by_default))
-        return flag(enabled.value) if self._ask("nvmlDeviceGetGspFirmwareMode", places) is not None else None
+        outputs = (ctypes.byref(enabled), ctypes.byref(by_default))
+        return flag(enabled.value) if self._call("nvmlDeviceGetGspFirmwareMode", outputs) is not None else None
 
     def mig_devices(self) -> list[tuple[int, Handle]]:
-        """Give the MIG devices by their slots. These are sparse: a device that was destroyed leaves a hole."""
+        """Return the MIG devices with their slots. Slots can be empty after a device was destroyed."""
         if self._mig_devices is None:
-            most = number(self.ask("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
-            handles = ((slot, self.ask("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
+            most = number(self.call("nvmlDeviceGetMaxMigDeviceCount"), most=MAX_MIG_DEVICES) or 0
+            handles = ((slot, self.call("nvmlDeviceGetMigDeviceHandleByIndex", slot)) for slot in range(most))
             self._mig_devices = [(slot, Handle(self._nvml, handle)) for slot, handle in handles if handle is not None]
         return self._mig_devices
 
     def constant(self, name: str):
         return self._nvml.constant(name)
 
-    def maybe(self, name: str, *arguments):
-        """Make a call that is not about this GPU's handle."""
-        return self._nvml.maybe(name, *arguments)
+    def call_or_none(self, name: str, *arguments):
+        """Make a call without this handle."""
+        return self._nvml.call_or_none(name, *arguments)

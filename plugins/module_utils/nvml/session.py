@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVML through pynvml, any version of it from 11.5 to 13, made safe to ask.
+"""Call NVML through pynvml, versions 11.5 to 13.
 
-Whatever goes wrong in a call (a return code, a call that the binding or the library lacks, an answer that makes no
-sense) becomes an `NvmlFailure`. Call it in a process that may be lost: a sick driver can hang or crash its caller.
+Every error in a call becomes an `NvmlFailure`: a return code, a call that the binding or the library lacks, an invalid
+answer. Use this module only in a child process, because a faulty driver can block or crash its caller.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ARCHIVE = re.compile(r"-(\d[\w.]*)\.zip$")
 
 
 def load_library(prefix: str | None = None) -> str | None:
-    """Load libnvidia-ml.so.1 and tell the path it came from.
+    """Load libnvidia-ml.so.1 and return its path.
 
-    The loader's own way first; where it knows no such library, the places where drivers are put without telling the
-    loader. With a `prefix` only below that. The binding then gets the library by its name, as already loaded.
+    The dynamic loader searches first, then the usual directories that it does not know. With `prefix`, only the
+    directories below it are searched. The binding later opens the library by name and gets the loaded one.
     """
     if prefix is None:
         try:
@@ -47,7 +47,7 @@ def load_library(prefix: str | None = None) -> str | None:
         except OSError as error:
             reason = str(error)
     else:
-        reason = f"no {NVML_LIBRARY} below {prefix}"
+        reason = f"{NVML_LIBRARY} does not exist below {prefix}"
     from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver  # noqa: PLC0415
 
     path = host_driver.find_library("/", prefix)
@@ -60,17 +60,17 @@ def load_library(prefix: str | None = None) -> str | None:
     return _loaded_path() or path
 
 
-def wake_up(initialised) -> None:
-    """Have the loaded library initialise itself, call `initialised`, and look up the first GPU: it takes a while.
+def initialize_early(initialized) -> None:
+    """Initialize the loaded library, call `initialized`, and open the first GPU, which can take seconds.
 
-    For a thread beside the one that loads the binding. That one asks for both again, and learns what went wrong.
+    For a thread beside the one that loads the binding. The binding repeats both calls and reports their errors.
     """
     try:
         try:
             library = ctypes.CDLL(NVML_LIBRARY)
             code = library.nvmlInitWithFlags(0)  # as the binding does
         finally:
-            initialised()
+            initialized()
         if code == 0:
             library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(ctypes.c_void_p()))
     except (OSError, AttributeError):
@@ -78,7 +78,7 @@ def wake_up(initialised) -> None:
 
 
 def load_binding(extra_path: str | None = None) -> ModuleType:
-    """Import the host's pynvml, or, where it has none that works, the one at `extra_path` (a directory or a zip)."""
+    """Import the host's pynvml, or if it is not usable, the one at `extra_path`, a directory or a zip file."""
     try:
         return _import_binding()
     except BindingMissing:
@@ -89,9 +89,9 @@ def load_binding(extra_path: str | None = None) -> ModuleType:
 
 
 def binding_version(path: str) -> str | None:
-    """Tell the version of the binding in a file. It does not say so itself: the distribution's metadata beside it does.
+    """Return the version of a binding from the metadata beside it, because pynvml has no version attribute.
 
-    A zip that the controller sent says it in its name.
+    The name of a zip file from the controller contains the version.
     """
     directory = os.path.dirname(path)
     if os.path.basename(directory) == BINDING:
@@ -114,64 +114,64 @@ class Nvml:
         self._on_call = on_call or (lambda name: None)
 
     def __enter__(self) -> Nvml:
-        self.ask("nvmlInit")
+        self.call("nvmlInit")
         return self
 
     def __exit__(self, *_exception) -> None:
-        self.maybe("nvmlShutdown")  # All answers are in: there is nothing to do about a failure.
+        self.call_or_none("nvmlShutdown")  # A failed shutdown does not affect the answers.
 
-    def ask(self, name: str, *arguments):
-        """Make one call; any trouble with it becomes an `NvmlFailure`."""
+    def call(self, name: str, *arguments):
+        """Make one call. Every error becomes an `NvmlFailure`."""
         function = getattr(self._binding, name, None)
         if function is None:
-            raise NvmlFailure.of(FUNCTION_NOT_FOUND, f"this pynvml has no {name}")
+            raise NvmlFailure.of(FUNCTION_NOT_FOUND, f"pynvml does not have {name}")
         self._on_call(name)
         try:
             return function(*arguments)
         except self._binding.NVMLError as error:
             raise _failure(error) from error
         except Exception as error:
-            # Version mismatches between binding and library surface as about any type of error.
+            # A version mismatch between binding and library can raise almost any exception.
             raise NvmlFailure.of(UNKNOWN, f"{name}: {type(error).__name__}: {error}") from error
 
-    def maybe(self, name: str, *arguments):
-        """Make one call; None where it gives no answer."""
+    def call_or_none(self, name: str, *arguments):
+        """Make one call. Return None if it fails."""
         try:
-            return self.ask(name, *arguments)
+            return self.call(name, *arguments)
         except NvmlFailure:
             return None
 
     def constant(self, name: str):
-        """Tell a constant of the binding's; None where it lacks it."""
+        """Return a constant of the binding, or None."""
         return getattr(self._binding, name, None)
 
     def driver(self) -> dict:
-        """Tell what is the whole driver's, not one GPU's."""
-        cuda = number(self.maybe("nvmlSystemGetCudaDriverVersion_v2"))
+        """Return the versions of the driver, NVML and CUDA."""
+        cuda = number(self.call_or_none("nvmlSystemGetCudaDriverVersion_v2"))
         if not cuda:
-            cuda = number(self.maybe("nvmlSystemGetCudaDriverVersion"))
+            cuda = number(self.call_or_none("nvmlSystemGetCudaDriverVersion"))
         return {
-            "version": text(self.maybe("nvmlSystemGetDriverVersion")),
-            "nvml_version": text(self.maybe("nvmlSystemGetNVMLVersion")),
+            "version": text(self.call_or_none("nvmlSystemGetDriverVersion")),
+            "nvml_version": text(self.call_or_none("nvmlSystemGetNVMLVersion")),
             "cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         }
 
     def count(self) -> int:
-        """Tell how many GPUs there are, lost ones included."""
-        count = number(self.ask("nvmlDeviceGetCount"), most=MOST_GPUS)
+        """Return the number of GPUs, including lost GPUs."""
+        count = number(self.call("nvmlDeviceGetCount"), most=MOST_GPUS)
         if count is None:
-            raise NvmlFailure.of(UNKNOWN, "nvmlDeviceGetCount: the number of GPUs makes no sense")
+            raise NvmlFailure.of(UNKNOWN, "nvmlDeviceGetCount returned an invalid number of GPUs")
         return count
 
     def gpu(self, index: int, subsets) -> dict:
-        """Tell of one GPU what is asked for. It answers for a lost one, too."""
-        # Here and not above: it takes as long to load as the driver to wake up, and these go together (nvml_child).
+        """Return the facts of one GPU, even if it is lost."""
+        # Not at the top: child.py loads this module while the driver initializes.
         from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import fields  # noqa: PLC0415
 
         return fields.read_gpu(self, index, subsets)
 
     def gpus(self, subsets) -> list[dict]:
-        """Tell of all GPUs, in NVML's order."""
+        """Return the facts of all GPUs in NVML's order."""
         return [self.gpu(index, subsets) for index in range(self.count())]
 
 
@@ -182,7 +182,7 @@ def _failure(error: Exception) -> NvmlFailure:
     try:
         return NvmlFailure.of(code, str(error))
     except Exception:
-        # The binding asks the library for the words, and a library may fail at that as well.
+        # The binding gets the message from the library, and that call can fail, too.
         return NvmlFailure.of(code)
 
 
@@ -190,13 +190,14 @@ def _import_binding() -> ModuleType:
     try:
         binding = importlib.import_module(BINDING)
     except Exception as error:
-        # Not only ImportError: a module for another Python fails in its own ways.
+        # Not only ImportError: a module for another Python version can raise any exception.
         sys.modules.pop(BINDING, None)
         raise BindingMissing(f"{type(error).__name__}: {error}") from error
-    lacking = [name for name in _BINDING_NEEDS if not hasattr(binding, name)]
-    if lacking:
+    missing = [name for name in _BINDING_NEEDS if not hasattr(binding, name)]
+    if missing:
         sys.modules.pop(BINDING, None)
-        raise BindingMissing(f"{getattr(binding, '__file__', BINDING)} is no NVML binding: it lacks {lacking[0]}")
+        place = getattr(binding, "__file__", BINDING)
+        raise BindingMissing(f"{place} is not an NVML binding: it does not have {missing[0]}")
     return binding
 
 

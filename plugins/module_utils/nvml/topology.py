@@ -1,23 +1,23 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the GPUs of a host reach each other and which CPUs are near them."""
+"""The connections between the GPUs of a host, and the CPUs near each GPU."""
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.fields import nvlink_peers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.links import nvlink_peers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import number, text
 
-# What `nvidia-smi topo -m` calls NVML's levels; "internal" is the same board.
+# The names of `nvidia-smi topo -m` for NVML's levels. "internal" means the same board.
 RELATIONS = {0: "internal", 10: "pix", 20: "pxb", 30: "phb", 40: "node", 50: "sys"}
 _MASK_WORDS = 64
 _WORD = 64
 
 
 def read(nvml, count: int) -> dict:
-    """Read the matrices of PCIe relations and NVLink counts, and each GPU's CPUs; None where nothing is known."""
-    handles = [nvml.maybe("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
-    uuids = [None if handle is None else text(nvml.maybe("nvmlDeviceGetUUID", handle)) for handle in handles]
+    """Return the PCIe and NVLink matrices and the CPUs near each GPU. Unknown values are None."""
+    handles = [nvml.call_or_none("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+    uuids = [None if handle is None else text(nvml.call_or_none("nvmlDeviceGetUUID", handle)) for handle in handles]
     peers = [None if handle is None else nvlink_peers(nvml, handle) for handle in handles]
     return {
         "gpus": uuids,
@@ -28,23 +28,23 @@ def read(nvml, count: int) -> dict:
 
 
 def nvlinks_between(peers: list, one: int, other: int) -> int | None:
-    """Count the links between two GPUs: direct ones, or those that both have into the same switches."""
+    """Count the links between two GPUs, either direct links or links of both to the switches."""
     if one == other:
         return 0
-    here, there = peers[one], peers[other]
-    if here is None or there is None:
+    first, second = peers[one], peers[other]
+    if first is None or second is None:
         return None
     gpus = {peer["pci_bus_id"] for peer in peers if peer is not None}
-    if any(peer["unknown"] or peer["untyped"] - gpus for peer in (here, there)):
+    if any(peer["unknown"] or peer["untyped"] - gpus for peer in (first, second)):
         return None
-    direct = here["links"].get(there["pci_bus_id"], 0) or there["links"].get(here["pci_bus_id"], 0)
-    if not direct and (here["links"] or there["links"]) and None in (here["pci_bus_id"], there["pci_bus_id"]):
+    direct = first["links"].get(second["pci_bus_id"], 0) or second["links"].get(first["pci_bus_id"], 0)
+    if not direct and (first["links"] or second["links"]) and None in (first["pci_bus_id"], second["pci_bus_id"]):
         return None
-    return direct or min(here["switch_links"], there["switch_links"])
+    return direct or min(first["switch_links"], second["switch_links"])
 
 
 def cpu_list(words) -> str | None:
-    """Write a mask of CPUs the way the kernel does: 0-15,32-47."""
+    """Format a CPU mask as the kernel does: 0-15,32-47."""
     cpus = [index * _WORD + bit for index, word in enumerate(words) for bit in range(_WORD) if int(word) >> bit & 1]
     spans: list[list[int]] = []
     for cpu in cpus:
@@ -60,12 +60,12 @@ def _relation(nvml, handles: list, one: int, other: int) -> str | None:
         return "self"
     if handles[one] is None or handles[other] is None:
         return None
-    level = number(nvml.maybe("nvmlDeviceGetTopologyCommonAncestor", handles[one], handles[other]))
+    level = number(nvml.call_or_none("nvmlDeviceGetTopologyCommonAncestor", handles[one], handles[other]))
     return RELATIONS.get(level)
 
 
 def _cpu_affinity(nvml, handle) -> str | None:
-    words = nvml.maybe("nvmlDeviceGetCpuAffinity", handle, _MASK_WORDS)
+    words = nvml.call_or_none("nvmlDeviceGetCpuAffinity", handle, _MASK_WORDS)
     try:
         return cpu_list(words)
     except TypeError:

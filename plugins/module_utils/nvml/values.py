@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may come back from a call of NVML's: a failure, an answer, or nonsense that is no answer."""
+"""The failures and values that an NVML call can return. Invalid values become None."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 UNKNOWN = 999
 
-# What NVML puts where it has no number to tell.
+# NVML returns these numbers if a value is not available.
 _NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-# No memory of one GPU comes near a pebibyte.
+# An upper bound: one pebibyte is far more than the memory of any GPU.
 MOST_BYTES = 1 << 50
 MEBIBYTE = 1 << 20
 MOST_GPUS = 1024
-_NAMELESS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
+_EMPTY_TEXTS = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]")
 
 
 class NvmlFailure(Exception):
-    """A call of NVML's that gave no answer: `code` as in nvml.h, its `name` without the prefix, and a `text`."""
+    """An NVML call that failed: `code` as in nvml.h, its `name` without the prefix, and a `text`."""
 
     def __init__(self, code: int, name: str, text: str) -> None:
         super().__init__(f"{text} (NVML_ERROR_{name})")
@@ -64,28 +64,28 @@ class NvmlFailure(Exception):
 
     @classmethod
     def of(cls, code: int, text: str | None = None) -> NvmlFailure:
-        """Make the failure that a return code stands for."""
+        """Return the failure for a return code."""
         name = CODES.get(code, str(code))
         return cls(code, name, text or name.replace("_", " ").capitalize())
 
 
-NO_BINDING = "There is an NVIDIA driver on this host, but no pynvml to ask it with"
+NO_BINDING = "An NVIDIA driver is installed, but pynvml is not available to read the GPUs"
 
 
 class BindingMissing(Exception):
-    """No usable pynvml on this host, nor one that came along with the call."""
+    """Neither the host nor the module call has a usable pynvml."""
 
     def result(self) -> dict:
-        """Say so in a module's result, from which its action plugin knows that the controller's has to come along."""
+        """Return a module result that lets the action plugin send the controller's pynvml."""
         return {
-            "msg": f"{NO_BINDING} ({self}). Install python3-pynvml or nvidia-ml-py here, or nvidia-ml-py on the "
+            "msg": f"{NO_BINDING}: {self}. Install python3-pynvml or nvidia-ml-py on the host, or nvidia-ml-py on the "
             "controller.",
             "nvml_binding_missing": True,
         }
 
 
 def number(value, most: float | None = None):
-    """Give back a number that makes sense; None for one that is negative, all ones or beyond `most`."""
+    """Return a valid number. Return None if it is negative, not available or above `most`."""
     value = getattr(value, "value", value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -95,7 +95,7 @@ def number(value, most: float | None = None):
 
 
 def member(struct, name: str):
-    """Give back a structure's member; None where there is none, or nothing that can be read as text."""
+    """Return a member of a structure. Return None if it is missing or not valid text."""
     try:
         return getattr(struct, name, None)
     except UnicodeDecodeError:
@@ -103,34 +103,34 @@ def member(struct, name: str):
 
 
 def flag(value) -> bool | None:
-    """Give back an enable state as bool; None for what is neither on nor off."""
+    """Return an enable state as a bool, or None if it is neither on nor off."""
     value = number(value)
     return bool(value) if value in (0, 1) else None
 
 
 def text(value) -> str | None:
-    """Give back a printable text; old bindings tell bytes."""
+    """Return printable text. Older bindings return bytes."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str) or not value.isprintable():
         return None
     value = value.strip()
-    return None if value in _NAMELESS else value
+    return None if value in _EMPTY_TEXTS else value
 
 
 def choice(value, names: dict[int, str]) -> str | None:
-    """Give back the name of an enumeration's value; None for one that is not known."""
+    """Return the name of an enumeration value, or None if it is unknown."""
     value = number(value)
     return None if value is None else names.get(value)
 
 
 def scaled(value, divisor: int, digits: int = 2, most: float | None = None) -> float | None:
-    """Give back a number in another unit: milliwatts in watts, millijoules in joules."""
+    """Convert a number to another unit, for example milliwatts to watts."""
     value = number(value, most)
     return None if value is None else round(value / divisor, digits)
 
 
 def mebibytes(value, *, up: bool = False) -> int | None:
-    """Give back bytes as whole MiB; nvidia-smi rounds what is free or reserved up, and the rest down."""
+    """Convert bytes to whole MiB. As nvidia-smi does, round free and reserved memory up and the rest down."""
     value = number(value, most=MOST_BYTES)
     return None if value is None else (int(value) + (MEBIBYTE - 1 if up else 0)) // MEBIBYTE

@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a host from being a GPU host: pure functions over what was observed of it and what NVML said.
-
-This file is private to the collection: it may change in any release.
-"""
+"""Check whether a host can run GPU work. Pure functions of its observation and its GPU facts."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ def judge(
     volume: dict[str, t.Any] | None = None,
     pcie_width: int | None = None,
 ) -> dict[str, list[str]]:
-    """Return `problems`, each of which keeps GPU work from running now or after the next reboot, and `notes`.
+    """Return `problems`, which prevent GPU work now or after the next reboot, and `notes`. Both are full sentences.
 
-    `pcie_width`: how many lanes the PCIe link of every GPU must have.
+    `pcie_width`: the number of PCIe lanes that every GPU must have.
     """
     problems: list[str] = []
     notes: list[str] = []
@@ -38,42 +35,51 @@ def judge(
     problems += _engine(host)
     problems += _packages(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
-        problems.append(f"the driver volume cannot be had: {volume.get('msg')}")
+        problems.append(f"The driver volume could not be checked: {volume.get('msg')}")
     elif volume and volume.get("changed"):
-        problems.append("the driver volume is missing, or is not the loaded driver's; run the site playbook")
+        problems.append(
+            "The driver volume is missing or does not match the loaded driver. Run playbook gpufleet.hosts.site."
+        )
     for reason in host["reboot_reasons"]:
-        (problems if reason["driver"] else notes).append(f"a reboot is owed: {reason['text']}")
+        (problems if reason["driver"] else notes).append(f"A reboot is required: {reason['text']}")
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
-    # They are joined to sentences.
-    return {"problems": [text.rstrip(".") for text in problems], "notes": [text.rstrip(".") for text in notes]}
+    return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
     state = facts.get("nvidia_gpu_state")
     if state != "ready":
-        return [f"the GPUs are not ready ({state}): {facts.get('nvidia_gpu_state_reason')}"]
+        return [f"The GPUs are not ready ({state}): {facts.get('nvidia_gpu_state_reason')}"]
     gpus = facts["nvidia_gpus"]
     found = []
     own = host["nvidia"]["gpus"]
-    told = {gpu["pci_bus_id"] for gpu in gpus}
-    absent = [address for address in own if address not in told]
-    if absent:
-        found.append(f"NVML does not show {len(absent)} of {len(own)} GPUs: {', '.join(absent)}")
+    visible = {gpu["pci_bus_id"] for gpu in gpus}
+    missing = [address for address in own if address not in visible]
+    if missing:
+        found.append(
+            f"NVML does not show {len(missing)} of {len(own)} GPUs: {', '.join(missing)}. Check the kernel log for "
+            "NVRM and Xid messages."
+        )
     for gpu in gpus:
         name = gpu["pci_bus_id"] or f"index {gpu['index']}"
         health = gpu.get("health") or {"state": "ok", "reasons": []}
         if health["state"] != "ok":
-            found.append(f"GPU {name} is {health['state']}: {'; '.join(health['reasons']) or 'no reason given'}")
+            reasons = " ".join(map(_sentence, health["reasons"])) or "no reason is known."
+            found.append(f"GPU {name} is {health['state']}: {reasons}")
         if gpu["persistence_mode"] is False:
-            found.append(f"GPU {name}: persistence mode is off")
+            found.append(f"GPU {name} is not in persistence mode. Start nvidia-persistenced.")
     return found
 
 
 def _links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
     return [
-        f"GPU {name}: the PCIe link is x{width}, and verify_expected_pcie_width is {expected}. An idle "
-        "GPU may reduce its link: check it under load, then reseat the board or replace the riser"
+        f"GPU {name} has a PCIe link of x{width}, but verify_expected_pcie_width is {expected}. An idle GPU may reduce "
+        "its link. Check it under load, then reseat the board or replace the riser."
         for name, width, _most in _widths(facts)
         if expected and width and width < expected
     ]
@@ -82,13 +88,13 @@ def _links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
 def _narrow_links(facts: dict[str, t.Any], expected: int | None) -> list[str]:
     if expected:
         return [
-            f"GPU {name}: the width of the PCIe link is not known, so verify_expected_pcie_width was not checked"
+            f"The PCIe link width of GPU {name} is unknown, so verify_expected_pcie_width was not checked."
             for name, width, _most in _widths(facts)
             if not width
         ]
     return [
-        f"GPU {name}: the PCIe link is x{width}, and x{most} is possible. An idle GPU may reduce its link, and some "
-        "boards have fewer lanes. Set verify_expected_pcie_width to have the width checked"
+        f"GPU {name} has a PCIe link of x{width}, but supports x{most}. An idle GPU may reduce its link, and some "
+        "boards have fewer lanes. Set verify_expected_pcie_width to check the width."
         for name, width, most in _widths(facts)
         if width and most and width < most
     ]
@@ -112,23 +118,26 @@ def _cdi(host: dict[str, t.Any]) -> list[str]:
 def _driver(host: dict[str, t.Any]) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
     if driver["loaded"] and driver["on_disk"] and not driver["on_disk_next"]:
-        return [f"kernel {kernel['next_boot']}, which the next boot takes, has no NVIDIA module"]
+        return [
+            f"The next boot uses kernel {kernel['next_boot']}, which has no NVIDIA module. Run playbook "
+            "gpufleet.hosts.site."
+        ]
     return []
 
 
 def _engine(host: dict[str, t.Any]) -> list[str]:
     found = []
-    there = False
+    installed = False
     for name, unit in _UNITS.items():
         service = host["services"].get(unit or "", {})
         if not host["engines"][name]["package"] and service.get("load_state") != "loaded":
             continue
-        there = True
-        # containerd comes along with Docker and is started by it.
+        installed = True
+        # containerd is started by Docker, so its own state is not checked.
         if unit and host["services"] and name in _TITLES and service.get("active_state") != "active":
             found.append(_not_running(_TITLES[name], unit, service))
-    if not there:
-        found.append("there is no container engine")
+    if not installed:
+        found.append("No container engine is installed. Run playbook gpufleet.hosts.site.")
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
         found.append(daemon_json["error"])
@@ -137,8 +146,8 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     content = host["files"][daemon_json["path"]]["content"]
     if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
         found.append(
-            f"{daemon_json['path']} is empty or begins with a byte-order mark, and Docker before 23.0 does not start "
-            "with that. Run the site playbook, or write {} or the options alone into the file"
+            f"{daemon_json['path']} is empty or starts with a byte-order mark. Docker before 23.0 does not start with "
+            "such a file. Run playbook gpufleet.hosts.site, or write {} to the file."
         )
     return found
 
@@ -147,34 +156,42 @@ def _not_running(title: str, unit: str, service: dict[str, t.Any]) -> str:
     state = service.get("active_state")
     if service.get("load_state") == "masked":
         return (
-            f"{title} is installed and does not run, because {unit} is masked. If it is to run: systemctl unmask "
-            f"{unit}, then systemctl start {unit}"
+            f"{title} is installed but not running: {unit} is masked. Run systemctl unmask {unit}, then "
+            f"systemctl start {unit}."
         )
     if service.get("load_state") != "loaded":
-        return f"{title} is installed, but there is no {unit} to start it by. Install the package again"
-    why = f", once the cause is mended that journalctl --unit={unit} tells" if state == "failed" else ""
-    return f"{title} is installed and does not run ({unit} is {state}). Start it{why}: systemctl start {unit}"
+        return f"{title} is installed but not running: {unit} does not exist. Reinstall the package."
+    remedy = f"Fix the error that journalctl --unit={unit} shows, then run" if state == "failed" else "Run"
+    return f"{title} is installed but not running: {unit} is {state}. {remedy} systemctl start {unit}."
 
 
 def _packages(host: dict[str, t.Any]) -> list[str]:
     state = host["package_state"]
     if state["busy"]:
-        # What a running package manager has not finished yet is no fault. See _notes.
+        # Packages are incomplete while a package manager runs. _notes reports it.
         return []
     if state["interrupted"]:
-        return ["the package manager was interrupted; run the site playbook, which finishes its work"]
-    return [f"packages are half installed: {', '.join(state['unfinished'])}"] if state["unfinished"] else []
+        return ["The package manager was interrupted. Run playbook gpufleet.hosts.site to finish its work."]
+    if state["unfinished"]:
+        names = ", ".join(state["unfinished"])
+        return [f"Packages are only half installed: {names}. Repair them with apt-get install --fix-broken."]
+    return []
 
 
 def _notes(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
     found = [
-        f"GPU {gpu['pci_bus_id']}: MIG mode waits for a reset of the GPU"
+        f"The MIG mode of GPU {gpu['pci_bus_id']} changes at the next reset of the GPU."
         for gpu in facts.get("nvidia_gpus", [])
         if (gpu.get("mig") or {}).get("pending") not in (None, (gpu.get("mig") or {}).get("enabled"))
     ]
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:
-        found.append(f"systemd has not read changed unit files yet: {', '.join(sorted(changed))}")
+        found.append(
+            f"Unit files have changed on disk: {', '.join(sorted(changed))}. Run systemctl daemon-reload when no "
+            "container uses a GPU."
+        )
     if host["package_state"]["busy"]:
-        found.append("a package manager is running, so packages were not checked; verify again when it has finished")
+        found.append(
+            "A package manager is running, so packages were not checked. Run verify again when it has finished."
+        )
     return found

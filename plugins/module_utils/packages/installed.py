@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages installed, held and left half-done, read from the package manager's own records."""
+"""Read installed, held and incomplete packages from the database of the package manager."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot import 
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-# What a GPU host is made of: drivers, kernels and headers, engines, toolkits, and what may change them unasked.
+# Packages of a GPU host: drivers, kernels, headers, engines, toolkits, and tools for unattended upgrades.
 INTERESTING = re.compile(
     r"nvidia|cuda|^libnv|^libcud|^nvlsm|datacenter-gpu-manager|^docker|containerd|^podman|^moby|^cri-o$|^crun$|^runc$|"
     r"dkms|^linux-(headers|image|modules)|^kernel(-|\d|$)|neuron|habana|rocm|amdgpu|^unattended-upgrades$|^needrestart$|"
@@ -28,21 +28,22 @@ _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t
 _FIELD = {
     name: re.compile(rf"^{name}: (.*)$", re.MULTILINE) for name in ("Package", "Status", "Version", "Architecture")
 }
-# A frontend such as apt holds the first for its whole run, dpkg the second while it works.
+# A frontend such as apt holds the first lock during its whole run. dpkg holds the second lock.
 _DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _FLOCK = "hhqqi4x"
 _GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending", "triggers-awaited")
 
 
 def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
-    """Return `installed` (name to version, held, arch), `held_patterns`, `unfinished` names, `interrupted` and `busy`.
+    """Return the installed packages and the state of the package manager.
 
-    `asked`: for each of the `extra` names, as package managers take them (with apt name[:arch], else
-    name[-[epoch:]version[-release]][.arch]), whether such a package is installed.
-    `config_files`: with apt, names of packages that were removed and have left their files in /etc.
-    `interrupted`: dpkg was killed and left its journal. `busy`: with apt, somebody is using dpkg, so `unfinished` is
-    what that run has not finished yet.
-    `installed_at`: with dnf, of packages that only a boot puts to use, when they came, in seconds since 1970.
+    `installed`: version, held and arch of each package. `held_patterns`: the version locks.
+    `asked`: whether each of the `extra` names is installed. A name has the form that the package manager accepts: with
+    apt name[:arch], else name[-[epoch:]version[-release]][.arch].
+    `config_files`: with apt, removed packages whose configuration files remain in /etc.
+    `unfinished`: incompletely installed packages. `interrupted`: dpkg was killed and its journal remains.
+    `busy`: with apt, another process uses dpkg, so `unfinished` can change.
+    `installed_at`: with dnf, the installation time of packages that only take effect at a boot, in seconds since 1970.
     """
     wanted = set(extra or [])
     if manager == "apt":
@@ -50,7 +51,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
     elif manager in ("dnf", "zypper"):
         state = _rpm(run, wanted)
         if manager == "zypper":
-            # SUSE says by a file that it wants a reboot.
+            # SUSE has a file that requests a reboot.
             del state["installed_at"]
     else:
         state = {"installed": {}, "asked": dict.fromkeys(wanted, False), "unfinished": [], "interrupted": False}
@@ -65,7 +66,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
 
 
 def is_there(host: dict, name: str) -> bool:
-    """Tell whether an observed host has a package, by a name that was asked about or by the package's own."""
+    """Return whether a package is installed on an observed host. The name may have a version or an architecture."""
     asked = host["packages_asked"].get(name)
     return name in host["packages"] if asked is None else asked
 
@@ -79,7 +80,7 @@ def names(root: str, manager: str | None, run: Run) -> list[str]:
         ]
         return sorted({_first(_FIELD["Package"], stanza) for stanza in installed})
     if manager in ("dnf", "zypper"):
-        # Keys are packages of one name; they are told apart by their version.
+        # All keys are packages with the same name. Their versions differ.
         _rc, out, _err = run(["rpm", "-qa", "--qf", r"%{NAME} %{VERSION}\n"])
         pairs = (line.split(" ", 1) for line in out.splitlines() if " " in line)
         return sorted({f"{name}-{version}" if name == "gpg-pubkey" else name for name, version in pairs})
@@ -107,7 +108,7 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
             if name not in installed and (name in wanted or INTERESTING.search(name)):
                 installed[name] = {"version": version, "held": want == "hold", "arch": arch}
     native = next(iter(architectures["dpkg"]), None)
-    asked = {name: _is_dpkgs(name, architectures, native) for name in wanted}
+    asked = {name: _is_installed_dpkg(name, architectures, native) for name in wanted}
     return {
         "installed": installed,
         "asked": asked,
@@ -119,12 +120,12 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
 
 
 def is_busy(root: str) -> bool:
-    """Tell whether somebody holds one of dpkg's locks. Asks the kernel and takes no lock itself."""
+    """Return whether a process holds one of dpkg's locks. This does not take a lock."""
     return any(_is_locked(os.path.join(root, path.lstrip("/"))) for path in _DPKG_LOCKS)
 
 
 def wait_until_free(root: str, seconds: float) -> None:
-    """Wait until nobody holds dpkg's locks, at most that long."""
+    """Wait until no process holds dpkg's locks, or the time is over."""
     end = time.monotonic() + seconds
     while is_busy(root) and time.monotonic() < end:
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
@@ -137,7 +138,7 @@ def _is_locked(path: str) -> bool:
             found = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
         return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
     except PermissionError:
-        # Only root may open the file, but everybody may read the kernel's list of locks.
+        # Only root can open the file, but all users can read the kernel's list of locks.
         inode = os.stat(path).st_ino
         return re.search(rf"^\d+: POSIX .*:{inode} ", read_text("/", "/proc/locks") or "", re.MULTILINE) is not None
     except OSError:
@@ -145,23 +146,23 @@ def _is_locked(path: str) -> bool:
 
 
 def _is_interrupted(root: str) -> bool:
-    """Tell whether dpkg was killed: it leaves its journal behind, which every running dpkg has as well.
+    """Return whether dpkg was killed: its journal remains, but no dpkg runs.
 
-    Both are looked at twice, because a run may begin or end between two looks.
+    Both are checked twice, because dpkg may start or end between two checks.
     """
-    return all(not is_busy(root) and _has_journal(root) for _look in range(2))
+    return all(not is_busy(root) and _has_journal(root) for _attempt in range(2))
 
 
 def _has_journal(root: str) -> bool:
     return any(name.isdigit() for name in listing(root, "/var/lib/dpkg/updates"))
 
 
-def _is_dpkgs(asked: str, architectures: dict[str, set[str]], native: str | None) -> bool:
-    """Tell whether apt would find the package installed; without an architecture it means the host's own."""
+def _is_installed_dpkg(asked: str, architectures: dict[str, set[str]], native: str | None) -> bool:
+    """Return whether apt considers the package installed. The default architecture is that of the host."""
     name, _colon, arch = asked.partition(":")
-    there = architectures[name]
+    found = architectures[name]
     arch = native or "any" if arch in ("", "native", "all") else arch
-    return bool(there) if arch == "any" else arch in there or ("all" in there and arch == (native or arch))
+    return bool(found) if arch == "any" else arch in found or ("all" in found and arch == (native or arch))
 
 
 def _rpm(run: Run, wanted: set[str]) -> dict:
@@ -170,14 +171,14 @@ def _rpm(run: Run, wanted: set[str]) -> dict:
     installed_at: dict[str, int] = {}
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
-        name, version, arch, came = [*line.split("\t"), "", "", ""][:4]
-        if name in AT_BOOT_ONLY and came.isdigit():
-            installed_at[name] = max(int(came), installed_at.get(name, 0))
+        name, version, arch, time_installed = [*line.split("\t"), "", "", ""][:4]
+        if name in AT_BOOT_ONLY and time_installed.isdigit():
+            installed_at[name] = max(int(time_installed), installed_at.get(name, 0))
         if name in wanted or INTERESTING.search(name):
             installed[name] = {"version": version, "held": False, "arch": arch}
-        # Of a package that is there in several versions, as headers are, each one counts.
+        # A package such as kernel headers can be installed in several versions.
         if any(asked.startswith(name) for asked in wanted):
-            found |= wanted & _spellings(name, version, arch)
+            found |= wanted & _names_for_rpm(name, version, arch)
     return {
         "installed": installed,
         "asked": {name: name in found for name in wanted},
@@ -187,8 +188,8 @@ def _rpm(run: Run, wanted: set[str]) -> dict:
     }
 
 
-def _spellings(name: str, version: str, arch: str) -> set[str]:
-    """Return what dnf and zypper know one installed package by."""
+def _names_for_rpm(name: str, version: str, arch: str) -> set[str]:
+    """Return all names that dnf and zypper accept for an installed package."""
     epoch, _colon, full = version.rpartition(":")
     versions = [full, full.rpartition("-")[0]]
     with_version = [f"{name}-{before}{text}" for text in versions for before in ("", f"{epoch or '0'}:")]
@@ -207,7 +208,7 @@ def _locks(root: str, manager: str | None) -> list[str]:
 
 
 def locks(pattern: str, name: str, version: str) -> bool:
-    """Tell whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
+    """Return whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
     bare = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     epoch, _colon, rest = version.rpartition(":")
     candidates = (name, f"{name}-{rest}", f"{name}-{epoch or '0'}:{rest}")

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes a signing key trusted: its full fingerprint, or the SHA-256 digest of its file.
+"""Decide whether a signing key is trusted by its full fingerprint or the SHA-256 digest of its file.
 
-A digest is written as `sha256:` and 64 hexadecimal digits. Without this prefix, 64 digits are the fingerprint of an
-OpenPGP key of version 6. The digest is that of the file as the server sends it, or of the file without the lines that
-begin with `Version`, as NVIDIA computes it in its Dockerfiles.
+A digest has the form `sha256:` and 64 hexadecimal digits. Without this prefix, 64 digits are the fingerprint of an
+OpenPGP key of version 6. The digest covers the file as downloaded, or the file without the lines that start with
+`Version`, as NVIDIA computes it in its Dockerfiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class KeyTrustError(Exception):
 
 
 def normalized(trust: str) -> str:
-    """Return a fingerprint in capitals or a digest in lower case, without blanks. Refuse everything else."""
+    """Return a fingerprint in upper case or a digest in lower case, without blanks."""
     text = re.sub(r"\s", "", trust)
     if re.fullmatch(r"(?i:sha256:)[0-9A-Fa-f]{64}", text):
         return text.lower()
@@ -38,24 +38,24 @@ def normalized(trust: str) -> str:
 
 
 def is_digest(trust: str | None) -> bool:
-    """Tell whether a normalized value is the digest of a file, and not a fingerprint."""
+    """Return whether a normalized value is a digest instead of a fingerprint."""
     return (trust or "").startswith(_PREFIX)
 
 
 def digest(data: bytes) -> str:
-    """Return the digest of a key file in the form in which it is trusted."""
+    """Return the digest of a key file with its prefix."""
     return f"{_PREFIX}{hashlib.sha256(data).hexdigest()}"
 
 
 def without_version(data: bytes) -> bytes:
-    """Return a key file without the lines that begin with `Version`, as `sed '/^Version/d'` prints it."""
+    """Return a key file without the lines that start with `Version`, as `sed '/^Version/d'` prints it."""
     return re.sub(rb"(?m)^Version[^\n]*\n?", b"", data)
 
 
 def covered(data: bytes, trust: str) -> bytes | None:
-    """Return the part of a key file that is trusted, or nothing.
+    """Return the trusted part of a key file, or None.
 
-    What a digest does not cover must not be used: a line that begins with `Version` may also hold key material.
+    Only the covered part may be used, because a line that starts with `Version` may also contain key material.
     """
     if is_digest(trust):
         return next((part for part in (data, without_version(data)) if digest(part) == trust), None)
@@ -63,40 +63,40 @@ def covered(data: bytes, trust: str) -> bytes | None:
 
 
 def note_path(path: str) -> str:
-    """Return the file beside a key file that keeps the digest of what the server sent."""
+    """Return the path of the note: the file beside a key file that stores the digest of the downloaded file."""
     return f"{path}.sha256"
 
 
 def note(data: bytes, trust: str) -> str | None:
-    """Return the text of that file; nothing where the key file on the host tells enough.
+    """Return the text of the note, or None if the key file on the host has the trusted digest itself.
 
-    A key that is converted between its text and its binary form has another digest afterwards.
+    Converting a key between text and binary form changes its digest.
     """
     return f"{trust} {digest(data)}\n" if is_digest(trust) and digest(data) != trust else None
 
 
 def describe(data: bytes, noted: str | None = None) -> dict[str, list[str]]:
-    """Return the fingerprints of the keys in a file, and the digests by which the file can be trusted."""
+    """Return the fingerprints and the trusted digests of a key file."""
     try:
         fingerprints = openpgp.fingerprints(data)
     except openpgp.KeyFileError:
         fingerprints = []
     digests = [digest(data)]
     served, _blank, written = (noted or "").strip().partition(" ")
-    # A note about a key file that was replaced says nothing about the new one.
+    # The note is only valid for the key file that it was written for.
     if written == digests[0]:
         digests.append(served)
     return {"fingerprints": fingerprints, "digests": digests}
 
 
 def read(root: str, path: str) -> dict[str, list[str]] | None:
-    """Describe a key file of a host; nothing where there is none."""
+    """Describe a key file of a host. Return None if it does not exist."""
     data = read_bytes(root, path, LARGEST)
     return None if data is None else describe(data, read_text(root, note_path(path), 1024))
 
 
 def is_trusted(key: dict[str, list[str]] | None, trust: str) -> bool:
-    """Tell whether a described key file is the trusted one, and holds no other key."""
+    """Return whether a described key file is trusted and contains no other key."""
     if key is None or not key["fingerprints"]:
         return False
     return trust in key["digests"] if is_digest(trust) else key["fingerprints"] == [trust]

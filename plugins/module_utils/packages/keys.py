@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch a repository's signing key, and accept it only by its fingerprint or by the digest of its file."""
+"""Download the signing key of a repository and check its fingerprint or the digest of its file."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ _PROXIES = ("http_proxy", "https_proxy")
 
 
 class SigningKeyError(key_trust.KeyTrustError):
-    """The key could not be fetched, or is not the expected one."""
+    """The key could not be downloaded, or is not the expected key."""
 
 
 def fetch(url: str, trust: str, proxy: str | None = None, timeout: int = 30) -> bytes:
-    """Return what is trusted of the key file at an address; refuse any other file."""
-    wanted, shown = key_trust.normalized(trust), addresses.masked(url)
+    """Download a key file and return its trusted part. Raise an error for any other file."""
+    expected, shown = key_trust.normalized(trust), addresses.masked(url)
     try:
         with _through(proxy):
             data = open_url(url, timeout=timeout).read(key_trust.LARGEST)
-    except Exception as error:  # urllib has many, and each is the same to the user
+    except Exception as error:  # urllib raises many types, which mean the same to the user.
         raise SigningKeyError(
-            f"The repository's key could not be fetched from {shown}: {addresses.masked(str(error))}. "
-            "Check the address, the proxy and the network, or name a mirror."
+            f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "
+            "Check the URL, the proxy and the network, or set a mirror."
         ) from error
     try:
-        trusted = key_trust.covered(data, wanted)
+        trusted = key_trust.covered(data, expected)
         found = openpgp.fingerprints(data if trusted is None else trusted)
     except openpgp.KeyFileError as error:
-        raise SigningKeyError(f"{shown} is no public key: {error}.") from error
+        raise SigningKeyError(f"{shown} is not a public key: {error}.") from error
     if trusted is None:
-        raise SigningKeyError(_refusal(data, wanted, shown, found))
+        raise SigningKeyError(_refusal(data, expected, shown, found))
     return trusted
 
 
-def _refusal(data: bytes, wanted: str, shown: str, found: list[str]) -> str:
-    """Say why a key is not trusted, with everything that helps to find out who changed it."""
+def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
+    """Return a message with everything that helps to find out why the key has changed."""
     served, bare = key_trust.digest(data), key_trust.digest(key_trust.without_version(data))
-    end = "It is not trusted and was not written. Find out who changed it before you change the"
-    if key_trust.is_digest(wanted):
+    end = "The key was not written. Find out why it has changed before you change the expected"
+    if key_trust.is_digest(expected):
         seen = served if served == bare else f"{served}, without its Version lines {bare},"
         return (
-            f"The key file at {shown} has the digest {seen} and not {wanted}. It holds the key with the fingerprint "
-            f"{', '.join(found)}. {end} digest."
+            f"The key file at {shown} has the digest {seen} instead of {expected}. It contains the key with the "
+            f"fingerprint {', '.join(found)}. {end} digest."
         )
-    if f"sha256:{wanted.lower()}" in (served, bare):
+    if f"sha256:{expected.lower()}" in (served, bare):
         return (
-            f"{wanted} is not the fingerprint of the key at {shown} but the digest of its file. Write it as "
-            f"sha256:{wanted.lower()}."
+            f"{expected} is the digest of the file at {shown}, not the fingerprint of its key. Set it as "
+            f"sha256:{expected.lower()}."
         )
-    return f"The key at {shown} has the fingerprint {', '.join(found)} and not {wanted}. {end} fingerprint."
+    return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
 
 
 @contextmanager
 def _through(proxy: str | None) -> Iterator[None]:
-    """Set the proxy for the time of one request: what the process starts later reaches its servers as ever."""
+    """Set the proxy for one request, without an effect on programs that the process starts later."""
     before = {name: os.environ.get(name) for name in _PROXIES}
     if proxy:
         os.environ.update(dict.fromkeys(_PROXIES, proxy))

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's CUDA network repository on a host, which driver and toolkit are had from.
+"""NVIDIA's CUDA network repository on a host, the source of driver and toolkit packages.
 
-Both roles add it by the same files, whichever comes first. The record of each tells whether it uses the repository, so
-that the one that goes leaves it to the other.
+Both roles add the repository with the same files. The record of each role shows whether it uses the repository, so that
+removing one role keeps the repository for the other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import rec
 
 ID = "gpufleet-nvidia-cuda"
 APT_PROXY_FILE = f"/etc/apt/apt.conf.d/53{ID}"
-# What has the repository come last for a driver that is not from it. Of several preferences the first that fits a
-# package counts, and by its name this one comes after role nvidia_driver's.
+# Gives the repository the lowest priority for a driver from another source. apt uses the first matching preference, and
+# this file sorts after that of role nvidia_driver.
 APT_PREFERENCE_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
 _ENTRY_FILES = {
     "apt": f"/etc/apt/sources.list.d/{ID}.sources",
@@ -32,32 +32,32 @@ _KEYRINGS = {
     "dnf": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{ID}",
     "zypper": f"/usr/share/pki/{ID}.asc",
 }
-# The network repository, mirrors of its layout, and the local ones that NVIDIA's installers leave.
+# The network repository, mirrors with its layout, and the local repositories of NVIDIA's installers.
 _OF_NVIDIA = re.compile(
     r"/compute/cuda/repos/|/(debian|ubuntu)\d+/(x86_64|sbsa|arm64)/*$|/(cuda-repo|nvidia-driver-local-repo)-"
 )
-# In an entry of whichever package manager.
+# The URL in an entry of any package manager.
 _ADDRESS = r"^(?:URIs:|baseurl\s*=)\s*([^\s?]+)"
-# Files with addresses, which may have a login.
+# Files with URLs that may contain a login.
 WITH_ADDRESSES = (*_ENTRY_FILES.values(), APT_PROXY_FILE)
 KEYRINGS = tuple(_KEYRINGS.values())
-# All that the repository can leave on a host.
+# All files of the repository on a host.
 FILES = (*WITH_ADDRESSES, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
 
 
-def describe(data: dict, names: dict, wish: dict) -> dict[str, Any]:
-    """Return the repository as a host is to have it, from the platform's data and what a user asks for instead.
+def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
+    """Return the requested repository from the platform's data and the user's settings.
 
-    `fingerprint` is what its key is trusted by: a fingerprint, or the digest of the key file.
+    `fingerprint` is the trusted fingerprint of its key, or the digest of the key file.
     """
-    url = f"{(wish['mirror'] or data['base']).rstrip('/')}/{data['path'].format(**names)}"
+    url = f"{(settings['mirror'] or data['base']).rstrip('/')}/{data['path'].format(**names)}"
     repository = {
         "type": data["type"],
         "id": data["id"],
         "url": url,
-        "key": wish["key_url"] or f"{url}/{data['key']}",
-        "fingerprint": key_trust.normalized(wish["key_fingerprint"] or data["fingerprint"]),
-        "proxy": wish["proxy"] or None,
+        "key": settings["key_url"] or f"{url}/{data['key']}",
+        "fingerprint": key_trust.normalized(settings["key_fingerprint"] or data["fingerprint"]),
+        "proxy": settings["proxy"] or None,
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
@@ -65,14 +65,14 @@ def describe(data: dict, names: dict, wish: dict) -> dict[str, Any]:
 
 
 def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the enabled entries of the same address that are there and stay; with apt they are of one key.
+    """Return the existing enabled entries with the same URL that are kept. With apt, they have the same key.
 
-    An address is the same by whichever login it is reached.
+    Logins in URLs are ignored.
     """
     if repository["type"] == "apt":
         return _of_one_key(_apt_entries(host, repository), repository)
     url = addresses.plain(repository["url"]).rstrip("/")
-    # zypper is told of a proxy behind the address.
+    # zypper has the proxy as a parameter of the URL.
     same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
     return [entry for entry in same if entry["enabled"]]
 
@@ -82,13 +82,13 @@ def _apt_entries(host: dict, repository: dict) -> list[dict]:
 
 
 def _is_at(repository: dict, entry: dict) -> list[bool]:
-    """Tell of each address of an entry of apt's whether it is the repository's."""
+    """Return for each URL of an apt entry whether it is the URL of the repository."""
     url = addresses.plain(repository["url"]).rstrip("/")
     return [uri.rstrip("/") == url for uri in entry["uris"]]
 
 
 def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
-    """Choose the key that stays: our entry's, else the first of somebody's own, else what older ways agree on."""
+    """Keep the entries of one key: that of our entry, else the first of the user's, else the only legacy key."""
     keyed = [entry for entry in entries if entry["signed_by"]]
     older = [entry for entry in keyed if entry["file"] in repository["legacy_files"]]
     own = [entry for entry in keyed if entry not in older]
@@ -99,9 +99,9 @@ def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
 
 
 def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Name the files of apt's with the address and another key than the one that stays, or none.
+    """Return apt's files with the same URL and another key or none.
 
-    The second list is of those that cannot go, because they have something else as well.
+    The second list has the files that cannot be removed, because they have other entries, too.
     """
     if repository["type"] != "apt":
         return [], []
@@ -109,25 +109,25 @@ def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
     leaving = set(repository["legacy_files"]) - {entry["file"] for entry in kept}
     others = [entry for entry in _apt_entries(host, repository) if entry not in kept]
     paths = sorted({entry["file"] for entry in others} - leaving)
-    there = [entry for entry in host["apt"]["sources"] if entry["file"] in paths]
-    mixed = {entry["file"] for entry in there if entry in kept or not all(_is_at(repository, entry))}
+    entries = [entry for entry in host["apt"]["sources"] if entry["file"] in paths]
+    mixed = {entry["file"] for entry in entries if entry in kept or not all(_is_at(repository, entry))}
     return [path for path in paths if path not in mixed], sorted(mixed)
 
 
 def clash(host: dict, repository: dict) -> str | None:
-    """Say which files have to be mended by hand before the repository can be used; nothing where none has."""
+    """Return a message about files that must be fixed by hand before the repository can be used, or None."""
     _removable, mixed = _clashing(host, repository)
     if not mixed:
         return None
     return (
-        f"{', '.join(mixed)} names NVIDIA's repository {addresses.masked(repository['url'])} beside others, and apt "
-        "refuses an address that has two keys, or one entry with a key and one without. Take that entry out of the "
-        "file: the repository gets a file of its own."
+        f"{', '.join(mixed)} has an entry for NVIDIA's repository {addresses.masked(repository['url'])} and other "
+        "entries. apt rejects a repository that is listed with two different keys, or with and without a key. Remove "
+        "that entry: the role writes its own file for the repository."
     )
 
 
 def apt_files(host: dict) -> list[str]:
-    """Name apt's source files that have NVIDIA's repositories, or mirrors of them, and nothing else."""
+    """Return apt's source files that only have NVIDIA's repositories or mirrors of them."""
     by_file: dict[str, list[dict]] = {}
     for entry in host["apt"]["sources"] if host["apt"] is not None else []:
         if entry["enabled"]:
@@ -141,15 +141,15 @@ def apt_files(host: dict) -> list[str]:
 
 
 def is_reached_otherwise(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry goes by another login, or through another proxy, than is asked for.
+    """Return whether our entry has another login or another proxy than requested.
 
-    apt is told of a proxy in another file. What was seen of the entry has digests in the place of logins.
+    apt has the proxy in another file. The observed entry has digests in place of logins.
     """
     content = _content(host, _ENTRY_FILES[repository["type"]])
     if not content:
         return False
-    there, wanted = (url.rstrip("/") for url in (_first(_ADDRESS, content), addresses.sealed(repository["url"])))
-    if there != wanted and addresses.plain(there) == addresses.plain(wanted):
+    current, requested = (url.rstrip("/") for url in (_first(_ADDRESS, content), addresses.sealed(repository["url"])))
+    if current != requested and addresses.plain(current) == addresses.plain(requested):
         return True
     if repository["type"] == "apt":
         return False
@@ -158,12 +158,12 @@ def is_reached_otherwise(host: dict, repository: dict) -> bool:
 
 
 def is_outdated(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry, or the key that it names, is not what is asked for now."""
+    """Return whether our entry or its key differs from the request."""
     return is_reached_otherwise(host, repository) or _has_another_key(host, repository)
 
 
 def _has_another_key(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry of this address names a key file that is missing or is not the trusted one."""
+    """Return whether the key file of our entry for this URL is missing or not trusted."""
     ours = _ENTRY_FILES[repository["type"]]
     if not is_ours(host, repository) or ours not in [item["file"] for item in entries_of(host, repository)]:
         return False
@@ -171,39 +171,39 @@ def _has_another_key(host: dict, repository: dict) -> bool:
 
 
 def replaced_files(repository: dict) -> list[str]:
-    """Return the files of entries whose place ours takes."""
+    """Return the files of entries that our entry replaces."""
     return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
 
 
 def is_ours_elsewhere(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry is there and leads to another address."""
+    """Return whether our entry exists and has another URL."""
     return is_ours(host, repository) and not any(
         item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository)
     )
 
 
 def is_used_by(host: dict, record: str) -> bool:
-    """Tell whether the role that this record is of has its packages from the repository."""
+    """Return whether the role of this record uses the repository."""
     return bool(packages_record.read(host, record)["key"])
 
 
 def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Name the files and packages by which older ways added the same repository. What is kept lies in none of them."""
+    """Return the files and packages of older methods that added the same repository. Kept entries are excluded."""
     entries = host["apt"]["sources"] if host["apt"] is not None else host["repositories"]
     kept = {entry["file"] for entry in entries_of(host, repository)}
     listed = {entry["file"] for entry in entries}
     files = [path for path in repository["legacy_files"] if path in listed and path not in kept]
     files += _clashing(host, repository)[0]
-    # The key of somebody else's entry may be one of theirs.
+    # The kept entry of the user may use a key of these packages.
     if kept - {_ENTRY_FILES[repository["type"]]}:
         return files, []
     names = [rf"{re.escape(name)}(-\d.*)?" for name in repository["legacy_packages"]]
     packages = sorted(package for package in host["packages"] if any(re.fullmatch(name, package) for name in names))
-    return files + [path for path in _brought_by(packages, entries) if path not in files], packages
+    return files + [path for path in _sources_inside(packages, entries) if path not in files], packages
 
 
-def _brought_by(packages: list[str], entries: list[dict]) -> list[str]:
-    """Name the source files that have nothing but repositories which lie in these packages themselves."""
+def _sources_inside(packages: list[str], entries: list[dict]) -> list[str]:
+    """Return the source files that only have repositories inside these packages."""
     inside = tuple(f"file:///var/{name}" for name in packages) or ("nowhere",)
     urls = [(entry["file"], url or "") for entry in entries for url in entry.get("uris") or [entry.get("url")]]
     others = {path for path, url in urls if not url.startswith(inside)}
@@ -211,9 +211,9 @@ def _brought_by(packages: list[str], entries: list[dict]) -> list[str]:
 
 
 def apt_proxy(repository: dict | None) -> str | None:
-    """Return the text that has apt reach the repository through a proxy; nothing where it needs none."""
+    """Return apt's proxy configuration for the repository, or None."""
     name = urlsplit(repository["url"]).hostname if repository else None
-    # A mirror on the host itself is reached through nothing.
+    # A mirror on the host itself needs no proxy.
     if repository is None or not repository["proxy"] or not name:
         return None
     lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
@@ -221,35 +221,35 @@ def apt_proxy(repository: dict | None) -> str | None:
 
 
 def apt_last(names: list[str]) -> str:
-    """Return the preference of apt's by which the repository comes last for packages of these names."""
+    """Return an apt preference that gives the repository the lowest priority for these packages."""
     return f"Package: {' '.join(names)}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
 
 
 def is_ours(host: dict, repository: dict) -> bool:
-    """Tell whether our own entry is there."""
+    """Return whether our entry exists."""
     return _content(host, _ENTRY_FILES[repository["type"]]) is not None
 
 
 def has_apt_proxy(host: dict) -> bool:
-    """Tell whether apt is told how to reach the repository."""
+    """Return whether apt has a proxy configuration for the repository."""
     return _content(host, APT_PROXY_FILE) is not None
 
 
 def keyring(repository: dict) -> str:
-    """Return the file that the repository's key lies in."""
+    """Return the path of the repository's key."""
     return _KEYRINGS[repository["type"]]
 
 
 def entry(repository: dict) -> dict[str, str]:
-    """Return path and content of the file that names the repository to the package manager."""
+    """Return path and content of the repository's entry for the package manager."""
     kind, url, proxy = repository["type"], repository["url"], repository["proxy"]
     if kind == "apt":
         text = f"Types: deb\nURIs: {url}\nSuites: /\nSigned-By: {keyring(repository)}\n"
     else:
         lines = [f"[{repository['id']}]", "name=NVIDIA CUDA", "enabled=1"]
         if kind == "zypper":
-            behind = f"?proxy={quote(proxy, safe='')}" if proxy else ""
-            lines += ["autorefresh=1", "type=rpm-md", f"baseurl={url}{behind}"]
+            parameter = f"?proxy={quote(proxy, safe='')}" if proxy else ""
+            lines += ["autorefresh=1", "type=rpm-md", f"baseurl={url}{parameter}"]
         else:
             lines += [f"baseurl={url}", *([f"proxy={proxy}"] if proxy else [])]
         text = "\n".join([*lines, "gpgcheck=1", f"gpgkey=file://{keyring(repository)}", ""])

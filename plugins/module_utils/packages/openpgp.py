@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the fingerprint of an OpenPGP public key, so that a key can be trusted by it with no gpg on the host."""
+"""Read the fingerprints of OpenPGP public keys without gpg."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ARMOR = re.compile(
 
 
 class KeyFileError(Exception):
-    """The file holds no public key."""
+    """The file contains no valid public key."""
 
 
 def binary(data: bytes) -> bytes:
-    """Return the packets of a key file, its armor taken off where it has one."""
+    """Return the packets of a key file without its armor."""
     armor = _ARMOR.search(data)
     if not armor:
         return data
@@ -32,11 +32,11 @@ def binary(data: bytes) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
-        raise KeyFileError(f"its armor is damaged ({error})") from error
+        raise KeyFileError(f"the armor of the file is damaged ({error})") from error
 
 
 def armored(data: bytes) -> bytes:
-    """Return a key file in its text form, with the checksum that older readers insist on."""
+    """Return a key file in text form, with the checksum that older readers require."""
     if _ARMOR.search(data):
         return data
     body = base64.b64encode(data)
@@ -66,7 +66,7 @@ def fingerprints(data: bytes) -> list[str]:
         if tag == _PUBLIC_KEY:
             found.append(_fingerprint(body))
     if not found:
-        raise KeyFileError("there is no public key in it")
+        raise KeyFileError("the file contains no public key")
     return found
 
 
@@ -76,19 +76,19 @@ def _fingerprint(body: bytes) -> str:
         return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()
     if version == 6:
         return hashlib.sha256(b"\x9b" + len(body).to_bytes(4, "big") + body).hexdigest().upper()
-    raise KeyFileError(f"its key is of version {version}, which is not known here")
+    raise KeyFileError(f"key version {version} is not supported")
 
 
 def _packet(data: bytes, position: int) -> tuple[int, bytes, int]:
     header = data[position]
     if not header & 0x80:
-        raise KeyFileError("it is not an OpenPGP key file")
+        raise KeyFileError("the file is not an OpenPGP key file")
     try:
         tag, start, size = _new_header(data, position) if header & 0x40 else _old_header(data, position)
     except IndexError as error:
-        raise KeyFileError("it is cut short") from error
+        raise KeyFileError("the file is truncated") from error
     if start + size > len(data):
-        raise KeyFileError("it is cut short")
+        raise KeyFileError("the file is truncated")
     return tag, data[start : start + size], start + size
 
 
@@ -100,13 +100,13 @@ def _new_header(data: bytes, position: int) -> tuple[int, int, int]:
         return tag, position + 3, ((first - 192) << 8) + data[position + 2] + 192
     if first == 255:
         return tag, position + 6, int.from_bytes(data[position + 2 : position + 6], "big")
-    raise KeyFileError("it has a packet of unknown length")
+    raise KeyFileError("the file has a packet of unknown length")
 
 
 def _old_header(data: bytes, position: int) -> tuple[int, int, int]:
     tag, kind = (data[position] >> 2) & 0x0F, data[position] & 0x03
     if kind == 3:
-        raise KeyFileError("it has a packet of unknown length")
+        raise KeyFileError("the file has a packet of unknown length")
     octets = 1 << kind
     data[position + octets]
     return tag, position + 1 + octets, int.from_bytes(data[position + 1 : position + 1 + octets], "big")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module's documentation against what it returns, and its input."""
+"""Compare the module's documentation with its results, and check invalid options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(json.dumps(gather.gather(driver_root=%r)["facts"]))
 
 @pytest.fixture
 def gathered(tmp_path, monkeypatch):
-    """What the module returns with a subset or several, on a host that has about everything."""
+    """The results of the module with given subsets, on a host that supports almost every field."""
     simulated = Simulated(tmp_path, RICH)
     monkeypatch.setenv("GPUSIM_STATE", str(simulated.lab.state))
     tree = Tree(tmp_path)
@@ -56,17 +56,18 @@ def gathered(tmp_path, monkeypatch):
 
 
 def deviations(documented: dict, value: dict, subsets: frozenset, where: str = "") -> list[str]:
-    """Name what is returned and not documented, documented and not returned, or of another type."""
+    """Return the differences between documentation and result."""
     found = []
-    due = {
+    expected = {
         name
         for name, field in documented.items()
         if field["returned"] == "always" or any(f"V({subset})" in field["returned"] for subset in subsets)
     }
     found += [f"{where}{name} is not documented" for name in sorted(set(value) - set(documented))]
-    found += [f"{where}{name} is not returned" for name in sorted(due - set(value))]
-    found += [f"{where}{name} is returned unasked" for name in sorted(set(value) & set(documented) - due)]
-    for name in sorted(due & set(value)):
+    found += [f"{where}{name} is not returned" for name in sorted(expected - set(value))]
+    unexpected = set(value) & set(documented) - expected
+    found += [f"{where}{name} is returned without its subset" for name in sorted(unexpected)]
+    for name in sorted(expected & set(value)):
         found += _deviation(documented[name], value[name], subsets, f"{where}{name}")
     return found
 
@@ -75,7 +76,7 @@ def _deviation(field: dict, value, subsets: frozenset, where: str) -> list[str]:
     if value is None:
         return []
     expected = TYPES[field["type"]]
-    if value.__class__ is not expected:  # A bool is an int, but not where an int is documented.
+    if value.__class__ is not expected:  # A bool is an instance of int, too.
         return [f"{where} is a {type(value).__name__}, documented is {field['type']}"]
     if "contains" not in field and expected is not list:
         return []
@@ -95,21 +96,21 @@ def documented_fields(tree: dict, where: str = ""):
 @pytest.mark.parametrize(
     "asked", [["all"], list(facts_gather.DEFAULT_SUBSETS), *([name] for name in facts_gather.SUBSETS)]
 )
-def test_what_is_returned_is_what_is_documented(gathered, asked):
+def test_the_result_matches_the_documentation(gathered, asked):
     assert deviations(RETURNED, gathered(*asked), facts_gather.choose_subsets(asked)) == []
 
 
-def test_a_host_without_anything_returns_the_same_keys(tmp_path):
+def test_a_host_without_gpu_and_driver_returns_the_same_keys(tmp_path):
     found = facts_gather.gather(root=str(tmp_path), driver_root=str(tmp_path))
     returned = {"ansible_facts": found["facts"], "nvml_binding": None, "nvml_binding_version": None}
     assert deviations(RETURNED, returned, frozenset({"min"})) == []
 
 
-def test_the_walk_finds_what_is_wrong():
+def test_differences_are_found():
     tree = {"a": {"returned": "always", "type": "int"}, "b": {"returned": "when the subset V(ecc) is gathered"}}
     assert deviations(tree, {"a": 1}, frozenset()) == []
     assert deviations(tree, {"a": "1"}, frozenset()) == ["a is a str, documented is int"]
-    assert deviations(tree, {"a": 1, "b": 1}, frozenset()) == ["b is returned unasked"]
+    assert deviations(tree, {"a": 1, "b": 1}, frozenset()) == ["b is returned without its subset"]
     assert deviations(tree, {"a": 1, "c": 1}, frozenset({"ecc"})) == ["c is not documented", "b is not returned"]
 
 
@@ -126,7 +127,7 @@ def test_every_field_has_type_sample_and_unit(path, field):
             assert unit in field["description"], path
 
 
-def test_options_are_documented_as_they_are():
+def test_the_documented_options_match_the_code():
     assert OPTIONS["gather_subset"]["default"] == list(facts_gather.DEFAULT_SUBSETS)
     for subset in facts_gather.SUBSETS:
         assert f"V({subset})" in " ".join(OPTIONS["gather_subset"]["description"])
@@ -135,7 +136,7 @@ def test_options_are_documented_as_they_are():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"gather_subset": "gpus"}, ["no subset 'gpus'", "Known: all, min, identity", "topology"]),
+        ({"gather_subset": "gpus"}, ["unknown subset 'gpus'", "Known subsets: all, min, identity", "topology"]),
         ({"gather_subset": "!min"}, ["min is always gathered", "'!all'"]),
         ({"timeout": 0}, ["timeout=0 is not a number of seconds above 0 and up to 3600"]),
         ({"timeout": 1e300}, ["timeout=1e+300 is not a number of seconds"]),
@@ -146,7 +147,7 @@ def test_options_are_documented_as_they_are():
         ({"subset": "min"}, ["Unsupported parameters", "subset"]),
     ],
 )
-def test_bad_input_is_refused_in_words(capsys, arguments, words):
+def test_invalid_options_fail_with_a_message(capsys, arguments, words):
     with patch_module_args(arguments), pytest.raises(SystemExit):
         nvidia_gpu_facts.main()
     result = json.loads(capsys.readouterr().out)
@@ -156,7 +157,7 @@ def test_bad_input_is_refused_in_words(capsys, arguments, words):
 
 
 @pytest.mark.parametrize("below", ["", "lib64", "usr/lib/x86_64-linux-gnu"])
-def test_a_driver_in_a_place_of_its_own_is_asked_there(tmp_path, below):
+def test_driver_root_selects_the_library(tmp_path, below):
     place = tmp_path / "driver" / below
     place.mkdir(parents=True)
     lab = NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": [{"model": "T4"}]})

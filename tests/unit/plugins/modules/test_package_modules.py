@@ -279,7 +279,7 @@ def test_a_key_digest_is_accepted_for_a_repository(run, key, looks):
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     assert run(package_versions, **arguments)["versions"] == {"libcuda1": ["580.95.05-1"]}
     refused = run(package_versions, **{**arguments, "repository": {**repository, "fingerprint": "sha256:" + "0" * 64}})
-    assert f"and not sha256:{'0' * 64}" in refused["msg"]
+    assert f"instead of sha256:{'0' * 64}" in refused["msg"]
 
 
 def test_a_failed_query_leaves_no_files(run, key, looks):
@@ -294,7 +294,7 @@ def test_a_failed_query_leaves_no_files(run, key, looks):
 def test_a_repository_with_the_wrong_key_is_not_read(run, key, looks):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": "0" * 40}
     result = run(package_versions, names=["x"], package_manager="dnf", fresh=True, repository=repository)
-    assert f"has the fingerprint {FINGERPRINT} and not {'0' * 40}" in result["msg"]
+    assert f"has the fingerprint {FINGERPRINT} instead of {'0' * 40}" in result["msg"]
     assert looks["argv"] == []
     assert list(looks["place"].iterdir()) == []
 
@@ -427,20 +427,20 @@ REFUSED = [
         WITH_VERSION,
         "sha256:" + "0" * 64,
         [
-            f"has the digest {digest(WITH_VERSION)}, without its Version lines {digest(ARMORED)}, and not sha256:000",
-            f"It holds the key with the fingerprint {FINGERPRINT}. It is not trusted and was not written",
-            "before you change the digest",
+            f"has the digest {digest(WITH_VERSION)}, without its Version lines {digest(ARMORED)}, instead of sha",
+            f"It contains the key with the fingerprint {FINGERPRINT}. The key was not written",
+            "before you change the expected digest",
         ],
     ),
-    (b"<html>", "sha256:" + "0" * 64, ["is no public key"]),
-    (b"<html>", digest(b"<html>"), ["is no public key"]),
-    (ARMORED, digest(ARMORED)[7:], ["but the digest of its file. Write it as " + digest(ARMORED)]),
-    (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "It is not trusted and was not written"]),
-    (b"<html>", FINGERPRINT, ["is no public key"]),
+    (b"<html>", "sha256:" + "0" * 64, ["is not a public key"]),
+    (b"<html>", digest(b"<html>"), ["is not a public key"]),
+    (ARMORED, digest(ARMORED)[7:], ["not the fingerprint of its key. Set it as " + digest(ARMORED)]),
+    (PACKETS, "0" * 40, ["has the fingerprint " + FINGERPRINT, "The key was not written"]),
+    (b"<html>", FINGERPRINT, ["is not a public key"]),
     (
         None,
         FINGERPRINT,
-        ["could not be fetched from file://", "Check the address, the proxy and the network, or name a mirror"],
+        ["could not be downloaded from file://", "Check the URL, the proxy and the network, or set a mirror"],
     ),
 ]
 
@@ -464,8 +464,8 @@ WRONG = [
     ({"fingerprint": "xyz"}, ["fingerprint: 'xyz' is neither the full fingerprint", "40 or 64 hexadecimal", "sha256:"]),
     ({"fingerprint": FINGERPRINT[-8:]}, [f"fingerprint: '{FINGERPRINT[-8:]}' is neither"]),
     ({"fingerprint": "sha256:" + "0" * 63}, [f"fingerprint: 'sha256:{'0' * 63}' is neither", "nor the digest"]),
-    ({"path": "key.gpg"}, ["path: 'key.gpg' is not absolute", "from the root on"]),
-    ({"path": "{tmp}"}, ["is a directory", "Name the file in it"]),
+    ({"path": "key.gpg"}, ["path: 'key.gpg' is not absolute", "Set an absolute path"]),
+    ({"path": "{tmp}"}, ["is a directory", "Set the path of a file"]),
 ]
 
 
@@ -486,7 +486,7 @@ def test_a_directory_that_cannot_be_made_is_named(run, key, tmp_path):
     path = str(tmp_path / "file" / "keyrings" / "x.gpg")
     result = run(signing_key, url=key.as_uri(), fingerprint=FINGERPRINT, path=path)
     assert result["failed"]
-    for word in (f"could not be written to {path}: Not a directory", "Choose another path"):
+    for word in (f"could not be written to {path}: Not a directory", "Set another path"):
         assert word in result["msg"]
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs of our own for a host's Python, run by a Python that has nothing but its standard library."""
+"""The facts program, run by a Python with only the standard library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARGUMENTS = {name: option.get("default") for name, option in OPTIONS.items()}
 
 
 def read_by_python(program: bytes, directory: Path, env: dict | None = None) -> subprocess.CompletedProcess:
-    """Have a Python read the program as the action plugin does; -S keeps it from what is installed besides."""
+    """Run the program as the action plugin does. -S hides the installed packages."""
     command = [sys.executable, "-S", "-c", host_program.READER]
     return subprocess.run(command, input=program, cwd=directory, env=env, capture_output=True, check=False)
 
@@ -38,7 +38,7 @@ def facts_of(done: subprocess.CompletedProcess) -> dict:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules of the collection that a source imports anywhere, read off its syntax tree."""
+    """Return the modules of the collection that a source imports anywhere."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(host_program.PACKAGE):
@@ -52,14 +52,14 @@ def source(name: str) -> Path:
     return (MODULE_UTILS / name.replace(".", "/")).with_suffix(".py")
 
 
-def test_all_that_a_module_imports_goes_along():
+def test_all_imported_modules_are_packed():
     needed = host_program.needed(ENTRY)
     assert {"facts.program", "nvml.child", "nvml.fields", "nvml.topology", "host.driver"} <= set(needed)
     for name in needed:
         assert imported(source(name)) <= set(needed), name
 
 
-def test_nothing_of_ansible_goes_along():
+def test_no_module_imports_ansible():
     for name in host_program.needed(ENTRY):
         for node in ast.walk(ast.parse((source(name)).read_text(encoding="utf-8"))):
             named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -69,7 +69,7 @@ def test_nothing_of_ansible_goes_along():
 
 @pytest.fixture(params=["the same Python", "another Python"])
 def program(request, tmp_path):
-    """Make the program for two simulated GPUs; another Python than the controller's can not use its bytecode."""
+    """Build the program for two simulated GPUs. Another Python version cannot use its bytecode."""
     name = "pynvml-13.615.71.zip"
     made = host_program.make(ENTRY, {**ARGUMENTS, "_nvml_binding_path": name}, {name: {"pynvml": pynvml.__file__}})
     if request.param == "another Python":
@@ -84,7 +84,7 @@ def lab(tmp_path):
     return NvmlLab(tmp_path, {"driver": {"version": "580.95.05"}, "gpus": [{"model": "T4", "count": 2}]})
 
 
-def test_it_tells_the_facts_with_the_binding_that_came_along(program, lab, tmp_path):
+def test_the_program_returns_the_facts_with_the_packed_binding(program, lab, tmp_path):
     done = read_by_python(program, tmp_path, lab.env)
     result = facts_of(done)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -92,7 +92,7 @@ def test_it_tells_the_facts_with_the_binding_that_came_along(program, lab, tmp_p
     assert (result["nvml_binding"], result["nvml_binding_version"]) == ("controller", "13.615.71")
 
 
-def test_a_file_where_it_is_started_is_not_taken_for_a_module(program, lab, tmp_path):
+def test_files_in_the_current_directory_are_not_imported(program, lab, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     for name in ("json", "ctypes", "zlib", "pynvml"):
@@ -100,26 +100,26 @@ def test_a_file_where_it_is_started_is_not_taken_for_a_module(program, lab, tmp_
     assert facts_of(read_by_python(program, here, lab.env))["ansible_facts"]["nvidia_gpu_state"] == "ready"
 
 
-def test_it_writes_no_file(program, lab, tmp_path):
+def test_the_program_writes_no_file(program, lab, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     facts_of(read_by_python(program, home, {**lab.env, "HOME": str(home), "TMPDIR": str(home)}))
     assert list(home.iterdir()) == []
 
 
-def test_wrong_values_are_an_answer(tmp_path):
+def test_invalid_values_return_a_failed_result(tmp_path):
     done = read_by_python(host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
     assert facts_of(done) == {"failed": True, "msg": "driver_root=relative is not an absolute path"}
 
 
-def test_paths_are_the_host_s(tmp_path):
+def test_paths_are_expanded_on_the_host(tmp_path):
     done = read_by_python(
         host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "$SOMEWHERE/driver"}), tmp_path, {"SOMEWHERE": "/nowhere"}
     )
     assert facts_of(done)["msg"] == "driver_root=/nowhere/driver is not a directory"
 
 
-def test_a_fault_in_it_is_shown_with_its_place(tmp_path):
+def test_a_traceback_names_the_source_file(tmp_path):
     done = read_by_python(host_program.make(ENTRY, {"driver_root": 1}), tmp_path)
     assert done.returncode == 1
     assert "facts/program.py" in done.stderr.decode()

@@ -14,7 +14,7 @@ DISCOVERED = {"ansible_facts": {"discovered_interpreter_python": "/usr/bin/pytho
 
 
 def action(**changes) -> SimpleNamespace:
-    """An action plugin of which only what is asked for is there."""
+    """Return an action plugin with only the attributes that are used."""
     connection = {
         "has_pipelining": True,
         "become": None,
@@ -42,8 +42,8 @@ def action(**changes) -> SimpleNamespace:
         (DISCOVERED, "/usr/bin/python3.9"),
     ],
 )
-def test_the_python_that_ansible_would_take(variables, python):
-    assert host_python.reads_input(action(), variables) == python
+def test_the_python_is_the_one_that_ansible_uses(variables, python):
+    assert host_python.command_for_input(action(), variables) == python
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_the_python_that_ansible_would_take(variables, python):
         {"_shell": SimpleNamespace(SHELL_FAMILY="powershell")},
     ],
 )
-def test_none_where_no_program_can_be_passed(changes):
-    assert host_python.reads_input(action(**changes), PYTHON) is None
+def test_the_module_runs_if_no_program_can_be_passed(changes):
+    assert host_python.command_for_input(action(**changes), PYTHON) is None
 
 
-def test_another_way_to_become_root_does(monkeypatch):
-    assert host_python.reads_input(action(become=SimpleNamespace(name="sudo")), PYTHON) == "/usr/bin/python3"
+def test_sudo_passes_input_and_kept_files_require_the_module(monkeypatch):
+    assert host_python.command_for_input(action(become=SimpleNamespace(name="sudo")), PYTHON) == "/usr/bin/python3"
     monkeypatch.setattr(host_python.C, "DEFAULT_KEEP_REMOTE_FILES", True)
-    assert host_python.reads_input(action(), PYTHON) is None
+    assert host_python.command_for_input(action(), PYTHON) is None
 
 
-def test_without_a_password_the_local_connection_passes_input_too():
+def test_the_local_connection_passes_input_without_a_password():
     become = SimpleNamespace(name="sudo", get_option={}.get)
-    assert host_python.reads_input(action(transport="local", become=become), PYTHON) == "/usr/bin/python3"
+    assert host_python.command_for_input(action(transport="local", become=become), PYTHON) == "/usr/bin/python3"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options as the modules' own documentation has them, found as a running Ansible finds it."""
+"""Options from the documentation of installed modules, found as Ansible finds it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USED = {
     )
     for engine in ("docker", "podman")
 }
-# What to ask of which module, and which of it the module does not have.
+# Module, names, and the names that are not options of the module.
 UNKNOWN = [
     *((module, names, []) for module, names in USED.items()),
     (DOCKER, ["log_drivr", "ports", "log_opt", "docker_url", "cmd_args"], ["log_drivr", "cmd_args"]),
@@ -73,12 +73,12 @@ def answer():
 
 
 @pytest.mark.parametrize("number", range(len(UNKNOWN)))
-def test_options_that_a_module_does_not_have_are_found(answer, number):
+def test_unknown_options_are_found(answer, number):
     assert answer["unknown"][number] == UNKNOWN[number][2]
 
 
 @pytest.mark.parametrize("number", range(len(SUGGESTED)))
-def test_what_was_meant_is_asked_for(answer, number):
+def test_similar_options_are_suggested(answer, number):
     assert answer["suggested"][number] == SUGGESTED[number][2]
 
 
@@ -107,7 +107,7 @@ DEFAULTS = {
 """
 
 
-def test_what_stands_elsewhere_in_a_module_is_no_option():
+def test_other_keys_of_a_module_are_not_options():
     text = module_options.options_text(module_options.documentation_text(SOURCE))
     assert [line for line in text.splitlines() if line[2] != " "] == ["  name:", "  other:"]
     without = module_options.documentation_text(SOURCE.replace("options:", "choices:"))

@@ -24,7 +24,7 @@ DONE = {"changed": False, "ansible_facts": {}}
 
 @pytest.fixture
 def action(tmp_path, monkeypatch):
-    """An action plugin whose host is played by a list of results."""
+    """Return an action plugin. Tests set the results of its module."""
     monkeypatch.setattr(nvml_binding.C, "DEFAULT_LOCAL_TMP", str(tmp_path))
     plugin = nvml_binding.NvmlAction.__new__(nvml_binding.NvmlAction)
     plugin._task = SimpleNamespace(
@@ -45,7 +45,7 @@ def action(tmp_path, monkeypatch):
     return plugin
 
 
-def test_a_host_that_needs_nothing_gets_one_call(action):
+def test_a_host_with_a_binding_gets_one_call(action):
     action._execute_module.side_effect = [DONE]
     assert action.run(task_vars={}) == DONE
     action._execute_module.assert_called_once_with(
@@ -67,7 +67,7 @@ SEEN = {"driver": {"loaded": "580.95.05"}, "nvml_binding": False}
 
 
 @pytest.mark.parametrize("async_val", [0, 60])
-def test_a_host_that_was_seen_to_have_none_gets_it_at_once(action, async_val):
+def test_a_host_observed_without_a_binding_gets_it_at_once(action, async_val):
     action._task.async_val = async_val
     action._execute_module.side_effect = [DONE]
     assert action.run(task_vars={"gpufleet_host": SEEN}) == DONE
@@ -87,27 +87,27 @@ def test_a_host_that_was_seen_to_have_none_gets_it_at_once(action, async_val):
         "nonsense",
     ],
 )
-def test_a_host_of_which_that_was_not_seen_is_sent_nothing_unasked(action, seen):
+def test_a_host_not_observed_without_a_binding_gets_nothing_at_first(action, seen):
     action._execute_module.side_effect = [DONE]
     action.run(task_vars={"gpufleet_host": seen})
     action._transfer_file.assert_not_called()
 
 
-def test_what_was_seen_of_one_host_says_nothing_of_another(action):
+def test_a_delegated_task_ignores_the_observation(action):
     action._task.delegate_to = "other"
     action._execute_module.side_effect = [DONE]
     action.run(task_vars={"gpufleet_host": SEEN})
     action._transfer_file.assert_not_called()
 
 
-def test_a_controller_without_one_lets_the_host_speak(action, monkeypatch):
-    """It may have been installed there since the host was looked at."""
+def test_a_controller_without_a_binding_runs_the_module(action, monkeypatch):
+    """The binding may have been installed on the host since the observation."""
     monkeypatch.setattr(nvml_binding, "controller_binding", lambda: None)
     action._execute_module.side_effect = [DONE]
     assert action.run(task_vars={"gpufleet_host": SEEN}) == DONE
 
 
-def test_the_directory_that_is_there_is_used(action):
+def test_an_existing_temporary_directory_is_used(action):
     action._connection._shell.tmpdir = "/remote/there"
     action._execute_module.side_effect = [MISSING, DONE]
     action.run(task_vars={})
@@ -115,12 +115,12 @@ def test_the_directory_that_is_there_is_used(action):
     action._make_tmp_path.assert_not_called()
 
 
-def test_another_failure_is_passed_on(action):
+def test_another_failure_is_returned(action):
     action._execute_module.side_effect = [{"failed": True, "msg": "something else"}]
     assert action.run(task_vars={})["msg"] == "something else"
 
 
-def test_a_job_in_the_background_is_probed_for_first(action):
+def test_a_probe_runs_before_an_asynchronous_job(action):
     action._task.async_val = 60
     action._execute_module.side_effect = [MISSING, {"started": 1}]
     assert action.run(task_vars={}) == {"started": 1}
@@ -131,7 +131,7 @@ def test_a_job_in_the_background_is_probed_for_first(action):
     assert job.kwargs["module_args"]["_nvml_binding_path"].endswith("pynvml-13.615.71.zip")
 
 
-def test_a_job_on_a_host_with_a_binding_gets_nothing(action):
+def test_an_asynchronous_job_on_a_host_with_a_binding_gets_none(action):
     action._task.async_val = 60
     action._execute_module.side_effect = [DONE, {"started": 1}]
     action.run(task_vars={})
@@ -140,18 +140,22 @@ def test_a_job_on_a_host_with_a_binding_gets_nothing(action):
 
 
 @pytest.mark.parametrize("async_val", [0, 60])
-def test_neither_side_has_one(action, monkeypatch, async_val):
+def test_neither_host_nor_controller_has_a_binding(action, monkeypatch, async_val):
     action._task.async_val = async_val
     action._execute_module.side_effect = [MISSING]
     monkeypatch.setattr(nvml_binding, "controller_binding", lambda: None)
     result = action.run(task_vars={})
     assert result["failed"] is True
-    for word in ("NVIDIA driver on this host", "neither there nor on the controller", "pip install nvidia-ml-py"):
+    for word in (
+        "An NVIDIA driver is installed",
+        "neither the host nor the controller has it",
+        "pip install nvidia-ml-py",
+    ):
         assert word in result["msg"]
     assert sys.executable in result["msg"]
 
 
-def test_a_package_without_a_file_is_no_binding(monkeypatch):
+def test_a_package_without_a_file_is_not_a_binding(monkeypatch):
     for spec in (None, SimpleNamespace(origin=None), SimpleNamespace(origin="/gone/pynvml.py")):
         monkeypatch.setattr(nvml_binding.importlib.util, "find_spec", lambda name, spec=spec: spec)
         assert nvml_binding.controller_binding() is None
@@ -159,7 +163,7 @@ def test_a_package_without_a_file_is_no_binding(monkeypatch):
 
 @pytest.fixture
 def imported(tmp_path, monkeypatch):
-    """Import what the controller packs where there is nothing else, the archive changed on its way if need be."""
+    """Import the packed binding, optionally changed, with a Python that has no other pynvml."""
 
     def load(change=None):
         binding = nvml_binding.controller_binding()
@@ -181,7 +185,7 @@ def imported(tmp_path, monkeypatch):
     return load
 
 
-def test_the_packed_binding_is_imported_without_being_compiled(imported):
+def test_the_packed_binding_is_imported_from_bytecode(imported):
     assert imported() == "/pynvml.pyc"
 
 
@@ -203,13 +207,13 @@ def test_a_package_is_packed_with_its_modules(tmp_path):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("", "is no NVML binding: it lacks NVMLError"),
+        ("", "is not an NVML binding: it does not have NVMLError"),
         ("import gone_missing", "No module named 'gone_missing'"),
         ("print 'two'", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_pynvml_that_does_not_work_counts_as_none(tmp_path, monkeypatch, code, words):
+def test_an_unusable_pynvml_is_reported_as_missing(tmp_path, monkeypatch, code, words):
     (tmp_path / "pynvml.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
@@ -227,17 +231,17 @@ def test_a_pynvml_that_does_not_work_counts_as_none(tmp_path, monkeypatch, code,
         ("other-1.0.dist-info", "pynvml.py", None),
     ],
 )
-def test_the_version_is_that_of_the_distribution_beside_it(tmp_path, beside, file, version):
+def test_the_version_comes_from_the_metadata_beside_the_binding(tmp_path, beside, file, version):
     (tmp_path / beside).mkdir()
     assert binding_version(str(tmp_path / file)) == version
 
 
-def test_a_binding_in_no_directory_has_no_version():
+def test_a_binding_in_a_missing_directory_has_no_version():
     assert binding_version("/nowhere/pynvml.py") is None
 
 
-def test_a_module_without_a_binding_says_what_its_action_plugin_looks_for():
+def test_the_result_of_a_missing_binding_is_understood_by_the_action_plugin():
     result = BindingMissing("No module named 'pynvml'").result()
     assert result["nvml_binding_missing"] is True
-    for word in ("NVIDIA driver on this host", "(No module named 'pynvml')", "python3-pynvml or nvidia-ml-py here"):
+    for word in ("An NVIDIA driver is installed", ": No module named 'pynvml'.", "nvidia-ml-py on the host"):
         assert word in result["msg"]

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import topology_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,
@@ -256,8 +257,8 @@ def test_count_skips_a_lost_gpu():
         chosen(3, lost)
 
 
-RESET = "it needs a reset before it can be used: stop what uses it, then nvidia-smi --gpu-reset, or reboot the host"
-PAGES = "memory pages wait for their retirement: reset this GPU or reboot the host"
+RESET = nvml_health.RESET_REQUIRED_REASON
+PAGES = nvml_health.RETIREMENT_PENDING_REASON
 
 
 def sick(*reasons):

@@ -111,7 +111,7 @@ def test_gpus_outside_fabric(fabric, words):
     waiting = driver_fabric.gpus_outside_fabric({"nvidia_gpus": [joined, asked]})
     assert len(waiting) == (1 if words else 0)
     for text in waiting:
-        assert text.startswith("GPU 0000:43:00.0: its registration with the NVLink fabric")
+        assert text.startswith("GPU 0000:43:00.0: the registration with the NVLink fabric")
         assert words in text
         assert "nvidia-fabricmanager" in text
 

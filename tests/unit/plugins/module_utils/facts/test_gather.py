@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a whole host tells, for the hosts that the module's documentation promises: trees and a simulated NVML."""
+"""The facts of whole hosts, with a directory tree and a simulated NVML for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERSION = "580.95.05"
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """Make a host: a tree with the functions that a description puts on the bus, and its NVML."""
+    """Create a host: a directory tree with the described PCI functions, and a simulated NVML."""
 
     def make(description: dict, *, bound: str | None = "nvidia", installed: str | None = VERSION) -> Tree:
         tree = Tree(tmp_path / "root")
@@ -55,7 +55,7 @@ def gather(tree: Tree, subsets=ALL, **options) -> dict:
 def test_eight_h100_behind_switches(host):
     facts = gather(host({"gpus": [{"model": "H100-SXM5-80GB", "count": 8}], "nvswitches": 4, "numa_nodes": 2}))
     assert facts["nvidia_gpu_state"] == "ready"
-    assert facts["nvidia_gpu_state_reason"] == "NVML answers for 8 GPUs."
+    assert facts["nvidia_gpu_state_reason"] == "NVML shows 8 GPUs."
     assert facts["nvidia_driver"]["version"] == VERSION
     assert facts["nvidia_driver"]["cuda_version"] == "13.0"
     assert facts["nvidia_driver"]["kernel_module_flavor"] == "open"
@@ -83,7 +83,7 @@ def test_eight_h100_behind_switches(host):
     assert topology["cpu_affinity"][gpus[7]["uuid"]] == "64-127"
 
 
-def test_four_a100_two_of_them_in_mig_mode(host):
+def test_four_a100_with_two_in_mig_mode(host):
     mig = [["3g.20gb", "2g.10gb", "1g.5gb"], ["1g.5gb"] * 7, None, {"mode": False, "pending": True}]
     facts = gather(host({"gpus": [{"model": "A100-SXM4-40GB", "count": 4, "mig": mig}]}))
     gpus = facts["nvidia_gpus"]
@@ -113,7 +113,7 @@ def test_four_a100_two_of_them_in_mig_mode(host):
     assert {gpu["health"]["state"] for gpu in gpus} == {"ok"}
 
 
-def test_products_that_lack_much(host):
+def test_products_that_support_few_fields(host):
     t4, l40s = gather(host({"gpus": [{"model": "T4"}, {"model": "L40S"}]}))["nvidia_gpus"]
     assert (t4["architecture"], l40s["architecture"]) == ("turing", "ada")
     assert t4["mig"] == {"enabled": None, "pending": None, "devices": [], "devices_max": 0}
@@ -144,24 +144,24 @@ def test_a_domain_beyond_ffff(host):
     [
         ("lost", "lost", "fallen off the bus"),
         ("reset_required", "degraded", "needs a reset"),
-        ("hot", "degraded", "for heat"),
-        ("remap_pending", "degraded", "waits for its remapping"),
+        ("hot", "degraded", "because of heat"),
+        ("remap_pending", "degraded", "remapping of a memory row is pending"),
         ("remap_failed", "degraded", "remapping a memory row failed"),
         ("ecc_errors", "degraded", "uncorrectable memory errors since the driver was loaded: 3"),
     ],
 )
 @pytest.mark.parametrize("subsets", [frozenset({"min"}), ALL], ids=["min", "all"])
-def test_a_sick_gpu_is_told_and_hides_no_other(host, health, state, words, subsets):
+def test_an_unhealthy_gpu_is_reported_and_does_not_hide_others(host, health, state, words, subsets):
     gpus = [{"model": "A100-SXM4-80GB"}, {"model": "A100-SXM4-80GB", "health": health}, {"model": "A100-SXM4-80GB"}]
     facts = gather(host({"gpus": gpus}), subsets)
     assert [gpu["health"]["state"] for gpu in facts["nvidia_gpus"]] == ["ok", state, "ok"]
     assert words in " ".join(facts["nvidia_gpus"][1]["health"]["reasons"])
     assert facts["nvidia_gpu_state"] == "ready"
-    assert facts["nvidia_gpu_state_reason"] == "NVML answers for 3 GPUs; see the health of GPU 1."
+    assert facts["nvidia_gpu_state_reason"] == "NVML shows 3 GPUs. Check the health of GPU 1."
     assert facts["nvidia_gpus"][1]["pci_bus_id"] == facts["nvidia_pci_devices"][1]["address"]
 
 
-def test_a_narrow_link_is_a_fact_and_no_sickness(host):
+def test_a_narrow_link_does_not_degrade_a_gpu(host):
     facts = gather(host({"gpus": [{"model": "A100-SXM4-80GB", "health": "narrow"}]}), ALL)
     (gpu,) = facts["nvidia_gpus"]
     assert (gpu["pcie"]["width"], gpu["pcie"]["width_max"]) == (8, 16)
@@ -172,14 +172,14 @@ def test_a_narrow_link_is_a_fact_and_no_sickness(host):
     ("action", "name", "words"),
     [
         (0, "none", None),
-        (1, "gpu_reset", "asks for a reset of this GPU"),
-        (6, "bus_reset", "a reset of the bus of this GPU"),
-        (7, "system_reboot", "a reboot of the system"),
-        (8, "unknown_8", "recovery action 8, which this release does not know"),
+        (1, "gpu_reset", "requests a reset of this GPU"),
+        (6, "bus_reset", "a bus reset of this GPU"),
+        (7, "system_reboot", "a reboot of the whole system"),
+        (8, "unknown_8", "recovery action 8, which is unknown to this version"),
         (41, "unknown_41", "recovery action 41,"),
     ],
 )
-def test_every_recovery_action_is_named_and_degrades(host, action, name, words):
+def test_every_recovery_action_has_a_name_and_degrades_the_gpu(host, action, name, words):
     gpus = [{"model": "H100-SXM5-80GB", "set": {"recovery_action": action}}]
     facts = gather(host({"driver": {"version": "580.95.05"}, "gpus": gpus}), frozenset({"min"}))
     (gpu,) = facts["nvidia_gpus"]
@@ -188,19 +188,19 @@ def test_every_recovery_action_is_named_and_degrades(host, action, name, words):
     assert words is None or words in gpu["health"]["reasons"][0]
 
 
-def test_pages_that_wait_for_retirement(host):
+def test_pages_pending_retirement(host):
     facts = gather(host({"gpus": [{"model": "T4", "health": "retirement_pending"}]}))
     assert facts["nvidia_gpus"][0]["retired_pages"] == {"single_bit": 0, "double_bit": 1, "pending": True}
-    assert "wait for their retirement" in facts["nvidia_gpus"][0]["health"]["reasons"][0]
+    assert "pending retirement" in facts["nvidia_gpus"][0]["health"]["reasons"][0]
 
 
-def test_a_fabric_that_does_not_come_up(host):
+def test_an_incomplete_fabric_registration(host):
     facts = gather(host({"gpus": [{"model": "H200", "count": 2}], "fabric": "in_progress"}))
     assert [gpu["health"]["state"] for gpu in facts["nvidia_gpus"]] == ["degraded", "degraded"]
     assert "nvidia-fabricmanager" in facts["nvidia_gpus"][0]["health"]["reasons"][0]
 
 
-def test_a_lost_gpu_is_known_by_what_the_kernel_says(host):
+def test_a_lost_gpu_is_identified_by_the_kernel_module(host):
     tree = host({"gpus": [{"model": "T4"}, {"model": "T4", "faults": [{"call": "*", "return": 15}]}, {"model": "T4"}]})
     uuid = "GPU-11111111-2222-3333-4444-555555555555"
     tree.file(
@@ -240,14 +240,14 @@ def test_a_driver_that_is_not_loaded(host):
     assert [one["kernel_driver"] for one in facts["nvidia_pci_devices"]] == [None]
 
 
-def test_nvml_is_not_asked_where_it_would_have_the_driver_loaded(host):
-    """NVML runs nvidia-modprobe where the module is missing. Telling facts must not load a driver."""
+def test_nvml_is_not_called_if_it_would_load_the_driver(host):
+    """NVML runs nvidia-modprobe if the module is not loaded, but gathering facts must not load a driver."""
     tree = host({"gpus": [{"model": "T4"}]}, bound=None)
 
-    def asked(*arguments):
-        raise AssertionError("NVML was asked")
+    def fail(*arguments):
+        raise AssertionError("NVML was called")
 
-    assert gather(tree, inquire=asked)["nvidia_gpu_state"] == "driver_not_loaded"
+    assert gather(tree, query=fail)["nvidia_gpu_state"] == "driver_not_loaded"
 
 
 def test_a_library_of_another_version(host):
@@ -276,7 +276,7 @@ def test_no_hardware(host, tmp_path):
     assert facts["nvidia_gpus"] == facts["nvidia_pci_devices"] == facts["nvidia_nvswitches"] == []
 
 
-def test_what_nvml_says_wins_over_the_bus(host):
+def test_nvml_takes_precedence_over_the_pci_bus(host):
     tree = host({"gpus": [{"model": "T4"}]})
     tree.file("proc/sys/kernel/osrelease", "6.6.87.2-microsoft-standard-WSL2\n")
     for entry in (tree.path / "sys/bus/pci/devices").iterdir():
@@ -288,7 +288,7 @@ def test_what_nvml_says_wins_over_the_bus(host):
     assert facts["nvidia_gpus"][0]["numa_node"] is None
 
 
-def test_the_persistence_daemon_is_told_by_its_live_process(host):
+def test_the_persistence_daemon_is_detected_by_its_process(host):
     tree = host({"gpus": [{"model": "T4"}]})
     assert gather(tree)["nvidia_driver"]["persistence_daemon"] is False
     tree.file("run/nvidia-persistenced/nvidia-persistenced.pid", "4711\n")
@@ -307,13 +307,13 @@ def test_the_firmware_mode_from_the_kernel_module(host, lines, mode):
     assert gather(tree)["nvidia_driver"]["firmware_mode"] == mode
 
 
-def test_the_proprietary_module_is_told(host):
+def test_the_proprietary_module_is_detected(host):
     tree = host({"gpus": [{"model": "T4"}]})
     tree.loaded(VERSION, PROPRIETARY)
     assert gather(tree)["nvidia_driver"]["kernel_module_flavor"] == "proprietary"
 
 
-def test_a_driver_silent_at_init_costs_the_timeout_and_no_more(host):
+def test_a_driver_that_hangs_at_init_takes_only_the_timeout(host):
     tree = host({"gpus": [{"model": "T4"}], "faults": [{"call": "nvmlInitWithFlags", "delay": 60}]})
     start = time.monotonic()
     facts = gather(tree, timeout=0.5)
@@ -324,27 +324,27 @@ def test_a_driver_silent_at_init_costs_the_timeout_and_no_more(host):
     assert len(facts["nvidia_pci_devices"]) == 1
 
 
-def test_what_was_learnt_before_a_gpu_fell_silent_is_kept(host):
+def test_answers_before_a_timeout_are_kept(host):
     faults = [{"call": "nvmlDeviceGetPowerUsage", "gpu": 1, "delay": 60}]
     tree = host({"gpus": [{"model": "T4", "count": 4}], "faults": faults})
     facts = gather(tree, timeout=1)
     assert facts["nvidia_gpu_state"] == "error"
     assert "nvmlDeviceGetPowerUsage of GPU 1" in facts["nvidia_gpu_state_reason"]
-    assert "GPUs 2 to 3 were not asked" in facts["nvidia_gpu_state_reason"]
+    assert "GPUs 2 to 3 were not read" in facts["nvidia_gpu_state_reason"]
     assert [gpu["health"]["state"] for gpu in facts["nvidia_gpus"]] == ["ok", "lost"]
     assert facts["nvidia_driver"]["version"] == VERSION
 
 
-def test_files_of_a_driver_that_hangs_are_left_alone(host):
+def test_the_files_of_a_driver_that_hangs_are_not_read(host):
     tree = host({"gpus": [{"model": "T4"}], "faults": [{"call": "nvmlDeviceGetName", "delay": 60}]})
     information = "proc/driver/nvidia/gpus/0000:07:00.0/information"
     (tree.path / information).parent.mkdir(parents=True)
-    os.mkfifo(tree.path / information)  # Whoever opens it waits for good.
+    os.mkfifo(tree.path / information)  # Opening it blocks forever.
     gpu = gather(tree, timeout=0.5)["nvidia_gpus"][0]
     assert (gpu["pci_bus_id"], gpu["uuid"], gpu["health"]["state"]) == ("0000:07:00.0", None, "lost")
 
 
-def test_a_slow_driver_that_does_answer_is_waited_for(host):
+def test_a_slow_driver_does_not_time_out(host):
     faults = [{"call": "nvmlDeviceGetName", "delay": 0.4}]
     tree = host({"gpus": [{"model": "T4", "count": 4}], "faults": faults})
     facts = gather(tree, frozenset({"min"}), timeout=1)
@@ -354,7 +354,7 @@ def test_a_slow_driver_that_does_answer_is_waited_for(host):
 
 @pytest.fixture
 def fake_binding(monkeypatch):
-    """Put something else in pynvml's place."""
+    """Replace pynvml."""
 
     def put(**functions):
         module = types.ModuleType("pynvml")
@@ -367,7 +367,7 @@ def fake_binding(monkeypatch):
     return put
 
 
-def test_a_library_that_crashes_is_an_error_and_not_our_end(host, fake_binding):
+def test_a_crash_of_the_library_is_an_error_state(host, fake_binding):
     tree = host({"gpus": [{"model": "T4"}]})
     fake_binding(nvmlInit=lambda: os.kill(os.getpid(), signal.SIGSEGV))
     facts = gather(tree)
@@ -375,13 +375,13 @@ def test_a_library_that_crashes_is_an_error_and_not_our_end(host, fake_binding):
     assert "killed by signal 11" in facts["nvidia_gpu_state_reason"]
 
 
-def test_a_library_that_leaves_is_an_error(host, fake_binding):
+def test_a_library_that_exits_is_an_error_state(host, fake_binding):
     tree = host({"gpus": [{"model": "T4"}]})
     fake_binding(nvmlInit=lambda: os._exit(0))
     assert "ended without an answer" in gather(tree)["nvidia_gpu_state_reason"]
 
 
-def test_a_library_that_eats_memory_gets_no_more_than_its_share(host, fake_binding):
+def test_the_memory_of_the_library_is_limited(host, fake_binding):
     tree = host({"gpus": [{"model": "T4"}]})
     fake_binding(nvmlInit=lambda: bytearray(1 << 40))
     facts = gather(tree)
@@ -390,15 +390,15 @@ def test_a_library_that_eats_memory_gets_no_more_than_its_share(host, fake_bindi
 
 
 @pytest.mark.parametrize("count", [-1, 0xFFFFFFFF, 5000, "8", None])
-def test_a_count_that_makes_no_sense_is_an_error(host, fake_binding, count):
+def test_an_invalid_count_is_an_error_state(host, fake_binding, count):
     tree = host({"gpus": [{"model": "T4"}]})
     fake_binding(nvmlDeviceGetCount=lambda: count)
     facts = gather(tree)
     assert facts["nvidia_gpu_state"] == "error"
-    assert "number of GPUs makes no sense" in facts["nvidia_gpu_state_reason"]
+    assert "returned an invalid number of GPUs" in facts["nvidia_gpu_state_reason"]
 
 
-def test_the_child_leaves_no_process_behind(host):
+def test_no_child_process_remains(host):
     tree = host({"gpus": [{"model": "T4"}], "faults": [{"call": "nvmlInitWithFlags", "delay": 60}]})
     gather(tree, timeout=0.2)
     deadline = time.monotonic() + 2
@@ -408,30 +408,30 @@ def test_the_child_leaves_no_process_behind(host):
             time.sleep(0.02)
 
 
-def test_without_a_binding_a_host_with_a_driver_can_not_be_asked(host, monkeypatch):
+def test_a_host_with_a_driver_requires_a_binding(host, monkeypatch):
     tree = host({"gpus": [{"model": "T4"}]})
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(BindingMissing):
         gather(tree)
 
 
-def test_without_a_binding_a_host_without_a_driver_is_told_all_the_same(host, monkeypatch, tmp_path):
+def test_a_host_without_a_driver_requires_no_binding(host, monkeypatch, tmp_path):
     tree = host({"gpus": [{"model": "T4"}]}, bound=None, installed=None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert gather(tree, driver_root=str(tmp_path / "nothing"))["nvidia_gpu_state"] == "no_driver"
 
 
 @pytest.mark.parametrize("version", BINDINGS)
-def test_every_binding_tells_the_same_but_for_calls_it_lacks(host, monkeypatch, version):
+def test_every_binding_returns_the_same_values_except_for_missing_calls(host, monkeypatch, version):
     description = {"gpus": [{"model": "H100-SXM5-80GB", "count": 2}, {"model": "A100-SXM4-40GB", "mig": ["1g.5gb"]}]}
     tree = host({**description, "driver": {"version": VERSION}})
     newest = leaves(gather(tree))
     monkeypatch.setitem(sys.modules, "pynvml", load(version))
-    told = gather(tree)
-    differing = {path for path, value in leaves(told).items() if newest[path] != value}
-    assert set(leaves(told)) == set(newest)
-    assert all(leaves(told)[path] is None for path in differing)
-    lacking = {
+    facts = gather(tree)
+    differing = {path for path, value in leaves(facts).items() if newest[path] != value}
+    assert set(leaves(facts)) == set(newest)
+    assert all(leaves(facts)[path] is None for path in differing)
+    missing = {
         "installed": set(),
         "12.550.89": {"temperature.margin_c"},
         "11.525.112": {
@@ -442,7 +442,7 @@ def test_every_binding_tells_the_same_but_for_calls_it_lacks(host, monkeypatch, 
             "fabric.bandwidth_degraded",
         },
     }
-    assert {path.split(".", 2)[2] for path in differing} == lacking[version]
+    assert {path.split(".", 2)[2] for path in differing} == missing[version]
 
 
 @pytest.mark.parametrize(
@@ -460,26 +460,26 @@ def test_every_binding_tells_the_same_but_for_calls_it_lacks(host, monkeypatch, 
         (facts_gather.DEFAULT_SUBSETS, set(facts_gather.SUBSETS) - {"processes", "throughput", "topology"}),
     ],
 )
-def test_subsets_are_chosen_as_in_setup(asked, chosen):
+def test_subsets_are_chosen_as_by_ansible_builtin_setup(asked, chosen):
     assert facts_gather.choose_subsets(asked) == chosen
 
 
 @pytest.mark.parametrize("asked", [["gpus"], ["!gpus"], ["all", "gpus"], [""], ["!"], ["ALL"]])
-def test_an_unknown_subset_is_refused_with_the_known_ones(asked):
+def test_an_unknown_subset_is_rejected_with_a_list_of_known_subsets(asked):
     with pytest.raises(facts_gather.SubsetError) as caught:
         facts_gather.choose_subsets(asked)
     name = asked[-1].lstrip("!")
-    assert f"no subset '{name}'" in str(caught.value)
+    assert f"unknown subset '{name}'" in str(caught.value)
     for known in ("all", *facts_gather.SUBSETS):
         assert known in str(caught.value)
 
 
-def test_min_can_not_be_left_out():
-    with pytest.raises(facts_gather.SubsetError, match="min is always gathered; use '!all'"):
+def test_min_cannot_be_excluded():
+    with pytest.raises(facts_gather.SubsetError, match=r"min is always gathered\. Use '!all'"):
         facts_gather.choose_subsets(["!min"])
 
 
-def test_who_asks_for_little_makes_few_calls(host):
+def test_few_subsets_need_few_calls(host):
     host({"gpus": [{"model": "H100-SXM5-80GB", "count": 2}]})
     made = {}
     for subsets in (frozenset({"min"}), facts_gather.choose_subsets(facts_gather.DEFAULT_SUBSETS)):
@@ -491,20 +491,20 @@ def test_who_asks_for_little_makes_few_calls(host):
     assert max(made.values()) < 160
 
 
-def test_the_guard_answers_in_pieces(host):
+def test_the_answer_of_the_child_process_is_complete(host):
     host({"gpus": [{"model": "T4", "count": 2}]})
-    answer = guard.ask(frozenset({"min"}), 5)
+    answer = guard.Query(frozenset({"min"}), 5).answer()
     assert answer["binding"] == {"origin": "host", "version": "13.615.71"}
     assert answer["count"] == len(answer["gpus"]) == 2
     assert set(answer) == {"library", "binding", "driver", "count", "gpus"}
 
 
-def test_the_subsets_are_those_that_are_read():
+def test_the_subsets_are_those_of_the_readers():
     assert set(facts_gather.SUBSETS) == {*fields.SUBSETS, "topology"}
 
 
 def test_memory_is_rounded_as_nvidia_smi_rounds_it():
-    """Bytes that an H200 told, and what its nvidia-smi printed of them: 616, 143156, 1 and 262143 MiB."""
+    """Bytes from an H200, and the output of its nvidia-smi: 616, 143156, 1 and 262143 MiB."""
     assert [mebibytes(644939776, up=True), mebibytes(150109880320, up=True)] == [616, 143156]
     assert [mebibytes(1703936), mebibytes(274876203008, up=True)] == [1, 262143]
     assert [mebibytes(150754820096), mebibytes(150754820096, up=True)] == [143771, 143771]

@@ -36,53 +36,61 @@ def failed(code):
 
 
 GPU = [function()]
-HELD = [function(driver="nvidia")]
+BOUND = [function(driver="nvidia")]
 SWITCH = function("0000:01:00.0", driver="nvidia", kind="nvswitch")
 CASES = [
-    # what, functions, versions, NVML's answer, host, state, words of the reason
-    ("eight answer", HELD, LOADED, {"gpus": [gpu()]}, {}, "ready", ["NVML answers for 1 GPU."]),
+    # name, PCI functions, versions, NVML's answer, host, state, parts of the reason
+    ("one answers", BOUND, LOADED, {"gpus": [gpu()]}, {}, "ready", ["NVML shows 1 GPU."]),
     ("WSL2 has no PCI", [], NOTHING_INSTALLED, {"gpus": [gpu()]}, {"wsl": True}, "ready", ["1 GPU"]),
     (
-        "one is sick",
-        HELD,
+        "some are unhealthy",
+        BOUND,
         LOADED,
         {"gpus": [gpu(0), gpu(1, "lost", "0000:5e:00.0"), gpu(2, "degraded", "0000:86:00.0")]},
         {},
         "ready",
-        ["3 GPUs", "see the health of GPU 1, 2"],
+        ["3 GPUs", "Check the health of GPU 1, 2."],
     ),
     (
         "one is hidden",
-        [*HELD, function("0000:5e:00.0", "nvidia")],
+        [*BOUND, function("0000:5e:00.0", "nvidia")],
         LOADED,
         {"gpus": [gpu()]},
         {},
         "ready",
-        ["does not show 0000:5e:00.0", "not passed into this container"],
+        ["does not show 0000:5e:00.0", "In a container, add the device nodes"],
     ),
-    ("all are lost", HELD, LOADED, {"gpus": [gpu(state="lost")]}, {}, "error", ["No GPU of 1 can be used", "a reason"]),
-    ("a driver for nothing", [], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU", "PCI bus"]),
-    ("switches alone", [SWITCH], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU"]),
+    (
+        "all are lost",
+        BOUND,
+        LOADED,
+        {"gpus": [gpu(state="lost")]},
+        {},
+        "error",
+        ["1 GPU found, but none is usable. GPU 0: for a"],
+    ),
+    ("a driver without GPUs", [], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU", "PCI bus"]),
+    ("only switches", [SWITCH], LOADED, {"gpus": []}, {}, "no_hardware", ["finds no GPU"]),
     (
         "no device nodes",
-        HELD,
+        BOUND,
         LOADED,
         {"gpus": []},
         {},
         "error",
-        ["offers none of the 1 GPU", "0000:3b:00.0", "device nodes"],
+        ["NVML shows none of the 1 GPU on the PCI bus: 0000:3b:00.0", "device nodes"],
     ),
     (
-        "all with virtual machines",
+        "assigned to virtual machines",
         [function(driver="vfio-pci")],
         LOADED,
         {"gpus": []},
         {},
         "driver_not_loaded",
-        ["vfio-pci holds 0000:3b:00.0", "virtual machines"],
+        ["vfio-pci is bound to 0000:3b:00.0", "virtual machines"],
     ),
-    ("nothing at all", [], NOTHING_INSTALLED, failed(12), {}, "no_hardware", ["no NVIDIA GPU on the PCI bus."]),
-    ("an image for GPUs", [], INSTALLED, failed(9), {}, "no_hardware", ["files are installed (580.95.05)"]),
+    ("neither GPU nor driver", [], NOTHING_INSTALLED, failed(12), {}, "no_hardware", ["bus has no NVIDIA GPU."]),
+    ("an image with a driver", [], INSTALLED, failed(9), {}, "no_hardware", ["NVIDIA driver 580.95.05 is installed."]),
     (
         "a bare host",
         GPU,
@@ -99,7 +107,7 @@ CASES = [
         failed(12),
         {},
         "no_driver",
-        ["install one", "nouveau holds 0000:3b:00.0", "reboot"],
+        ["Install one", "nouveau is bound to 0000:3b:00.0", "reboot"],
     ),
     (
         "not loaded",
@@ -108,7 +116,7 @@ CASES = [
         failed(9),
         {},
         "driver_not_loaded",
-        ["580.95.05 is installed for the running kernel 6.1.0-40-amd64 but not loaded", "modprobe nvidia"],
+        ["580.95.05 is installed for the running kernel 6.1.0-40-amd64, but is not loaded", "modprobe nvidia"],
     ),
     (
         "not loaded under Secure Boot",
@@ -117,25 +125,25 @@ CASES = [
         failed(9),
         {"secure_boot": True},
         "driver_not_loaded",
-        ["modprobe nvidia", "Secure Boot is on", "enrol the key"],
+        ["modprobe nvidia", "Secure Boot is on", "enroll the key"],
     ),
     (
-        "nouveau in the way",
+        "bound to nouveau",
         [function(driver="nouveau")],
         INSTALLED,
         failed(9),
         {},
         "driver_not_loaded",
-        ["nouveau holds 0000:3b:00.0: keep nouveau from loading and reboot"],
+        ["nouveau is bound to 0000:3b:00.0. Blacklist nouveau and reboot the host."],
     ),
     (
-        "nova in the way",
+        "bound to nova_core",
         [function(driver="nova_core")],
         INSTALLED,
         failed(9),
         {},
         "driver_not_loaded",
-        ["nova_core holds"],
+        ["nova_core is bound to"],
     ),
     (
         "built for the next kernel",
@@ -144,10 +152,10 @@ CASES = [
         failed(9),
         {},
         "driver_not_loaded",
-        ["installed for kernel 6.1.0-41-amd64, but 6.1.0-40-amd64 is running: reboot"],
+        ["installed for kernel 6.1.0-41-amd64, but kernel 6.1.0-40-amd64 is running. Reboot the host."],
     ),
     (
-        "a module and no library",
+        "a module without a library",
         GPU,
         {**INSTALLED, "library": None},
         failed(12),
@@ -162,10 +170,10 @@ CASES = [
         failed(9),
         {},
         "driver_not_loaded",
-        ["no kernel module for the running kernel 6.1.0-40-amd64", "dkms status"],
+        ["the running kernel 6.1.0-40-amd64 has no NVIDIA module", "dkms autoinstall"],
     ),
     (
-        "loaded, but nothing bound",
+        "loaded, but not bound",
         GPU,
         LOADED,
         failed(9),
@@ -175,66 +183,66 @@ CASES = [
     ),
     (
         "loaded without a library",
-        HELD,
+        BOUND,
         {**LOADED, "library": None},
         failed(12),
         {},
         "error",
-        ["580.95.05 is loaded, but libnvidia-ml.so.1 can not be loaded", "driver_root"],
+        ["580.95.05 is loaded, but libnvidia-ml.so.1 could not be loaded", "driver_root"],
     ),
     (
-        "upgraded under a running module",
-        HELD,
+        "upgraded while the module was loaded",
+        BOUND,
         {**LOADED, "loaded": "570.133.20"},
         failed(18),
         {},
         "version_mismatch",
-        ["module is 570.133.20", "library is 580.95.05", "modprobe -r", "reboot"],
+        ["module has version 570.133.20", "library has version 580.95.05", "modprobe", "reboot"],
     ),
     (
-        "library upgraded alone",
-        HELD,
+        "only the library was upgraded",
+        BOUND,
         {**LOADED, "loaded": "570.133.20", "on_disk": "570.133.20"},
         failed(18),
         {},
         "version_mismatch",
-        ["570.133.20", "580.95.05", "Install both in one version"],
+        ["570.133.20", "580.95.05", "Install both in the same version"],
     ),
-    ("no permission", HELD, LOADED, failed(4), {}, "error", ["permission", "become root", "/dev/nvidiactl"]),
-    ("operating system", HELD, LOADED, failed(17), {}, "error", ["NVML_ERROR_OPERATING_SYSTEM", "/dev/nvidiactl"]),
+    ("no permission", BOUND, LOADED, failed(4), {}, "error", ["permission", "become: true", "/dev/nvidiactl"]),
+    ("operating system", BOUND, LOADED, failed(17), {}, "error", ["NVML_ERROR_OPERATING_SYSTEM", "/dev/nvidiactl"]),
     ("WSL2 without a driver", [], NOTHING_INSTALLED, failed(12), {"wsl": True}, "no_driver", ["WSL2", "in Windows"]),
     (
-        "silent at the start",
-        HELD,
+        "timeout at the start",
+        BOUND,
         LOADED,
-        {"gpus": [], "silent_in": "nvmlInit"},
+        {"gpus": [], "timed_out_in": "nvmlInit"},
         {},
         "error",
         ["did not answer within 10 seconds (nvmlInit)", "reboot"],
     ),
     (
-        "silent at the third",
-        HELD,
+        "timeout at the third GPU",
+        BOUND,
         LOADED,
-        {"gpus": [gpu(0), gpu(1), gpu(2, "lost")], "silent_in": "nvmlDeviceGetName", "count": 8, "answered": 2},
+        {"gpus": [gpu(0), gpu(1), gpu(2, "lost")], "timed_out_in": "nvmlDeviceGetName", "count": 8, "answered": 2},
         {},
         "error",
-        ["nvmlDeviceGetName of GPU 2", "GPUs 3 to 7 were not asked"],
+        ["nvmlDeviceGetName of GPU 2", "GPUs 3 to 7 were not read"],
     ),
     (
         "crashed",
-        HELD,
+        BOUND,
         LOADED,
-        {"gpus": [], "crash": "it was killed by signal 11 (Segmentation fault)"},
+        {"gpus": [], "crash": "the process was killed by signal 11 (Segmentation fault)"},
         {},
         "error",
-        ["crashed: it was killed by signal 11", "kernel log"],
+        ["NVML crashed: the process was killed by signal 11", "kernel log"],
     ),
 ]
 
 
 @pytest.mark.parametrize("case", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_the_state_and_what_to_do(case):
+def test_each_case_has_a_state_and_a_reason_with_a_remedy(case):
     functions, versions, answer, host, state, words = case
     decided, reason = facts_state.decide(functions, versions, answer, {**HOST, **host})
     assert decided == state
@@ -244,7 +252,7 @@ def test_the_state_and_what_to_do(case):
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-@pytest.mark.parametrize("functions", [[], GPU, HELD], ids=["no GPU", "unbound", "bound"])
+@pytest.mark.parametrize("functions", [[], GPU, BOUND], ids=["no GPU", "unbound", "bound"])
 @pytest.mark.parametrize("versions", [NOTHING_INSTALLED, INSTALLED, LOADED], ids=["none", "installed", "loaded"])
 def test_every_code_on_every_host_gives_a_state_and_a_reason(code, functions, versions):
     state, reason = facts_state.decide(functions, versions, failed(code), HOST)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pynvml that is kept on a host until it boots."""
+"""The copy of pynvml that is kept on a host until it boots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def archive(tmp_path):
     return path
 
 
-def test_what_was_sent_is_found_again_and_replaces_what_was_there(tmp_path, archive):
+def test_a_stored_archive_is_found_and_replaces_the_previous_one(tmp_path, archive):
     directory = tmp_path / "run"
     assert remembered(str(directory), ME) is None
     remember(str(archive), str(directory))
@@ -34,13 +34,13 @@ def test_what_was_sent_is_found_again_and_replaces_what_was_there(tmp_path, arch
 
 
 @pytest.mark.parametrize(("which", "mode"), [("run", 0o777), ("run/pynvml-13.0.zip", 0o666), ("run", 0o775)])
-def test_what_others_could_have_changed_does_not_count(tmp_path, archive, which, mode):
+def test_an_archive_that_others_can_write_is_ignored(tmp_path, archive, which, mode):
     remember(str(archive), str(tmp_path / "run"))
     (tmp_path / which).chmod(mode)
     assert remembered(str(tmp_path / "run"), ME) is None
 
 
-def test_what_another_user_owns_or_a_link_does_not_count(tmp_path, archive):
+def test_an_archive_of_another_user_and_a_link_are_ignored(tmp_path, archive):
     remember(str(archive), str(tmp_path / "run"))
     assert remembered(str(tmp_path / "run"), ME + 1) is None
     kept = tmp_path / "run" / "pynvml-13.0.zip"
@@ -49,7 +49,7 @@ def test_what_another_user_owns_or_a_link_does_not_count(tmp_path, archive):
     assert remembered(str(tmp_path / "run"), ME) is None
 
 
-def test_a_place_that_cannot_be_written_is_no_failure(tmp_path, archive):
+def test_a_directory_that_cannot_be_written_is_no_error(tmp_path, archive):
     (tmp_path / "run").write_bytes(b"")
     remember(str(archive), str(tmp_path / "run"))
     remember(str(tmp_path / "nothing"), str(tmp_path / "other"))

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health as nvml_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import CODES, NvmlFailure
 
-WELL = {
+HEALTHY = {
     "uuid_failure": None,
     "recovery_action": "none",
     "retired_pages_pending": False,
@@ -21,49 +21,49 @@ WELL = {
     "throttle_reasons": ["software_power_cap"],
     "fabric": {"state": "completed", "status": 0},
 }
-UNSUPPORTED = dict.fromkeys(WELL)
+UNSUPPORTED = dict.fromkeys(HEALTHY)
 
 
-def test_a_gpu_without_complaints_is_ok():
-    assert nvml_health.judge(WELL) == {"state": "ok", "reasons": []}
+def test_a_gpu_without_problems_is_ok():
+    assert nvml_health.judge(HEALTHY) == {"state": "ok", "reasons": []}
 
 
-def test_what_a_product_does_not_support_speaks_not_against_it():
+def test_unsupported_values_do_not_degrade_a_gpu():
     assert nvml_health.judge(UNSUPPORTED) == {"state": "ok", "reasons": []}
     assert nvml_health.judge({}) == {"state": "ok", "reasons": []}
 
 
 @pytest.mark.parametrize(
-    ("signs", "words"),
+    ("indicators", "words"),
     [
-        ({"uuid_failure": "Unknown Error"}, "does not tell its UUID: Unknown Error; look into the kernel log"),
-        ({"recovery_action": "gpu_reset"}, "asks for a reset of this GPU"),
-        ({"recovery_action": "node_reboot"}, "asks for a reboot of the host"),
-        ({"recovery_action": "drain_p2p"}, "peer-to-peer work be drained"),
-        ({"recovery_action": "drain_and_reset"}, "drained from this GPU and that it be reset"),
+        ({"uuid_failure": "Unknown Error"}, "cannot read the UUID: Unknown Error. Check the kernel log"),
+        ({"recovery_action": "gpu_reset"}, "requests a reset of this GPU"),
+        ({"recovery_action": "node_reboot"}, "requests a reboot of the host"),
+        ({"recovery_action": "drain_p2p"}, "peer-to-peer work on this GPU is stopped"),
+        ({"recovery_action": "drain_and_reset"}, "this GPU is drained and reset"),
         ({"recovery_action": "recover_imex_domain"}, "IMEX domain"),
-        ({"recovery_action": "bus_reset"}, "a reset of the bus of this GPU"),
-        ({"recovery_action": "system_reboot"}, "a reboot of the system"),
-        ({"recovery_action": "unknown_9"}, "recovery action 9, which this release does not know"),
-        ({"retired_pages_pending": True}, "wait for their retirement: reset this GPU or reboot"),
-        ({"remapped_rows": {"pending": True, "failed": False}}, "waits for its remapping: reset this GPU or reboot"),
+        ({"recovery_action": "bus_reset"}, "a bus reset of this GPU"),
+        ({"recovery_action": "system_reboot"}, "a reboot of the whole system"),
+        ({"recovery_action": "unknown_9"}, "recovery action 9, which is unknown to this version"),
+        ({"retired_pages_pending": True}, "are pending retirement. Reset the GPU or reboot"),
+        ({"remapped_rows": {"pending": True, "failed": False}}, "remapping of a memory row is pending. Reset the GPU"),
         (
             {"remapped_rows": {"pending": False, "failed": True}},
-            "a memory row failed: have this GPU replaced",
+            "a memory row failed. Replace the GPU",
         ),
         ({"uncorrected_errors": 3}, "uncorrectable memory errors since the driver was loaded: 3"),
-        ({"sram_threshold_exceeded": True}, "SRAM errors are beyond the threshold"),
-        ({"pcie": {"generation": 3, "generation_max": 5}}, "generation 3 under load, 5 is possible"),
-        ({"throttle_reasons": ["hardware_slowdown"]}, "slows the clocks down (heat or power brake)"),
-        ({"throttle_reasons": ["hardware_slowdown", "hardware_thermal"]}, "for heat: check cooling"),
-        ({"throttle_reasons": ["hardware_power_brake"]}, "for power: check the power supply"),
-        ({"fabric": {"state": "in_progress", "status": None}}, "is in progress: check nvidia-fabricmanager"),
-        ({"fabric": {"state": "not_started", "status": None}}, "is not started: check nvidia-fabricmanager"),
+        ({"sram_threshold_exceeded": True}, "SRAM errors exceed the threshold"),
+        ({"pcie": {"generation": 3, "generation_max": 5}}, "generation 3 under load instead of 5"),
+        ({"throttle_reasons": ["hardware_slowdown"]}, "reduces the clocks. Check cooling and power supply"),
+        ({"throttle_reasons": ["hardware_slowdown", "hardware_thermal"]}, "because of heat. Check the cooling"),
+        ({"throttle_reasons": ["hardware_power_brake"]}, "because of the power brake. Check the power supply"),
+        ({"fabric": {"state": "in_progress", "status": None}}, "is in progress. Check nvidia-fabricmanager"),
+        ({"fabric": {"state": "not_started", "status": None}}, "is not started. Check nvidia-fabricmanager"),
         ({"fabric": {"state": "completed", "status": 999}}, "failed with NVML code 999"),
     ],
 )
-def test_each_sign_degrades_in_its_own_words(signs, words):
-    health = nvml_health.judge({**WELL, **signs})
+def test_each_indicator_degrades_the_gpu_with_its_own_reason(indicators, words):
+    health = nvml_health.judge({**HEALTHY, **indicators})
     assert health["state"] == "degraded"
     assert len(health["reasons"]) == 1
     assert words in health["reasons"][0]
@@ -79,16 +79,16 @@ def test_each_sign_degrades_in_its_own_words(signs, words):
         {"performance_state": 0, "gpu_percent": None},
     ],
 )
-def test_a_slow_link_of_an_idle_gpu_saves_power_and_is_well(idle):
-    assert nvml_health.judge({**WELL, "pcie": {"generation": 1, "generation_max": 5}, **idle})["state"] == "ok"
+def test_a_slow_link_of_an_idle_gpu_is_ok(idle):
+    assert nvml_health.judge({**HEALTHY, "pcie": {"generation": 1, "generation_max": 5}, **idle})["state"] == "ok"
 
 
-def test_a_narrow_link_is_well_because_sound_boards_and_idle_gpus_have_one():
-    assert nvml_health.judge({**WELL, "pcie": {**WELL["pcie"], "width": 8}}) == {"state": "ok", "reasons": []}
+def test_a_narrow_link_is_ok_because_healthy_boards_and_idle_gpus_can_have_one():
+    assert nvml_health.judge({**HEALTHY, "pcie": {**HEALTHY["pcie"], "width": 8}}) == {"state": "ok", "reasons": []}
 
 
 @pytest.mark.parametrize(
-    ("signs", "codes", "expected"),
+    ("indicators", "codes", "expected"),
     [
         ({}, [], False),
         ({}, [16], True),
@@ -100,24 +100,24 @@ def test_a_narrow_link_is_well_because_sound_boards_and_idle_gpus_have_one():
         ({"uncorrected_errors": 3, "retired_pages_pending": True}, [], True),
     ],
 )
-def test_a_gpu_that_needs_a_reset_is_told_from_other_degraded_ones(signs, codes, expected):
-    health = nvml_health.judge({**WELL, **signs}, [NvmlFailure.of(code) for code in codes])
+def test_needs_reset_is_true_only_for_reasons_that_require_a_reset(indicators, codes, expected):
+    health = nvml_health.judge({**HEALTHY, **indicators}, [NvmlFailure.of(code) for code in codes])
     assert nvml_health.needs_reset(health["reasons"]) is expected
 
 
-def test_a_gpu_that_gives_no_handle_before_a_reset_needs_one():
+def test_a_gpu_without_a_handle_needs_a_reset_only_if_nvml_requires_one():
     assert nvml_health.needs_reset(nvml_health.unreachable(NvmlFailure.of(16))["reasons"])
     assert not nvml_health.needs_reset(nvml_health.unreachable(NvmlFailure.of(4))["reasons"])
 
 
-def test_all_reasons_are_given():
-    health = nvml_health.judge({**WELL, "uncorrected_errors": 1, "retired_pages_pending": True})
+def test_all_reasons_are_returned():
+    health = nvml_health.judge({**HEALTHY, "uncorrected_errors": 1, "retired_pages_pending": True})
     assert len(health["reasons"]) == 2
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_a_failed_call_tells_a_lost_gpu_and_one_that_needs_a_reset(code):
-    health = nvml_health.judge(WELL, [NvmlFailure.of(3), NvmlFailure.of(code)])
+def test_the_code_of_a_failed_call_identifies_lost_gpus_and_required_resets(code):
+    health = nvml_health.judge(HEALTHY, [NvmlFailure.of(3), NvmlFailure.of(code)])
     assert health["state"] == {15: "lost", 16: "degraded"}.get(code, "ok")
     if code == 15:
         assert "fallen off the bus" in health["reasons"][0]
@@ -126,8 +126,8 @@ def test_a_failed_call_tells_a_lost_gpu_and_one_that_needs_a_reset(code):
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_a_gpu_without_a_handle_says_why(code):
+def test_a_gpu_without_a_handle_has_a_reason(code):
     health = nvml_health.unreachable(NvmlFailure.of(code))
     assert health["state"] == ("degraded" if code in (4, 16) else "lost")
-    words = {4: "become root", 15: "fallen off the bus", 16: "needs a reset"}.get(code, CODES[code])
+    words = {4: "Set become: true", 15: "fallen off the bus", 16: "needs a reset"}.get(code, CODES[code])
     assert words in health["reasons"][0]

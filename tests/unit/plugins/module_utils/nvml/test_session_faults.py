@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every call fails in every way it can, lies, or is not there: no crash, and no other field is harmed."""
+"""Every call fails with every code, returns invalid data or is missing. Other fields must not change."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DESCRIPTION = {
         {"model": "H100-SXM5-80GB", "mig": ["1g.10gb", "2g.20gb"]},
     ],
 }
-# Calls whose failure leaves nothing to tell of the GPU, or of any.
+# Calls without which the facts of one GPU or of all GPUs cannot be read.
 HANDLE = "nvmlDeviceGetHandleByIndex"
 WHOLE = {"nvmlInit", "nvmlInitWithFlags", "nvmlDeviceGetCount", HANDLE, "nvmlShutdown"}
-# What each of these calls is for, and nothing else may be lost with it. Fields with a second source are not named.
+# The only fields that depend on these calls. Fields with a second source are not listed.
 ONLY = {
     "nvmlDeviceGetUUID": {"uuid", "mig.devices.0.uuid", "mig.devices.1.uuid"},
     "nvmlDeviceGetMinorNumber": {"minor"},
@@ -42,7 +42,7 @@ ONLY = {
     "nvmlDeviceGetGspFirmwareMode": {"gsp_firmware_enabled"},
     "nvmlDeviceGetBAR1MemoryInfo": {"bar1_total_mib", "bar1_free_mib", "bar1_used_mib"},
 }
-# Fields that survive the failure of these calls by a second source, and not a lie.
+# Fields that have a second source if these calls fail, but not if they return invalid data.
 SECOND_SOURCE = {
     "nvmlDeviceGetArchitecture": "architecture",
     "nvmlDeviceGetCurrentClocksEventReasons": "throttle_reasons",
@@ -68,8 +68,8 @@ def simulated(tmp_path_factory):
 
 
 @pytest.fixture
-def little_memory():
-    """Live within a little memory, as the child in nvml_guard does: nonsense in place of a count asks for far more."""
+def limited_memory():
+    """Limit the memory as the child process does: an invalid count would allocate far more."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (used + (1 << 28), before[1]))
@@ -83,13 +83,13 @@ def read(simulated, index=1, faults=None, calls=None):
 
 
 @pytest.fixture(scope="module")
-def well(simulated):
+def healthy(simulated):
     return [leaves(read(simulated, index)) for index in (0, 1)]
 
 
 @pytest.fixture(scope="module")
 def calls(simulated):
-    """Every call that reading a GPU makes, by its name in the library."""
+    """The names of all calls that reading a GPU makes."""
     made: set[str] = set()
     for index in (0, 1):
         read(simulated, index, calls=made)
@@ -97,58 +97,58 @@ def calls(simulated):
 
 
 @pytest.fixture(scope="module")
-def unsupported(simulated, well, calls):
-    """The fields that each call is for: those that differ on a product that does not support it."""
+def unsupported(simulated, healthy, calls):
+    """The fields that depend on each call: those that change if a product does not support the call."""
     without = {call: read(simulated, faults=fault(call, "return", NOT_SUPPORTED)) for call in calls}
-    return {call: changed(well[1], leaves(facts)) for call, facts in without.items()}
+    return {call: changed(healthy[1], leaves(facts)) for call, facts in without.items()}
 
 
 def changed(before: dict, after: dict) -> set[str]:
-    """Name the fields that differ, health aside."""
+    """Return the fields that differ, except health."""
     paths = {path for path in (*before, *after) if before.get(path) != after.get(path)}
     return {path for path in paths if not path.startswith("health")}
 
 
 def fault(call: str, kind: str, value: int, scope: str = "gpu.1.") -> dict:
-    """Make a call of one GPU, and of its MIG devices, fail or lie."""
+    """Return faults that make a call for one GPU and its MIG devices fail or return invalid data."""
     return {f"{scope}{kind}.{call}": value, **{f"{scope}mig.{mig}.{kind}.{call}": value for mig in (0, 1)}}
 
 
-def test_the_reader_asks_all_that_it_should(calls):
+def test_reading_a_gpu_makes_many_calls(calls):
     assert len(calls) > 60
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_any_code_from_any_call_costs_that_call_s_fields_alone(simulated, well, calls, unsupported, code):
+def test_a_failed_call_affects_only_its_own_fields(simulated, healthy, calls, unsupported, code):
     for call in calls:
         facts = read(simulated, faults=fault(call, "return", code))
         after = leaves(facts)
-        harmed = changed(well[1], after)
-        assert harmed <= unsupported[call], (call, CODES[code])
-        for path in harmed:
+        affected = changed(healthy[1], after)
+        assert affected <= unsupported[call], (call, CODES[code])
+        for path in affected:
             assert after.get(path) in (None, [], {}), (call, CODES[code], path)
         if call in ONLY:
-            assert harmed == ONLY[call], (call, CODES[code])
-        if code == 15 and harmed:
-            assert facts["health"]["state"] in ("lost", "ok"), call  # "ok" where only a MIG device is asked
-    assert leaves(read(simulated, 0)) == well[0]
+            assert affected == ONLY[call], (call, CODES[code])
+        if code == 15 and affected:
+            assert facts["health"]["state"] in ("lost", "ok"), call  # "ok" if the call is only made for a MIG device
+    assert leaves(read(simulated, 0)) == healthy[0]
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_a_gpu_without_a_handle_hides_no_other(simulated, well, code):
+def test_a_gpu_without_a_handle_does_not_hide_others(simulated, healthy, code):
     with simulated.session({f"gpu.1.return.{HANDLE}": code}) as opened:
-        healthy, sick = opened.gpus(gather.SUBSETS)
-    assert leaves(healthy) == well[0]
-    assert sick["index"] == 1
-    assert sick["health"]["state"] == ("degraded" if code in (4, 16) else "lost")
-    assert set(sick) == set(healthy)
-    told = {path for path, value in leaves(sick).items() if value not in (None, [], {})}
-    assert told <= {"index", "health.state", "health.reasons.0"}
+        first, second = opened.gpus(gather.SUBSETS)
+    assert leaves(first) == healthy[0]
+    assert second["index"] == 1
+    assert second["health"]["state"] == ("degraded" if code in (4, 16) else "lost")
+    assert set(second) == set(first)
+    filled = {path for path, value in leaves(second).items() if value not in (None, [], {})}
+    assert filled <= {"index", "health.state", "health.reasons.0"}
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount"])
-def test_a_failure_of_the_whole_is_told_with_its_code(simulated, call, code):
+def test_a_failure_for_all_gpus_is_raised_with_its_code(simulated, call, code):
     with pytest.raises(NvmlFailure) as caught, simulated.session({f"return.{call}": code}) as opened:
         opened.gpus(("min",))
     assert caught.value.code == code
@@ -157,17 +157,17 @@ def test_a_failure_of_the_whole_is_told_with_its_code(simulated, call, code):
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_driver_facts_survive_each_other(simulated, code):
+def test_driver_facts_are_independent_of_each_other(simulated, code):
     calls = ["nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion"]
     with simulated.session() as opened:
-        well = opened.driver()
-    assert None not in well.values()
+        expected = opened.driver()
+    assert None not in expected.values()
     for call, field in zip(calls, ("version", "nvml_version", "cuda_version")):
         with simulated.session({f"return.{call}": code}) as opened:
-            assert opened.driver() == {**well, field: None}
+            assert opened.driver() == {**expected, field: None}
 
 
-@pytest.fixture(scope="module", params=["H100-SXM5-80GB", "V100-SXM2-16GB"])  # by switches, and from GPU to GPU
+@pytest.fixture(scope="module", params=["H100-SXM5-80GB", "V100-SXM2-16GB"])  # through switches, and directly
 def connected(request, tmp_path_factory):
     described = {
         "driver": {"version": "580.95.05"},
@@ -183,48 +183,48 @@ def connections(simulated, faults=None, calls=None):
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_any_code_from_any_call_of_the_topology_costs_that_gpu_s_places_alone(connected, code):
+def test_a_failed_call_affects_only_the_topology_of_its_gpu(connected, code):
     made: set[str] = set()
-    well = connections(connected, calls=made)
-    assert None not in leaves(well).values()
+    expected = connections(connected, calls=made)
+    assert None not in leaves(expected).values()
     assert len(made) > 5
     for call in sorted(made):
-        told = connections(connected, {f"gpu.1.return.{call}": code})
+        found = connections(connected, {f"gpu.1.return.{call}": code})
         for matrix in ("pcie", "nvlinks"):
-            for one, row in enumerate(told[matrix]):
+            for one, row in enumerate(found[matrix]):
                 for other, value in enumerate(row):
-                    harmed = value != well[matrix][one][other]
-                    # NVML says so of a GPU that has no links.
+                    affected = value != expected[matrix][one][other]
+                    # NVML returns these codes for a GPU without links.
                     none = [None, 0] if call == "nvmlDeviceGetNvLinkState" and code in (2, 3) else [None]
-                    assert not harmed or (1 in (one, other) and value in none), (call, matrix, one, other)
-        assert [told["gpus"][index] for index in (0, 2)] == [well["gpus"][index] for index in (0, 2)]
-        assert told["gpus"][1] in (None, well["gpus"][1])
-        for uuid, cpus in told["cpu_affinity"].items():
-            assert cpus == well["cpu_affinity"][uuid] or (uuid == well["gpus"][1] and cpus is None), call
+                    assert not affected or (1 in (one, other) and value in none), (call, matrix, one, other)
+        assert [found["gpus"][index] for index in (0, 2)] == [expected["gpus"][index] for index in (0, 2)]
+        assert found["gpus"][1] in (None, expected["gpus"][1])
+        for uuid, cpus in found["cpu_affinity"].items():
+            assert cpus == expected["cpu_affinity"][uuid] or (uuid == expected["gpus"][1] and cpus is None), call
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_a_process_without_a_name_is_told_all_the_same(connected, code):
+def test_a_process_without_a_name_is_returned(connected, code):
     with connected.session({"return.nvmlSystemGetProcessName": code}) as opened:
         (process,) = opened.gpu(1, ("min", "processes"))["processes"]
     assert (process["pid"], process["name"], process["type"]) == (4711, None, "compute")
 
 
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x41, 0x7F, 0x80, 0xFE, 0xFF])
-@pytest.mark.usefixtures("little_memory")
-def test_nonsense_from_any_call_is_no_crash_and_harms_no_other_field(simulated, well, calls, unsupported, byte):
+@pytest.mark.usefixtures("limited_memory")
+def test_invalid_data_from_a_call_affects_only_its_own_fields(simulated, healthy, calls, unsupported, byte):
     for call in calls:
         after = leaves(read(simulated, faults=fault(call, "garbage", byte)))
-        for path in changed(well[1], after) - unsupported[call]:
-            # A lie can fill what was empty (one more slot, a mode that this GPU does not tell), and touch nothing else.
-            assert well[1].get(path) is None or path.startswith(SECOND_SOURCE.get(call, "-")), (call, path)
+        for path in changed(healthy[1], after) - unsupported[call]:
+            # Invalid data can fill empty fields, for example one more slot or an unsupported mode, but no other field.
+            assert healthy[1].get(path) is None or path.startswith(SECOND_SOURCE.get(call, "-")), (call, path)
         for path, value in after.items():
             assert not isinstance(value, (int, float)) or value >= 0 or path.endswith("margin_c"), (call, path, value)
             assert value not in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF), (call, path)
 
 
 @pytest.mark.parametrize("version", BINDINGS)
-def test_a_call_that_the_binding_lacks_is_a_null(tmp_path, version):
+def test_a_call_that_the_binding_lacks_returns_null(tmp_path, version):
     binding = load(version)
     simulated = Simulated(tmp_path, DESCRIPTION, binding)
     made: set[str] = set()
@@ -240,8 +240,8 @@ def test_a_call_that_the_binding_lacks_is_a_null(tmp_path, version):
             assert after.get(path) in (None, [], {}), (call, path)
 
 
-def test_a_library_without_many_symbols_still_tells_the_rest(tmp_path):
-    lacking = (
+def test_a_library_without_many_symbols_returns_the_other_fields(tmp_path):
+    missing = (
         "nvmlDeviceGetMemoryInfo_v2",
         "nvmlDeviceGetArchitecture",
         "nvmlDeviceGetFieldValues",
@@ -250,7 +250,7 @@ def test_a_library_without_many_symbols_still_tells_the_rest(tmp_path):
         "nvmlDeviceGetRemappedRows",
         "nvmlErrorString",
     )
-    lab = NvmlLab(tmp_path, DESCRIPTION, without=lacking)
+    lab = NvmlLab(tmp_path, DESCRIPTION, without=missing)
     collections = fields.__file__.split("/ansible_collections/", maxsplit=1)[0]
     gpu = json.loads(lab.python(READ_THE_FIRST % collections))
     assert gpu["name"] == "NVIDIA H100 80GB HBM3"

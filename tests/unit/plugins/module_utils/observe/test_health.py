@@ -32,11 +32,15 @@ HOST: dict[str, t.Any] = {
     "package_state": {"interrupted": False, "busy": False, "unfinished": []},
     "reboot_reasons": [],
 }
-FACTS: dict[str, t.Any] = {"nvidia_gpu_state": "ready", "nvidia_gpu_state_reason": "", "nvidia_gpus": [GPU]}
+FACTS: dict[str, t.Any] = {
+    "nvidia_gpu_state": "ready",
+    "nvidia_gpu_state_reason": "Reboot the host.",
+    "nvidia_gpus": [GPU],
+}
 
 
 def changed(tree: dict[str, t.Any], path: str, value: t.Any) -> dict[str, t.Any]:
-    """A copy of the tree with one value replaced."""
+    """Return a copy of the tree with one value replaced."""
     new = copy.deepcopy(tree)
     node: t.Any = new
     *keys, last = path.split("/")
@@ -59,39 +63,39 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("driver/on_disk_next", None, "kernel 6.1.0-56-amd64, which the next boot takes, has no NVIDIA module"),
+        ("driver/on_disk_next", None, "The next boot uses kernel 6.1.0-56-amd64, which has no NVIDIA module."),
         (
             "services/docker.service",
             {**RUNNING, "active_state": "inactive"},
-            "Docker is installed and does not run (docker.service is inactive). Start it: systemctl start docker.serv",
+            "Docker is installed but not running: docker.service is inactive. Run systemctl start docker.service.",
         ),
         (
             "services/docker.service",
             {**RUNNING, "active_state": "failed"},
-            "Docker is installed and does not run (docker.service is failed). Start it, once the cause is mended that "
-            "journalctl --unit=docker.service tells: systemctl start docker.service",
+            "Docker is installed but not running: docker.service is failed. Fix the error that journalctl "
+            "--unit=docker.service shows, then run systemctl start docker.service.",
         ),
         (
             "services/docker.service",
             {"load_state": "masked", "active_state": "inactive"},
-            "Docker is installed and does not run, because docker.service is masked. If it is to run: systemctl",
+            "Docker is installed but not running: docker.service is masked. Run systemctl unmask docker.service",
         ),
         (
             "services/docker.service",
             {"load_state": "not-found", "active_state": "inactive"},
-            "Docker is installed, but there is no docker.service",
+            "Docker is installed but not running: docker.service does not exist.",
         ),
         ("engines/docker/package", "docker.io", None),
         ("docker_daemon_json/error", "/etc/docker/daemon.json: not JSON", "/etc/docker/daemon.json: not JSON"),
-        ("package_state/interrupted", True, "the package manager was interrupted"),
-        ("package_state/unfinished", ["nvidia-smi"], "packages are half installed: nvidia-smi"),
+        ("package_state/interrupted", True, "The package manager was interrupted."),
+        ("package_state/unfinished", ["nvidia-smi"], "Packages are only half installed: nvidia-smi."),
         ("package_state", {"interrupted": False, "busy": True, "unfinished": ["nvidia-smi"]}, None),
-        ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "a reboot is owed: versions differ"),
-        ("nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0"),
+        ("reboot_reasons", [{"driver": True, "text": "versions differ"}], "A reboot is required: versions differ."),
+        ("nvidia/gpus", ["0000:3b:00.0", "0000:af:00.0"], "NVML does not show 1 of 2 GPUs: 0000:af:00.0."),
         ("nvidia/gpus_of_guests", ["0000:af:00.0"], None),
     ],
 )
-def test_what_was_seen_of_the_host(path: str, value: t.Any, words: str | None) -> None:
+def test_problems_from_the_observation(path: str, value: t.Any, words: str | None) -> None:
     problems = judge(changed(HOST, path, value), FACTS)["problems"]
     assert len(problems) == (1 if words else 0)
     assert words is None or problems[0].startswith(words)
@@ -100,16 +104,20 @@ def test_what_was_seen_of_the_host(path: str, value: t.Any, words: str | None) -
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("nvidia_gpu_state", "version_mismatch", "the GPUs are not ready (version_mismatch): "),
-        ("nvidia_gpus/0/persistence_mode", False, "GPU 0000:3b:00.0: persistence mode is off"),
+        ("nvidia_gpu_state", "version_mismatch", "The GPUs are not ready (version_mismatch): Reboot the host."),
+        (
+            "nvidia_gpus/0/persistence_mode",
+            False,
+            "GPU 0000:3b:00.0 is not in persistence mode. Start nvidia-persistenced.",
+        ),
         (
             "nvidia_gpus/0/health",
-            {"state": "lost", "reasons": ["it has fallen off the bus"]},
-            "GPU 0000:3b:00.0 is lost: it has fallen off the bus",
+            {"state": "lost", "reasons": ["it has fallen off the bus. Reboot", "a second reason"]},
+            "GPU 0000:3b:00.0 is lost: It has fallen off the bus. Reboot. A second reason.",
         ),
     ],
 )
-def test_what_nvml_said(path: str, value: t.Any, words: str) -> None:
+def test_problems_from_the_gpu_facts(path: str, value: t.Any, words: str) -> None:
     assert judge(HOST, changed(FACTS, path, value))["problems"] == [words]
 
 
@@ -121,18 +129,18 @@ def linked(width: int | None, most: int | None = 16) -> dict[str, t.Any]:
     ("facts", "expected", "problem", "note"),
     [
         (linked(16), None, None, None),
-        (linked(8), None, None, "GPU 0000:3b:00.0: the PCIe link is x8, and x16 is possible. An idle GPU may reduce"),
+        (linked(8), None, None, "GPU 0000:3b:00.0 has a PCIe link of x8, but supports x16. An idle GPU may reduce"),
         (linked(8), 8, None, None),
         (linked(16), 8, None, None),
-        (linked(8), 16, "GPU 0000:3b:00.0: the PCIe link is x8, and verify_expected_pcie_width is 16. An idle", None),
-        (linked(4), 8, "GPU 0000:3b:00.0: the PCIe link is x4, and verify_expected_pcie_width is 8. An idle", None),
-        (linked(8, 8), 16, "GPU 0000:3b:00.0: the PCIe link is x8, and verify_expected_pcie_width is 16.", None),
+        (linked(8), 16, "GPU 0000:3b:00.0 has a PCIe link of x8, but verify_expected_pcie_width is 16. An", None),
+        (linked(4), 8, "GPU 0000:3b:00.0 has a PCIe link of x4, but verify_expected_pcie_width is 8. An", None),
+        (linked(8, 8), 16, "GPU 0000:3b:00.0 has a PCIe link of x8, but verify_expected_pcie_width is 16.", None),
         (linked(None, None), None, None, None),
-        (linked(None), 16, None, "GPU 0000:3b:00.0: the width of the PCIe link is not known"),
-        (FACTS, 16, None, "GPU 0000:3b:00.0: the width of the PCIe link is not known"),
+        (linked(None), 16, None, "The PCIe link width of GPU 0000:3b:00.0 is unknown"),
+        (FACTS, 16, None, "The PCIe link width of GPU 0000:3b:00.0 is unknown"),
     ],
 )
-def test_a_narrow_link_is_a_note_unless_its_width_is_stated(
+def test_a_narrow_link_is_a_note_unless_its_expected_width_is_set(
     facts: dict[str, t.Any], expected: int | None, problem: str | None, note: str | None
 ) -> None:
     done = judge(HOST, facts, pcie_width=expected)
@@ -149,29 +157,29 @@ def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str
     spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "ours": False}
     host = changed({**HOST, "cdi_specs": [spec]}, "driver/loaded", loaded)
     words = (
-        "the CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, and driver 535.1 "
+        "The CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, and driver 535.1 "
         "is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, or remove the file and run "
-        "nvidia_cdi_spec"
+        "nvidia_cdi_spec."
     )
     assert judge(host, FACTS)["problems"] == ([words] if stale else [])
 
 
-def test_a_mode_that_a_gpu_does_not_have_is_no_problem() -> None:
+def test_an_unsupported_persistence_mode_is_no_problem() -> None:
     assert judge(HOST, changed(FACTS, "nvidia_gpus/0/persistence_mode", None))["problems"] == []
 
 
-def test_no_engine_is_a_problem() -> None:
+def test_a_missing_engine_is_a_problem() -> None:
     host = changed(
         changed(HOST, "engines/docker/package", None), "services/docker.service", {"load_state": "not-found"}
     )
-    assert judge(host, FACTS)["problems"] == ["there is no container engine"]
+    assert judge(host, FACTS)["problems"] == ["No container engine is installed. Run playbook gpufleet.hosts.site."]
 
 
 @pytest.mark.parametrize(
     ("volume", "words"),
     [
-        ({"changed": True, "volume": {}}, "the driver volume is missing"),
-        ({"changed": False, "failed": False, "msg": "no space"}, "the driver volume cannot be had: no space"),
+        ({"changed": True, "volume": {}}, "The driver volume is missing"),
+        ({"changed": False, "failed": False, "msg": "no space"}, "The driver volume could not be checked: no space."),
     ],
 )
 def test_the_driver_volume(volume: dict[str, t.Any], words: str) -> None:
@@ -184,17 +192,21 @@ def test_the_driver_volume(volume: dict[str, t.Any], words: str) -> None:
         (
             changed(HOST, "reboot_reasons", [{"driver": False, "text": "newer kernel"}]),
             FACTS,
-            "a reboot is owed: newer kernel",
+            "A reboot is required: newer kernel.",
         ),
-        (HOST, changed(FACTS, "nvidia_gpus/0/mig", {"enabled": False, "pending": True}), "MIG mode waits for a reset"),
+        (
+            HOST,
+            changed(FACTS, "nvidia_gpus/0/mig", {"enabled": False, "pending": True}),
+            "The MIG mode of GPU 0000:3b:00.0 changes at the next reset",
+        ),
         (
             changed(HOST, "services/docker.service", {**RUNNING, "need_daemon_reload": True}),
             FACTS,
-            "systemd has not read changed unit files yet: docker.service",
+            "Unit files have changed on disk: docker.service.",
         ),
     ],
 )
-def test_notes_are_no_problems(host: dict[str, t.Any], facts: dict[str, t.Any], words: str) -> None:
+def test_notes_are_not_problems(host: dict[str, t.Any], facts: dict[str, t.Any], words: str) -> None:
     done = judge(host, facts)
     assert done["problems"] == []
     assert words in done["notes"][0]
@@ -202,18 +214,20 @@ def test_notes_are_no_problems(host: dict[str, t.Any], facts: dict[str, t.Any], 
 
 def test_a_running_package_manager_is_a_note() -> None:
     assert judge(changed(HOST, "package_state/busy", True), FACTS)["notes"] == [
-        "a package manager is running, so packages were not checked; verify again when it has finished"
+        "A package manager is running, so packages were not checked. Run verify again when it has finished."
     ]
 
 
 @pytest.mark.parametrize("content", ["", "\ufeff{}"])
 @pytest.mark.parametrize(
-    ("version", "is_told"), [("20.10.24+dfsg1-1+b3", True), ("5:29.0.1-1~debian.12~bookworm", False), (None, False)]
+    ("version", "is_reported"), [("20.10.24+dfsg1-1+b3", True), ("5:29.0.1-1~debian.12~bookworm", False), (None, False)]
 )
-def test_a_daemon_json_that_only_newer_dockers_start_with(content: str, version: str | None, is_told: bool) -> None:
+def test_a_daemon_json_that_only_newer_docker_versions_accept(
+    content: str, version: str | None, is_reported: bool
+) -> None:
     host = copy.deepcopy(HOST)
     host["files"]["/etc/docker/daemon.json"] = {"content": content}
     host["engines"]["docker"]["version"] = version
     problems = judge(host, FACTS)["problems"]
-    assert len(problems) == is_told
-    assert not is_told or "Docker before 23.0 does not start with that" in problems[0]
+    assert len(problems) == is_reported
+    assert not is_reported or "Docker before 23.0 does not start with such a file" in problems[0]

@@ -35,7 +35,7 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
 @pytest.mark.parametrize(
     ("sources", "added", "removed"),
     [
-        # apt refuses an address that has two keys, whichever of them came first.
+        # apt rejects a repository with two different keys in any order.
         ([entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, f"{URL}/", key=KEY)], True, [LEGACY, KEYRING_LIST]),
         ([entry(KEYRING_LIST, key=KEY)], False, []),
         ([entry(OURS, key=OUR_KEY), entry(KEYRING_LIST, f"{URL}/", key=KEY)], False, [KEYRING_LIST]),
@@ -72,14 +72,14 @@ def test_the_address_is_left_with_one_key(sources, added, removed):
         [entry(MIXED), entry(MIXED, HOUSE, enabled=False)],
     ],
 )
-def test_a_file_with_other_repositories_is_not_removed_but_named(sources):
+def test_a_file_with_other_repositories_is_reported_but_not_removed(sources):
     for errors in (
         resolve(sources)["errors"],
         nvidia(host("ubuntu-24.04", apt={"sources": sources}), "12.6")["problems"],
     ):
         assert len(errors) == 1
-        assert errors[0].startswith(f"{MIXED} names NVIDIA's repository {URL} beside others")
-        assert "Take that entry out of the file" in errors[0]
+        assert errors[0].startswith(f"{MIXED} has an entry for NVIDIA's repository {URL} and other entries.")
+        assert "Remove that entry: the role writes its own file" in errors[0]
 
 
 @pytest.mark.parametrize("path", [f"{PLACE}/mine.list", LEGACY])

@@ -52,10 +52,13 @@ DAMAGED = [
     (b"", "no public key"),
     (b"<html>not found</html>", "not an OpenPGP key file"),
     (USER_ID, "no public key"),
-    (OLD_TWO_OCTETS[:50], "cut short"),
-    (b"\x99", "cut short"),
+    (OLD_TWO_OCTETS[:50], "truncated"),
+    (b"\x99", "truncated"),
     (b"\x99\x00\x02\x03\x00", "version 3"),
-    (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n@@@\n-----END PGP PUBLIC KEY BLOCK-----\n", "armor is damaged"),
+    (
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n@@@\n-----END PGP PUBLIC KEY BLOCK-----\n",
+        "armor of the file is damaged",
+    ),
 ]
 
 

@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Observe NVIDIA devices, the driver, other drivers for the same GPUs, and the loaded kernel modules."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+
+def nvidia(root: str, functions: list[dict]) -> dict:
+    devices = [function for function in functions if function["vendor_id"] == pci.NVIDIA_VENDOR_ID]
+    own = [function for function in devices if not pci.is_for_guests(function)]
+    guests = [function for function in devices if pci.is_for_guests(function)]
+    switches = [function["address"] for function in own if function["kind"] == "nvswitch"]
+    return {
+        "pci_devices": devices,
+        "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
+        "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
+        "gpus_of_guests": [function["address"] for function in guests if function["kind"] == "gpu"],
+        "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
+        "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],
+    }
+
+
+def _nvlink5_switches(root: str, functions: list[dict]) -> list[str]:
+    """Return the devices that manage an NVLink 5 switch according to their product data.
+
+    They are listed by InfiniBand name, or by PCI address while no driver has created an InfiniBand device.
+    """
+    adapters = [function for function in functions if function["vendor_id"] == pci.MELLANOX_VENDOR_ID]
+    places = {name: f"/sys/class/infiniband/{name}/device/vpd" for name in listing(root, "/sys/class/infiniband")}
+    for function in adapters:
+        base = f"/sys/bus/pci/devices/{function['address']}"
+        if not pci.is_for_guests(function) and not listing(root, f"{base}/infiniband"):
+            places[function["address"]] = f"{base}/vpd"
+    return [name for name, path in places.items() if b"SW_MNG" in (read_bytes(root, path, 4096) or b"")]
+
+
+def driver(root: str, kernel: dict, run: Run) -> dict:
+    modules = {entry["release"]: entry["nvidia_module"] for entry in kernel["kernels"]}
+    running, upcoming = (modules.get(kernel[name]) or {} for name in ("running", "next_boot"))
+    loaded, flavor = host_driver.loaded_module(root)
+    path = host_driver.find_library(root)
+    prefix = next((place for place in ("/usr/local/nvidia",) if path and path.startswith(f"{place}/")), None)
+    return {
+        "loaded": loaded,
+        "kernel_module_flavor": flavor,
+        "library": host_driver.library_version(root, path),
+        "library_path": path,
+        "on_disk": running.get("version"),
+        "on_disk_flavor": running.get("flavor"),
+        "on_disk_next": upcoming.get("version"),
+        "on_disk_next_flavor": upcoming.get("flavor"),
+        "in_use": int(_number(read_text(root, "/sys/module/nvidia/refcnt"))),
+        "runfile": exists(root, "/usr/bin/nvidia-uninstall") or exists(root, "/usr/local/bin/nvidia-uninstall"),
+        "prefix": prefix,
+    }
+
+
+def _number(text: str | None) -> int:
+    stripped = (text or "").strip()
+    return int(stripped) if stripped.isdigit() else 0
+
+
+def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dict:
+    loaded = set(modules_loaded(root))
+    result: dict[str, dict] = {}
+    for name in ("nouveau", "nova_core"):
+        bound = [
+            function["address"]
+            for function in functions
+            if function["vendor_id"] == pci.NVIDIA_VENDOR_ID and function["kernel_driver"] == name
+        ]
+        result[name] = {
+            "loaded": name in loaded or exists(root, f"/sys/module/{name}"),
+            "bound": bound,
+            "available": any(accelerators.has_module(root, kernel, name) for kernel in kernels),
+            "blacklisted_by": _blacklisted_by(root, name),
+        }
+    return result
+
+
+def _blacklisted_by(root: str, name: str) -> list[str]:
+    line = re.compile(rf"^\s*blacklist\s+{name.replace('_', '[-_]')}\s*$", re.MULTILINE)
+    paths = [
+        f"{directory}/{file}"
+        for directory in ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d")
+        for file in listing(root, directory)
+        if file.endswith(".conf")
+    ]
+    return [path for path in paths if line.search(read_text(root, path) or "")]
+
+
+def modules_loaded(root: str) -> list[str]:
+    found = set(_modules(root))
+    # ib_umad may be built into the kernel.
+    return sorted(found | {"ib_umad"} if exists(root, "/sys/class/infiniband_mad") else found)
+
+
+def module_users(root: str) -> dict[str, list[str]]:
+    return {name: users for name, users in _modules(root).items() if users}
+
+
+def _modules(root: str) -> dict[str, list[str]]:
+    """Return the loaded modules for accelerators, each with the modules that use it."""
+    found = {}
+    for line in (read_text(root, "/proc/modules") or "").splitlines():
+        name, _size, _count, users = [*line.split(), "", "", "", ""][:4]
+        if re.match(r"nvidia|nouveau|nova|gdrdrv|neuron|habanalabs|amdgpu|ib_core", name):
+            found[name] = sorted(user for user in users.split(",") if user not in ("", "-"))
+    return found

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Observe container engines and Docker's daemon.json."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json as docker_daemon_json
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
+
+Ask = Callable[[str, str], "dict | None"]
+
+LARGEST_FILE = 256 * 1024
+DAEMON_JSON = docker_daemon_json.DEFAULT_PATH
+DAEMON_JSON_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DAEMON_JSON)
+
+
+def engines(host: dict, ask: Ask | None) -> dict:
+    packages, services = host["packages"], host["services"]
+
+    def package(*names: str) -> dict:
+        name = next((name for name in names if name in packages), None)
+        return {"package": name, "version": packages[name]["version"] if name else None}
+
+    docker: dict = package("docker-ce", "docker.io", "moby-engine", "docker")
+    docker["info"] = None
+    # A request to the socket would start the engine, so only a running engine is queried.
+    if ask and services.get("docker.service", {}).get("active_state") == "active":
+        docker["info"] = _docker_info(ask("/run/docker.sock", "/info"))
+    return {
+        "docker": docker,
+        "podman": package("podman"),
+        "containerd": package("containerd.io", "containerd"),
+        "crio": package("cri-o"),
+        "container_toolkit": package("nvidia-container-toolkit"),
+    }
+
+
+def _docker_info(answer: dict | None) -> dict | None:
+    if answer is None:
+        return None
+    info = read_info(answer)
+    return {**info._asdict(), "runtimes": sorted(info.runtimes)}
+
+
+def daemon_json(root: str, file: dict) -> dict:
+    result: dict = {
+        "path": DAEMON_JSON,
+        "exists": file["exists"],
+        "content": None,
+        "error": None,
+        "flags": [flag._asdict() for flag in flags.unit_flags(root)],
+    }
+    if file["content"] is None:
+        return result
+    try:
+        text = docker_daemon_json.decode(read_bytes(root, DAEMON_JSON, LARGEST_FILE) or b"", DAEMON_JSON)
+        return {**result, "content": docker_daemon_json.parse(text, DAEMON_JSON)}
+    except docker_daemon_json.DaemonConfigError as error:
+        return {**result, "error": str(error)}
+
+
+def masked_record(text: str) -> str:
+    return record.masked_record(text, DAEMON_JSON_RECORD)

@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Observe the package repositories of apt, dnf and zypper, and unattended upgrades."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+
+def apt(root: str, system: dict, run: Run) -> dict:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
+    codename = system["codename"] or ""
+    origin = apt_sources.recorded_origin(root)
+    entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
+    for entry in entries:
+        entry["uris"] = [addresses.without_login(uri) for uri in entry["uris"]]
+        entry["distribution"] = system["family"] == "debian" and apt_sources.is_distribution(
+            entry, codename, arch, origin
+        )
+    required = ["main", "contrib", "non-free", "non-free-firmware"]
+    missing = apt_sources.missing_components(entries, required, codename, arch, origin)
+    for entry in entries:
+        entry["uris"] = [addresses.plain(uri) for uri in entry["uris"]]  # Passwords must not leave the host.
+    lists = [name for name in listing(root, "/var/lib/apt/lists") if name.endswith("_Packages") or "_Packages." in name]
+    return {
+        "sources": entries,
+        "architecture": arch,
+        "missing_components": missing if system["family"] == "debian" else [],
+        "lists": len(lists),
+        "unattended_upgrades": _unattended_upgrades(run),
+    }
+
+
+def _unattended_upgrades(run: Run) -> dict:
+    rc, out, _err = run(["apt-config", "dump", "--no-empty", "APT::Periodic::Unattended-Upgrade", "Unattended-Upgrade"])
+    pairs = re.findall(r'^(\S+) "(.*)";$', out, re.MULTILINE) if rc == 0 else []
+    return {
+        "enabled": any(name == "APT::Periodic::Unattended-Upgrade" and value not in ("", "0") for name, value in pairs),
+        "blacklist": [value for name, value in pairs if name.startswith("Unattended-Upgrade::Package-Blacklist::")],
+    }
+
+
+def rpm_repositories(root: str) -> list[dict]:
+    """List the repositories of dnf and zypper from their files."""
+    found = []
+    for directory in ("/etc/yum.repos.d", "/etc/zypp/repos.d"):
+        for name in listing(root, directory):
+            if name.endswith(".repo"):
+                found += _repo_file(f"{directory}/{name}", read_text(root, f"{directory}/{name}") or "")
+    return found
+
+
+def _repo_file(path: str, text: str) -> list[dict]:
+    sections: list[dict] = []
+    for line in text.splitlines():
+        section = re.match(r"^\s*\[(.+)\]\s*$", line)
+        if section:
+            sections.append({"id": section.group(1), "file": path, "url": None, "enabled": True})
+        elif sections and "=" in line and not line.lstrip().startswith(("#", ";")):
+            name, _sign, value = (part.strip() for part in line.partition("="))
+            if name.lower() == "baseurl":
+                sections[-1]["url"] = addresses.plain(value)
+            elif name.lower() == "enabled":
+                sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
+    return sections
+
+
+def module_streams(root: str) -> dict[str, str]:
+    """Return the enabled stream of each dnf module."""
+    streams = {}
+    for name in listing(root, "/etc/dnf/modules.d"):
+        fields = shell_assignments(read_text(root, f"/etc/dnf/modules.d/{name}"))
+        if name.endswith(".module") and fields.get("state") == "enabled" and fields.get("stream"):
+            streams[name[: -len(".module")]] = fields["stream"]
+    return streams
