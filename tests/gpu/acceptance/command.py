@@ -37,7 +37,13 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--engine", choices=["auto", "host", "bundle"], default="auto", help="the container engine to use"
     )
-    parser.add_argument("--only", action="append", default=[], choices=list(checks.CHECKS), help="run only this check")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=list(checks.CHECKS),
+        help="run only this check and the checks that it depends on",
+    )
     parser.add_argument("--commit", help="commit of this checkout, if git is not available")
     parser.add_argument("--expect", type=int, metavar="N", help="fail if the number of GPUs differs")
     parser.add_argument(
