@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make help` lists it; CI calls `make test`.
+# The commands for contributors. `make help` lists them. CI runs `make test`.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
@@ -15,29 +15,29 @@ export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.ansible/collections
 export MOLECULE_GLOB := molecule/*/molecule.yml
-# A locale that every machine has; Ansible refuses a non-UTF-8 one.
+# A UTF-8 locale that every machine has. Ansible requires UTF-8.
 export LC_ALL := C.UTF-8
 export LANG := C.UTF-8
 
-##@ Try it
+##@ Demo
 .PHONY: demo
-demo: sandbox ## Simulated GPU hosts, provisioned by playbooks/site.yml, and a table of the fleet
+demo: sandbox ## Start simulated GPU hosts, run playbooks/site.yml and print a table of the fleet
 	@python tests/sandbox/demo.py --inventory $(INVENTORY)
 
 .PHONY: sandbox-up
-sandbox-up: sandbox ## Bring up the simulated hosts and leave them bare
+sandbox-up: sandbox ## Start the simulated hosts without configuring them
 	@ansible-playbook -i $(INVENTORY) tests/sandbox/up.yml
 
 .PHONY: sandbox-down
-sandbox-down: setup ## Remove the simulated hosts and what is in them
+sandbox-down: setup ## Remove the simulated hosts and their data
 	@ansible-playbook -i $(INVENTORY) tests/sandbox/down.yml
 
-##@ Test it
+##@ Test
 .PHONY: test
-test: lint unit sanity molecule ## What CI runs: lint, unit tests, sanity, the default scenario from bare hosts
+test: lint unit sanity molecule ## Run the tests of CI: lint, unit tests, sanity tests and the default scenario
 
 .PHONY: lint
-lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the documentation, the tarball
+lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the documentation and the tarball
 	@ruff check .
 	@ruff format --check .
 	@yamllint --strict .
@@ -48,40 +48,40 @@ lint: setup ## ansible-lint (production), ruff, yamllint, the changelog, the doc
 	@python tools/release_check.py
 
 .PHONY: unit
-unit: setup ## Unit tests
+unit: setup ## Run the unit tests
 	@cd $(COLLECTION) && python -m pytest tests/unit
 
 .PHONY: sanity
-sanity: setup ## ansible-test sanity, on a copy of the tracked files
+sanity: setup ## Run ansible-test sanity on a copy of the tracked files
 	@tools/ansible_test.sh
 
 .PHONY: cores
-cores: setup ## The tests that need Ansible, with every supported ansible-core
+cores: setup ## Run the tests that need Ansible with every supported ansible-core
 	@tools/cores.sh
 
 .PHONY: molecule
-molecule: sandbox ## One scenario: make molecule SCENARIO=default
+molecule: sandbox ## Run one Molecule scenario: make molecule SCENARIO=default
 	@tools/molecule.sh $(SCENARIO)
 
 .PHONY: molecule-all
-molecule-all: sandbox ## Every scenario in turn on one fleet
+molecule-all: sandbox ## Run all Molecule scenarios on one fleet
 	@tools/molecule.sh
 
 .PHONY: bench
-bench: sandbox ## Cost of a converged run, module latency, fleet scale
+bench: sandbox ## Measure a converged run, the facts module and the growth of the fleet
 	@ansible-playbook -i $(INVENTORY) -i tests/benchmark/ssh.yml tests/sandbox/up.yml
 	@python tests/benchmark/run.py --inventory $(INVENTORY) --inventory tests/benchmark/ssh.yml
 
 ##@ Real GPUs
 .PHONY: gpu-bundle
-gpu-bundle: setup ## What a GPU host without a package registry needs for gpu-acceptance
+gpu-bundle: setup ## Create the bundle that gpu-acceptance needs on a host without network access
 	@python tests/gpu/make_bundle
 
 .PHONY: gpu-acceptance
-gpu-acceptance: ## The collection against this machine's real NVIDIA GPUs; changes no setting of a card
+gpu-acceptance: ## Test the collection on the real NVIDIA GPUs of this machine; changes no GPU setting
 	@$(PYTHON) tests/gpu/run
 
-##@ Release it
+##@ Release
 .PHONY: docs
 docs: setup ## Update the tables of variables in the README files of the roles
 	@python tools/role_readme.py
@@ -92,7 +92,7 @@ release-check: setup ## Build the tarball, check it with galaxy-importer, instal
 
 ##@ Housekeeping
 .PHONY: setup
-setup: $(VENV)/.made $(COLLECTION) ## The Python environment and the collection's place
+setup: $(VENV)/.made $(COLLECTION) ## Create the Python environment and the path of the collection
 
 $(VENV)/.made: requirements-dev.txt tools/venv.sh
 	@tools/venv.sh $(VENV) $(PYTHON)
@@ -111,9 +111,9 @@ preflight:
 	@tests/sandbox/preflight.sh
 
 .PHONY: clean
-clean: ## Remove the simulated hosts, their images and all that make made here
+clean: ## Remove the simulated hosts, their images and everything that make created
 	@tools/clean.sh
 
 .PHONY: help
-help: ## This list
+help: ## List the commands
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# ansible-test wants .../ansible_collections/<namespace>/<name> and refuses a symlink: give it a copy of the tracked files.
-#   tools/ansible_test.sh [sanity | units] [what else to give it, a test's path for example]
+# Run ansible-test on a copy of the tracked files, because it requires the path .../ansible_collections/<namespace>/<name> and
+# rejects a symlink.
+#   tools/ansible_test.sh [sanity | units] [ARGUMENT...]      for example: the path of a test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +11,7 @@ case $command in
 sanity) ;;
 units) set -- --num-workers "${GPUFLEET_TEST_WORKERS:-1}" "$@" ;;
 *)
-    echo "$0: $command is neither sanity nor units" >&2
+    echo "$0: unknown command $command. Use sanity or units." >&2
     exit 2
     ;;
 esac
@@ -24,8 +25,8 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
     [ ! -e "$file" ] || printf '%s\0' "$file"
 done | xargs -0 cp --parents -t "$tree"
 
-# ansible-test bootstraps pip in its own environments from a server that a closed network does not reach. A script of
-# that name in its cache is used instead, and Python carries a pip of its own.
+# ansible-test downloads a script that installs pip in its own environments. A closed network does not reach that server.
+# ansible-test uses a script of the same name in its cache instead. This script installs the pip that Python includes.
 pip_version=$(python -c 'from ansible_test._internal.python_requirements import get_venv_packages as p; from types import SimpleNamespace as N
 import sys; print(p(N(version="%d.%d" % sys.version_info[:2]))["pip"])')
 cat >"$scratch/home/.ansible/test/cache/get_pip_${pip_version//./_}.py" <<'PY'
@@ -38,6 +39,6 @@ unset ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
 collection=$PWD
 cd "$tree"
 git init -q . && git add -A >/dev/null
-# What unit tests have built and fetched before serves here, too.
+# The unit tests reuse the files that earlier runs built and downloaded.
 [ "$command" = sanity ] || ln -s "$collection/.cache" .cache
 ansible-test "$command" --python "$python" "$@"

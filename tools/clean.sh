@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Remove what make made: simulated hosts, their images and volumes, caches, the Python environment. The Docker Engine
-# stays, it may serve others.
+# Remove everything that make created: simulated hosts, their images and volumes, caches and the Python environment. Keep
+# the Docker Engine, because other programs may use it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

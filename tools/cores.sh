@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Test the collection with every ansible-core that it supports: the unit tests that run or import Ansible, the module
+# Test the collection with every supported ansible-core: the unit tests that run or import Ansible, the module
 # nvidia_gpu_facts on this machine, and the syntax of verify.yml. Each version has its own environment in .cache/cores.
 #   cores.sh [VERSION...]      for example: cores.sh 2.21.5
-# A version that no Python of this machine can run is tested in a container of Debian 13.
+# If no Python of this machine supports a version, a container with Debian 13 tests it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# ansible-core, the Pythons of its controller, and the package `ansible` of that release. It carries the collections that
-# the tests need, so that no Galaxy server is needed.
+# ansible-core, the oldest and the newest Python of its controller, and the version of the package `ansible`. This package
+# contains the collections that the tests need, so that no Galaxy server is required.
 table='
 2.19.14 3.11 3.13 12.3.0
 2.20.10 3.12 3.14 13.8.0
 2.21.5  3.12 3.14 14.5.0
 '
-# Everything else has the versions of requirements-dev.txt.
+# All other packages have the versions in requirements-dev.txt.
 others='hypothesis|jsonschema|nvidia-ml-py|pytest|pytest-mock|requests'
 states='ready|no_hardware|no_driver|driver_not_loaded|version_mismatch|error'
 image=localhost/gpufleet-sandbox:cores
@@ -26,7 +26,7 @@ requirements() { # CORE ANSIBLE
     grep -E "^($others)==" requirements-dev.txt
 }
 
-tests() { # the directories of what Ansible loads or runs, and the tests of module_utils that import Ansible
+tests() { # the tests of plugins, roles and playbooks, and the tests of module_utils that import Ansible
     printf 'tests/unit/%s\n' playbooks roles plugins/action plugins/filter plugins/modules plugins/plugin_utils
     for module in $(grep -lE '^ *(from|import) ansible\.' plugins/module_utils/*.py); do
         test=tests/unit/plugins/module_utils/test_$(basename "$module")
@@ -35,7 +35,7 @@ tests() { # the directories of what Ansible loads or runs, and the tests of modu
     grep -lE '^ *(from|import) ansible\.' tests/unit/plugins/module_utils/*.py || true
 }
 
-find_python() { # OLDEST NEWEST: the first Python of this machine within these bounds that can make an environment
+find_python() { # OLDEST NEWEST: print the first Python of this machine in this range that can create an environment
     local candidate
     for candidate in python3 python3.{11..14} "$HOME"/.pyenv/versions/*/bin/python3; do
         "$candidate" - "$1" "$2" 2>/dev/null <<'PY' && return
@@ -49,7 +49,7 @@ PY
     return 1
 }
 
-make_environment() { # CORE ANSIBLE PYTHON DIRECTORY [WHEELS]: from WHEELS alone, if named
+make_environment() { # CORE ANSIBLE PYTHON DIRECTORY [WHEELS]: create an environment, from the directory WHEELS if it is given
     local pip=("$4/bin/pip") source=()
     rm -rf "$4"
     if [ -n "${5:-}" ]; then
@@ -60,18 +60,18 @@ make_environment() { # CORE ANSIBLE PYTHON DIRECTORY [WHEELS]: from WHEELS alone
     else
         "$3" -m venv "$4"
     fi
-    # Bytecode for all of `ansible` would take longer than the tests save by it.
+    # Compiling all of `ansible` to bytecode takes longer than the tests would save.
     requirements "$1" "$2" | "${pip[@]}" install --quiet --disable-pip-version-check --no-compile "${source[@]}" \
         -r /dev/stdin >"$4.log" 2>&1 || fail "pip could not install ansible-core $1: $(tail -n 1 "$4.log")"
     requirements "$1" "$2" >"$4/made-of"
 }
 
-check() { # CORE ENVIRONMENT: run everything, print one line and return 1 if anything failed
+check() { # CORE ENVIRONMENT: run all tests, print a summary line, and return 1 if a test failed
     local core=$1 started=$SECONDS log=$cache/$1.log python tests_say state verdict=passed
     export PATH=$2/bin:$PATH
     python=$(python -c 'import platform; print(platform.python_version())')
     echo "== ansible-core $core, Python $python"
-    # pytest and ansible find the collection, and no other, by its place below ansible_collections.
+    # pytest and ansible find the collection by its path below ansible_collections.
     (cd "$ANSIBLE_COLLECTIONS_PATH/ansible_collections/gpufleet/hosts" &&
         tests | sort -u | xargs python -m pytest -p no:cacheprovider) 2>&1 | tee "$log" || verdict=failed
     tests_say=$(tail -n 1 "$log")
@@ -87,27 +87,27 @@ check() { # CORE ENVIRONMENT: run everything, print one line and return 1 if any
 
 in_container() { # CORE ANSIBLE
     local wheels=$cache/wheels-$1
-    echo "== ansible-core $1: no suitable Python here, so a container of Debian 13 tests it"
+    echo "== ansible-core $1: this machine has no suitable Python, so a container with Debian 13 tests it"
     tests/sandbox/preflight.sh
     tests/sandbox/engine.sh
     tests/sandbox/images/build.sh debian13 "$image"
-    # The container has no compiler and no network: this machine compiles, and its pip fetches what that Python needs.
+    # The container has no compiler and no network, so this machine compiles the library and downloads the wheels.
     tests/sandbox/simulator/build.sh --nvml-only .cache/simulator/unit
     rm -rf "$wheels"
     requirements "$1" "$2" | .venv/bin/pip download --quiet --disable-pip-version-check --only-binary :all: \
-        --python-version 3.13 --dest "$wheels" pip -r /dev/stdin || fail "pip could not fetch ansible-core $1"
+        --python-version 3.13 --dest "$wheels" pip -r /dev/stdin || fail "pip could not download ansible-core $1"
     docker run --rm --network none --volume "$PWD:$PWD" --workdir "$PWD" --entrypoint tools/cores.sh \
         --env ANSIBLE_CONFIG --env ANSIBLE_COLLECTIONS_PATH --env LC_ALL --env LANG --env CORES_WHEELS="$wheels" \
         "$image" "$1"
 }
 
-# make puts the project's environment first on PATH; no other environment must be made from it.
+# make puts the project's environment first on PATH. Do not create other environments from it.
 PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$PWD/.venv/bin" | paste -sd :)
 mkdir -p "$cache"
 failed=()
 chosen=${*:-$(awk 'NF {print $1}' <<<"$table")}
 for core in $chosen; do
-    read -r _ oldest newest ansible < <(grep "^$core " <<<"$table") || fail "no version $core; there are: $(awk 'NF {print $1}' <<<"$table" | xargs)"
+    read -r _ oldest newest ansible < <(grep "^$core " <<<"$table") || fail "Unknown version $core. Known versions: $(awk 'NF {print $1}' <<<"$table" | xargs)"
     environment=$cache/$core
     rm -f "$environment.summary"
     if ! python=$(find_python "$oldest" "$newest"); then

@@ -1,28 +1,29 @@
 #!/usr/bin/env bash
-# Run molecule scenarios: all of them on one fleet, or the named one on a fleet of its own.
+# Run Molecule scenarios: all scenarios on one fleet, or one scenario on its own fleet.
 #   molecule.sh [SCENARIO]
-# The scenario `default` starts from bare hosts; the others stand on hosts that it converged and make them if need be.
+# The scenario `default` starts with new hosts. The other scenarios use hosts that `default` converged, and create them if
+# necessary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scenario=${1:-}
 if [ -n "$scenario" ]; then
     [ -f "molecule/$scenario/molecule.yml" ] || {
-        echo "molecule: no scenario '$scenario'; there are: $(cd molecule && ls -d */ | tr -d / | xargs)" >&2
+        echo "molecule: Unknown scenario '$scenario'. Known scenarios: $(cd molecule && ls -d */ | tr -d / | xargs)" >&2
         exit 2
     }
-    # What molecule remembers of a run that was killed would have it skip steps; its hosts are not bare.
+    # Reset Molecule's state, because it skips steps that an interrupted run completed. The hosts of that run are not new.
     molecule reset -s "$scenario"
     [ "$scenario" != default ] || molecule destroy -s default
     exec molecule test -s "$scenario"
 fi
 
-# Bare hosts first, whatever an earlier run left.
+# Start with new hosts, even if an earlier run left some.
 molecule destroy -s default
 started=$(date +%s)
 for scenario in default $(cd molecule && ls -d */ | tr -d / | grep -vx default); do
     [ -f "molecule/$scenario/molecule.yml" ] || continue
-    # What it remembers of an earlier run would keep it from preparing the hosts.
+    # Reset Molecule's state. Otherwise, it does not prepare the hosts again.
     molecule reset -s "$scenario"
     echo "== molecule: $scenario ($(($(date +%s) - started)) s since the start)"
     molecule test -s "$scenario" --destroy=never

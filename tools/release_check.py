@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the collection's tarball and check it as Galaxy does at an upload.
+"""Build the collection's tarball, and check it like Galaxy does after an upload.
 
 release_check.py [--install]
 
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What users need. A new developer file in the checkout is not in this list, so it cannot reach users unnoticed.
+# The files that users need. The check fails for any other file, so developer files are not published by accident.
 SHIPPED = {
     "COPYING",
     "FILES.json",
@@ -42,16 +42,16 @@ SHIPPED = {
 
 
 class CheckError(Exception):
-    """A check failed; the text says what to do."""
+    """A check failed. The message contains the remedy."""
 
 
 def unexpected(names: Iterable[str]) -> list[str]:
-    """Give the top-level names that users do not need."""
+    """Return the top-level names that users do not need."""
     return sorted({name.split("/")[0] for name in names} - SHIPPED)
 
 
 def broken_links(tree: Path) -> Iterator[str]:
-    """Give the links in Markdown files that lead to no file of the tree."""
+    """Return the links in Markdown files whose target is not a file in the tree."""
     for page in sorted(tree.rglob("*.md")):
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"(?:\]\(|^\[[^\]]+\]: *)([^)\s]+)", text, flags=re.MULTILINE):
@@ -61,7 +61,7 @@ def broken_links(tree: Path) -> Iterator[str]:
 
 
 def complaints(output: str) -> list[str]:
-    """Give what the importer complains of, with the lines that belong to it."""
+    """Return the warnings and errors in the output of the importer, including their continuation lines."""
     progress = re.compile(r"^(?:Loading|Linting|\.\.\.ansible-lint) .*", flags=re.MULTILINE | re.DOTALL)
     found = re.split(r"^(?=(?:WARNING|ERROR|CRITICAL): )", output, flags=re.MULTILINE)[1:]
     return [progress.sub("", text).rstrip() for text in found]
@@ -81,7 +81,7 @@ def call(*command: str, directory: Path, **variables: str) -> subprocess.Complet
 
 
 def output_of(*command: str, directory: Path, **variables: str) -> str:
-    """Run a command and give its output. Raise CheckError if it fails."""
+    """Run a command and return its output. Raise CheckError if it fails."""
     done = call(*command, directory=directory, **variables)
     if done.returncode:
         raise CheckError(f"`{' '.join(command)}` failed:\n{done.stdout}{done.stderr}")
@@ -102,7 +102,7 @@ def build(scratch: Path) -> Path:
 
 
 def check_content(tarball: Path, scratch: Path) -> int:
-    """Check names and links. Give the number of files."""
+    """Check names and links. Return the number of files."""
     tree = scratch / "content"
     with tarfile.open(tarball) as archive:
         members = archive.getmembers()
@@ -123,7 +123,7 @@ def check_content(tarball: Path, scratch: Path) -> int:
 
 
 def check_import(tarball: Path, scratch: Path) -> None:
-    """Run Galaxy's importer. Warnings count, too: there are none to be used to."""
+    """Run Galaxy's importer. Fail on warnings, too."""
     done = call(
         *(sys.executable, "-m", "galaxy_importer.main", str(tarball)),
         directory=scratch,
@@ -136,7 +136,7 @@ def check_import(tarball: Path, scratch: Path) -> None:
 
 
 def check_installed(tarball: Path, scratch: Path) -> str:
-    """Install the tarball and use it. Say what it offers."""
+    """Install the tarball and use it. Return a summary of its content."""
     path = scratch / "installed"
     # The dependencies come with the Python package `ansible`, so no Galaxy server is needed.
     install = ("ansible-galaxy", "collection", "install", "--offline", "--no-deps", "-p", str(path), str(tarball))

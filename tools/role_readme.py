@@ -33,16 +33,16 @@ CODE_PARTS = {
 
 
 def code(value: object) -> str:
-    """Render a value as a code span that may stand in a cell of a table."""
+    """Render a value as a code span that is valid in a table cell."""
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
     if "|" in text:
-        # GitHub and Galaxy disagree on what `\|` is inside a code span of a table.
+        # GitHub and Galaxy render `\|` differently in a code span of a table.
         return "<code>" + html.escape(text, quote=False).replace("|", "&#124;") + "</code>"
     return f"`{text}`"
 
 
 def plain(text: str) -> str:
-    """Escape what Markdown or the table would take for markup."""
+    """Escape characters that have a meaning in Markdown or in a table."""
     unknown = re.search(r"\b[A-Z]\(.*?\)", text)
     if unknown:
         raise ValueError(f"Ansible knows no markup like {unknown[0]}.")
@@ -81,7 +81,7 @@ def render(paragraphs: str | list[str]) -> str:
 
 
 def rows(options: dict, defaults: dict, prefix: str = "") -> list[tuple[str, ...]]:
-    """Give one row per variable, followed by the rows of its keys."""
+    """Return one row per variable, followed by the rows of its keys."""
     found = []
     for name, option in options.items():
         kind = option.get("type", "str")
@@ -117,7 +117,7 @@ def load(path: Path) -> dict:
 
 
 def updated(role: Path) -> str:
-    """Give the role's README.md with the current table. Raise ValueError if that is impossible."""
+    """Return the role's README.md with the current table. Raise ValueError if the file or its markers are missing."""
     if not (role / "README.md").exists():
         raise ValueError("The file is missing, and Galaxy rejects a role without it. Copy another role's README.md.")
     text = (role / "README.md").read_text(encoding="utf-8")

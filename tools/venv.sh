@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the project's one Python environment from requirements-dev.txt.
+# Create the Python environment of the project from requirements-dev.txt.
 #   venv.sh DIRECTORY [PYTHON]
 set -euo pipefail
 
@@ -8,29 +8,29 @@ fail() { printf 'setup: %s\n' "$1" >&2; exit 1; }
 venv=${1:?usage: venv.sh DIRECTORY [PYTHON]}
 python=${2:-python3}
 root=$(cd "$(dirname "$0")/.." && pwd)
-# make puts the environment first on PATH; it must not be made from itself.
+# make puts the environment first on PATH. Do not create the environment from itself.
 PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$venv/bin" | paste -sd :)
 
 free_mib=$(df --output=avail -BM "$root" | tail -n 1 | tr -dc 0-9)
-[ "$free_mib" -ge 1500 ] || fail "$root has $free_mib MiB free, the Python environment needs 1500 MiB"
+[ "$free_mib" -ge 1500 ] || fail "$root has $free_mib MiB free, but the Python environment needs 1500 MiB. Free disk space."
 
 if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-        fail "$python is not there or has no venv module: install python3 and python3-venv, or set PYTHON"
+        fail "$python is not installed or has no venv module. Install python3 and python3-venv, or set PYTHON to another Python."
     fi
     echo "setup: installing python3-venv"
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update && apt-get install -y --no-install-recommends python3 python3-venv; } >/dev/null 2>&1 ||
-        fail "could not install python3-venv from this machine's package sources: is the network there?"
+        fail "Could not install python3-venv with apt-get. Check the network and the package sources."
 fi
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail "$("$python" --version) is too old for ansible-core 2.19: set PYTHON to Python 3.11 or newer"
+    fail "$("$python" --version) is too old for ansible-core 2.19. Set PYTHON to Python 3.11 or newer."
 
-# The caller stamps it only after success, so a killed run starts afresh here.
+# make marks the environment as complete only after success, so an interrupted run starts again.
 rm -rf "$venv"
-echo "setup: making the Python environment"
-"$python" -m venv "$venv" || fail "$python -m venv failed"
+echo "setup: creating the Python environment"
+"$python" -m venv "$venv" || fail "$python -m venv failed."
 log=$(mktemp)
 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$root/requirements-dev.txt" >"$log" 2>&1 ||
-    fail "pip could not install requirements-dev.txt (network?): $(grep -m1 '^ERROR' "$log" || tail -n 1 "$log")"
+    fail "pip could not install requirements-dev.txt. Check the network. The error is: $(grep -m1 '^ERROR' "$log" || tail -n 1 "$log")"
 rm -f "$log"

@@ -45,14 +45,14 @@ options:
         type: str
         required: true
   codename:
-    description: Codename of the release to change the entries of. The default is the release of the host.
+    description: Codename of the Debian release whose entries are changed. The default is the release of the host.
     type: str
 attributes:
   check_mode:
     description: Reports the changes without making them.
     support: full
   diff_mode:
-    description: Shows every file before and after the change. A digest replaces the login to a mirror.
+    description: Shows every changed file before and after the change. A digest replaces the login to a mirror.
     support: full
   idempotent:
     description: A second run changes nothing.

@@ -57,8 +57,8 @@ options:
         required: true
       fingerprint:
         description: >-
-          What the key is trusted by, as in M(gpufleet.hosts.signing_key): its full fingerprint with 40 or 64
-          hexadecimal digits, or the SHA-256 digest of the key file, for example V(sha256:0123...).
+          Expected fingerprint of the key, with 40 or 64 hexadecimal digits, or the SHA-256 digest of the key file, for
+          example V(sha256:0123...). M(gpufleet.hosts.signing_key) has the same option.
         type: str
         required: true
       proxy:
@@ -77,7 +77,7 @@ options:
     elements: path
     default: []
   modules:
-    description: Modules to list the streams of. Only for dnf.
+    description: Names of dnf modules whose streams are listed. Requires O(package_manager=dnf).
     type: list
     elements: str
     default: []
@@ -119,7 +119,7 @@ versions:
   returned: always
   sample: {nvidia-smi: [535.309.01-0+deb12u1, 535.261.03-1], libcuda1: [535.309.01-0+deb12u1, 535.261.03-1]}
 streams:
-  description: The streams by module, for O(modules).
+  description: The available streams of each module in O(modules).
   type: dict
   returned: always
   sample: {nvidia-driver: [570-dkms, 570-open, 580-dkms, 580-open]}

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia_gpu_facts costs on a host, beside a module that does nothing, by simulated GPUs. Prints a table.
+"""Measure the time of nvidia_gpu_facts with simulated GPUs, compared with a module that does nothing. Prints a table.
 
-The simulated NVML answers at once, so this is our own share alone: Python, pynvml, files, the child process. What the
-driver takes is measured where there are GPUs (`make gpu-acceptance`). On a busy machine, `chrt --fifo 20` keeps out
-what else runs there.
+The simulated NVML answers immediately. The result is therefore the time of the module itself: Python, pynvml, files and
+the child process. `make gpu-acceptance` measures the time of the driver on real GPUs. On a busy machine, run this
+program with `chrt --fifo 20` to exclude other load.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SUBSETS = {"min": "gather_subset=min", "default": "", "all": "gather_subset=all"
 
 
 class Program(NamedTuple):
-    """What a host's Python is told to do."""
+    """The command and the input of the Python interpreter on a host."""
 
     command: list[str]
     input: Path
 
 
 def program(module: str, arguments: str, python: str, directory: Path, env: dict[str, str]) -> Program:
-    """Have Ansible run a module, and give what it had the host's Python do: the command and its input.
+    """Run a module with Ansible, and return the command and the input of the host's Python interpreter.
 
-    A recorder in the place of that Python keeps both, of its last call.
+    A script that replaces the interpreter records both for its last call.
     """
     keep = Path(tempfile.mkdtemp(dir=directory))
     recorder, words, text = keep / "python", keep / "arguments", keep / "input"
@@ -51,14 +51,14 @@ def program(module: str, arguments: str, python: str, directory: Path, env: dict
     recorder.chmod(0o755)
     command = [str(Path(sys.executable).parent / "ansible"), "localhost", "-c", "local", "-m", module, "-a", arguments]
     command += ["-e", f"ansible_python_interpreter={recorder}", "-e", "ansible_pipelining=false"]
-    # Only files of a module can be kept, and to keep them makes every call one by files.
+    # Ansible can keep the files of a module, but then it transfers the module as a file. Keep them only for ping.
     keeping = {"ANSIBLE_KEEP_REMOTE_FILES": str(int(module == NOTHING)), "ANSIBLE_REMOTE_TEMP": str(keep)}
     subprocess.run(command, cwd=ROOT, env={**env, **keeping}, check=True, stdout=subprocess.DEVNULL)
     return Program([python, *words.read_text().split("\0")[:-1]], text)
 
 
 def milliseconds(programs: dict[str, Program], env: dict[str, str]) -> dict[str, float]:
-    """Give the time of each program, run in turns so that what disturbs one disturbs all; the lower quartile."""
+    """Return the lower quartile of each program's time. Run in turns, so that other load affects all programs."""
     taken: dict[str, list[float]] = {name: [] for name in programs}
     for _turn in range(REPEATS):
         for name, (command, text) in programs.items():

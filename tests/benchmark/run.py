@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a converged run costs, side by side with what it is measured against. Prints tables, and writes JSON.
+"""Measure the cost of a converged run, compared with fact gathering. Prints tables and writes JSON.
 
-Exit status: 0 within the bars of the design, 1 not, 2 it could not be measured.
+Exit status: 0 all limits are met, 1 a limit is exceeded, 2 the measurement failed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ INVENTORIES = (ROOT / "tests/sandbox/inventory.yml", HERE / "ssh.yml")
 
 CALLS_MAX = 8
 RATIO_MAX = 3.0
-# A host in a large fleet over a host in a small one.
+# Maximum ratio of the time per host in a large fleet to the time per host in a small fleet.
 GROWTH_MAX = 1.25
 SIZES = (1, 2, 5, 10, 25, 50)
 FORKS = 10
-# Connections that a host opened, and datagrams that it sent. What comes in by the connection plugin is in neither.
+# Connections that a host opened, and datagrams that it sent. Ansible's connections to the host do not count.
 COUNTERS = (("Tcp", "ActiveOpens"), ("Udp", "OutDatagrams"))
 
 
 class CannotMeasure(Exception):
-    """A run failed or changed something, so its time means nothing."""
+    """A run failed or changed something, so its time cannot be used."""
 
 
 def ansible(program: str, *arguments: str, calls: Path | None = None) -> tuple[float, subprocess.CompletedProcess[str]]:
-    """Run one of Ansible's programs, and take its wall time."""
+    """Run a program of Ansible, and return its wall time and result."""
     environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     if calls:
         environment |= {"REMOTE_CALLS": str(calls), "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback")}
@@ -64,7 +64,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 
 def counted(taken: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Give for each host which modules were executed, how often, and whether the run changed something."""
+    """Return the executed modules, their number, and the number of changes for each host."""
     hosts: dict[str, dict[str, Any]] = {}
     for entry in taken:
         host = hosts.setdefault(entry["host"], {"modules": Counter(), "changed": 0})
@@ -79,7 +79,7 @@ def counted(taken: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def counters(text: str) -> dict[str, int]:
-    """Read the counters of /proc/net/snmp that tell of traffic that the host began."""
+    """Return the counters of /proc/net/snmp for traffic that the host initiated."""
     found: dict[str, int] = {}
     lines = text.splitlines()
     for names, values in zip(lines[::2], lines[1::2]):
@@ -90,7 +90,7 @@ def counters(text: str) -> dict[str, int]:
 
 
 def network(inventory: Sequence[str], hosts: str) -> dict[str, dict[str, int]]:
-    """Ask every host for its counters."""
+    """Return the counters of every host."""
     with tempfile.TemporaryDirectory() as tree:
         ansible("ansible", hosts, *inventory, "-m", "ansible.builtin.slurp", "-a", "src=/proc/net/snmp", "-t", tree)
         answers = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in Path(tree).iterdir()}
@@ -110,7 +110,7 @@ def traffic(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
 
 
 def converged(inventory: Sequence[str], hosts: str, limit: Sequence[str]) -> dict[str, Any]:
-    """Count what a converged run executes on each host, and what it sends."""
+    """Count the executed modules and the network traffic of a converged run on each host."""
     playbook(PLAYBOOK, *inventory, *limit)
     with tempfile.TemporaryDirectory() as directory:
         calls = Path(directory) / "calls.jsonl"
@@ -120,12 +120,12 @@ def converged(inventory: Sequence[str], hosts: str, limit: Sequence[str]) -> dic
         taken = counted(entries(calls))
     changed = [host for host, found in taken.items() if found["changed"]]
     if changed:
-        raise CannotMeasure(f"the second run still changes something on {', '.join(changed)}: it is not idempotent")
+        raise CannotMeasure(f"the second run changed {', '.join(changed)}, so it is not idempotent")
     return {host: {**found, "network": sent.get(host)} for host, found in taken.items()}
 
 
 def ratio(inventory: Sequence[str], limit: Sequence[str], repeats: int) -> dict[str, Any]:
-    """Time a converged run and fact gathering alone, in turns."""
+    """Time a converged run and fact gathering in turns."""
     taken: dict[str, list[float]] = {"converged": [], "facts": []}
     for _turn in range(repeats):
         taken["converged"].append(playbook(PLAYBOOK, *inventory, *limit))
@@ -140,11 +140,11 @@ def ratio(inventory: Sequence[str], limit: Sequence[str], repeats: int) -> dict[
 
 
 def aliases(inventory: Sequence[str], host: str, number: int, directory: Path) -> Path:
-    """Write an inventory in which one converged host stands for many: each name is a host to Ansible."""
+    """Write an inventory with many names for one converged host. Ansible treats each name as a separate host."""
     _seconds, done = ansible("ansible-inventory", *inventory, "--host", host)
     if done.returncode:
         raise CannotMeasure(f"the inventory has no host {host}: {done.stderr[-500:]}")
-    # Variables come as they are written, and a path may begin at the directory of the inventory that is left behind.
+    # The variables are not templated. Replace `inventory_dir`, because the new inventory is in another directory.
     written = done.stdout.replace("{{ inventory_dir }}", str(Path(inventory[1]).resolve().parent))
     variables = {"ansible_host": host, **json.loads(written)}
     hosts = {f"{host}-{index:03}": variables for index in range(number)}
@@ -154,14 +154,14 @@ def aliases(inventory: Sequence[str], host: str, number: int, directory: Path) -
 
 
 def scale(inventory: Sequence[str], host: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """Time the converged run on ever more hosts."""
+    """Time the converged run on an increasing number of hosts."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         for number in sizes:
             many = aliases(inventory, host, number, Path(directory))
             seconds = playbook(PLAYBOOK, "-i", str(many), "--forks", str(FORKS))
             rows.append({"hosts": number, "seconds": round(seconds, 2), "seconds_a_host": round(seconds / number, 3)})
-    # Below the number of forks the cores are not all busy: a small fleet is one that fills them.
+    # With fewer hosts than forks, some cores are idle. Compare with the smallest fleet that has a host for each fork.
     full = [row for row in rows if row["hosts"] >= FORKS] or rows
     return {
         "what": f"names of one converged host ({host}), {FORKS} forks, {os.cpu_count()} cores",
@@ -176,15 +176,15 @@ def table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def mark(value: float, most: float) -> str:
-    return f"{value} (at most {most:g}: {'ok' if value <= most else 'OVER'})"
+    return f"{value} (limit: {most:g}, {'ok' if value <= most else 'EXCEEDED'})"
 
 
 def misses(found: dict[str, Any]) -> list[str]:
-    """Say which bars are missed."""
+    """Return the exceeded limits."""
     missed = []
     for host, taken in found.get("converged", {}).items():
         if taken["calls"] > CALLS_MAX:
-            missed.append(f"{host}: {taken['calls']} module calls, at most {CALLS_MAX}")
+            missed.append(f"{host}: {taken['calls']} module calls exceed the limit of {CALLS_MAX}")
         busy = {name: number for name, number in (taken["network"] or {}).items() if number}
         if taken["network"] is None:
             missed.append(f"{host}: its network counters could not be read")
@@ -192,15 +192,15 @@ def misses(found: dict[str, Any]) -> list[str]:
             missed.append(f"{host}: the run used the network: {busy}")
     if found.get("ratio", {}).get("ratio", 0) > RATIO_MAX:
         missed.append(
-            f"the converged run takes {found['ratio']['ratio']} times as long as facts, at most {RATIO_MAX:g}"
+            f"the converged run takes {found['ratio']['ratio']} times as long as fact gathering (limit: {RATIO_MAX:g})"
         )
     if found.get("scale", {}).get("growth", 0) > GROWTH_MAX:
-        missed.append(f"a host costs {found['scale']['growth']} times as much in a large fleet, at most {GROWTH_MAX:g}")
+        missed.append(f"the time per host grows by {found['scale']['growth']} in a large fleet (limit: {GROWTH_MAX:g})")
     return missed
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print what there is."""
+    """Print the results."""
     if "converged" in found:
         rows: list[Sequence[Any]] = [("HOST", "MODULE CALLS", "CONNECTIONS", "DATAGRAMS", "MODULES")]
         for host, taken in found["converged"].items():
@@ -208,23 +208,23 @@ def show(found: dict[str, Any]) -> None:
             modules = ", ".join(f"{name}{f' x{n}' if n > 1 else ''}" for name, n in taken["modules"].items())
             opened, datagrams = (sent.get(f"{group}.{name}", "?") for group, name in COUNTERS)
             rows.append((host, mark(taken["calls"], CALLS_MAX), opened, datagrams, modules))
-        print(f"\nA converged run, module calls and network:\n\n{table(rows)}")
+        print(f"\nModule calls and network traffic of a converged run:\n\n{table(rows)}")
     if "ratio" in found:
         seconds = found["ratio"]["seconds"]
         print(
-            f"\nConverged run {seconds['converged']} s, facts alone {seconds['facts']} s:"
+            f"\nConverged run {seconds['converged']} s, fact gathering {seconds['facts']} s:"
             f" {mark(found['ratio']['ratio'], RATIO_MAX)}; {found['ratio']['what']}"
         )
     if "scale" in found:
-        rows = [("HOSTS", "SECONDS", "SECONDS A HOST")]
+        rows = [("HOSTS", "SECONDS", "SECONDS PER HOST")]
         rows += [(row["hosts"], row["seconds"], row["seconds_a_host"]) for row in found["scale"]["rows"]]
-        print(f"\nAs the fleet grows, {found['scale']['what']}:\n\n{table(rows)}")
-        print(f"\nA host in the largest fleet over one in a small: {mark(found['scale']['growth'], GROWTH_MAX)}")
-    print(f"\nFacts against nvidia-smi: {found.get('gpu', 'not measured')}")
+        print(f"\nTime by fleet size, {found['scale']['what']}:\n\n{table(rows)}")
+        print(f"\nGrowth of the time per host: {mark(found['scale']['growth'], GROWTH_MAX)}")
+    print(f"\nFacts compared with nvidia-smi: {found.get('gpu', 'not measured')}")
 
 
 def gpu(output: Path) -> str:
-    """Have the acceptance time the facts where there are GPUs."""
+    """Run the acceptance's time measurement of the facts if this machine has GPUs."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests/gpu/run"), "--only", "timing", "--output", str(output)],
         capture_output=True,
@@ -232,16 +232,16 @@ def gpu(output: Path) -> str:
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if "time of facts" in line] or [done.stdout + done.stderr]
-    return "there is no NVIDIA GPU in this machine" if done.returncode == 77 else lines[0].strip()
+    return "this machine has no NVIDIA GPU" if done.returncode == 77 else lines[0].strip()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inventory", action="append", help="may be repeated, as in ansible-playbook")
-    parser.add_argument("--limit", help="only these hosts, as in ansible-playbook")
+    parser.add_argument("--inventory", action="append", help="path of an inventory; can be repeated")
+    parser.add_argument("--limit", help="limit the run to these hosts, like in ansible-playbook")
     parser.add_argument("--only", action="append", choices=["converged", "ratio", "scale", "gpu"], default=[])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scale-host", default="sim-a100", help="the converged host that stands for many")
+    parser.add_argument("--scale-host", default="sim-a100", help="the converged host that is listed under many names")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--json", type=Path, default=ROOT / "tests/output/benchmark.json")
     options = parser.parse_args()

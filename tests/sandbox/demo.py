@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The demo: bring up the simulated fleet, converge it with playbooks/site.yml, print a table of it."""
+"""Run the demo: start the simulated fleet, run playbooks/site.yml, and print a table of the fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def play(*arguments: str) -> tuple[int, dict[str, dict[str, int]]]:
-    """Run a playbook, show its output as it comes, and return its exit status and the recap by host."""
+    """Run a playbook, print its output, and return its exit status and the recap by host."""
     recap: dict[str, dict[str, int]] = {}
     with subprocess.Popen(
         ["ansible-playbook", *arguments],
@@ -55,7 +55,7 @@ def ask(inventory: str, module: str) -> dict[str, dict]:
 
 
 def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, str]:
-    """Say of one host what a fleet's owner wants to see first."""
+    """Return the table row of a host."""
     gpus = gpu.get("nvidia_gpus") or []
     names = sorted({item.get("name") or "?" for item in gpus})
     listed = gpus or [item for item in gpu.get("nvidia_pci_devices") or [] if item.get("kind") == "gpu"]
@@ -74,7 +74,7 @@ def row(host: str, gpu: dict, observed: dict, changed: int | None) -> dict[str, 
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Lay rows out in columns."""
+    """Format rows as a table with aligned columns."""
     widths = {column: max(len(column), *(len(item[column]) for item in rows)) for column in COLUMNS}
     lines = ["  ".join(column.upper().ljust(widths[column]) for column in COLUMNS)]
     lines += ["  ".join(item[column].ljust(widths[column]) for column in COLUMNS) for item in rows]
@@ -90,7 +90,7 @@ def main() -> int:
     status, _recap = play("-i", inventory, "tests/sandbox/up.yml")
     if status:
         print(
-            "demo: the simulated hosts did not come up; mend what is said above and run `make demo` again",
+            "demo: The simulated hosts did not start. Fix the error above, then run `make demo` again.",
             file=sys.stderr,
         )
         return status
@@ -110,12 +110,15 @@ def main() -> int:
     if rows:
         print(f"\nThe fleet after {time.monotonic() - started:.0f} s:\n\n{table(rows)}\n")
         example = next((item["host"] for item in rows if item["state"] == "ready"), rows[0]["host"])
-        print(f"Look into a host:      docker exec -it {example} bash")
-        print(f"Ask it for its GPUs:   .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.nvidia_gpu_facts")
-        print("Run it again:          make demo   (every host then reports changed=0)")
-        print("Remove the hosts:      make sandbox-down   (make clean removes their images as well)")
+        print(f"Open a shell on a host: docker exec -it {example} bash")
+        print(f"Show its GPU facts:     .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.nvidia_gpu_facts")
+        print("Repeat the demo:        make demo   (every host then reports changed=0)")
+        print("Remove the hosts:       make sandbox-down   (make clean also removes their images)")
     if status:
-        print("demo: playbooks/site.yml failed, see above; `make demo` again goes on where it stopped", file=sys.stderr)
+        print(
+            "demo: playbooks/site.yml failed. Fix the error above, then run `make demo` again to continue.",
+            file=sys.stderr,
+        )
     return status
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prepare a host for SSH as users have it: an unprivileged user, who becomes root by sudo with a password. Safe to repeat.
+# Prepare a host for SSH: create an unprivileged user, who becomes root with sudo and a password. Can be repeated.
 #   login.sh HOST USER PASSWORD
-# SSH runs through `docker exec`, so a host needs no address and stays reachable when its network is cut.
+# SSH runs through `docker exec`, so a host needs no IP address and stays reachable without a network.
 set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
@@ -11,7 +11,7 @@ user=${2:?usage: login.sh HOST USER PASSWORD}
 password=${3:?usage: login.sh HOST USER PASSWORD}
 keys=$(cd "$(dirname "$0")/../.." && pwd)/.cache/sandbox/ssh
 
-# One key for every user and one for every host of this checkout. Hosts are prepared in parallel.
+# All users of this checkout share one key, and all hosts share another. The lock is for hosts that are prepared in parallel.
 mkdir -p -m 700 "$keys"
 exec 9>>"$keys/lock"
 flock 9
@@ -30,7 +30,7 @@ Host *
 CONFIG
 flock -u 9
 
-docker exec "$host" test -x /usr/sbin/sshd || fail "$host has no SSH server: its image needs the package openssh-server"
+docker exec "$host" test -x /usr/sbin/sshd || fail "$host has no SSH server. Add the package openssh-server to its image."
 docker exec --interactive "$host" sh -eu -s "$user" "$password" "$(cat "$keys/user.pub")" "$(cat "$keys/host")" <<'HOST'
 user=$1 password=$2 public=$3 host_key=$4
 if ! id "$user" >/dev/null 2>&1; then

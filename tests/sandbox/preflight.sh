@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Refuse in one line, before anything is made, what would only fail half-way: no root, too little disk or memory, no
-# package source that answers. Installs the few tools that images are built with, and the SSH client.
+# Check the requirements of the simulated hosts before anything is created: root, disk space and memory. Install the tools
+# that build the images, and the SSH client. On failure, prints one line with the reason.
 set -euo pipefail
 
 fail() { printf 'sandbox: %s\n' "$1" >&2; exit 1; }
 
+[ "$(uname -s)" = Linux ] || fail "Simulated hosts need Linux, but this machine runs $(uname -s)."
+[ "$(id -u)" = 0 ] || fail "Simulated hosts need root to create systemd containers and device nodes. Run make as root."
+command -v apt-get >/dev/null 2>&1 || fail "This machine has no apt-get, which the images are built with. Use a machine with Debian."
 
-[ "$(uname -s)" = Linux ] || fail "simulated hosts need Linux, this is $(uname -s)"
-[ "$(id -u)" = 0 ] || fail "simulated hosts need root (systemd containers, device nodes): run make as root"
-command -v apt-get >/dev/null 2>&1 || fail "images are built with apt and mmdebstrap: use a Debian-like machine"
-
-# Hosts that are there have taken their share already.
+# Existing hosts already use their share of disk space and memory.
 disk_mib=12000 memory_mib=2500
 if [ -n "$(docker container ls --quiet --filter label=gpufleet.sandbox 2>/dev/null)" ]; then
     disk_mib=2000 memory_mib=500
@@ -23,10 +22,10 @@ disk_at=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || true)
 [ -d "$disk_at" ] || disk_at=/var/lib
 free_mib=$(df --output=avail -BM "$disk_at" | tail -n 1 | tr -dc 0-9)
 [ "$free_mib" -ge "$need_disk_mib" ] ||
-    fail "$disk_at has $free_mib MiB free, simulated hosts need $need_disk_mib MiB: free some, or set GPUFLEET_SANDBOX_DISK_MIB"
+    fail "$disk_at has $free_mib MiB free, but simulated hosts need $need_disk_mib MiB. Free disk space, or set GPUFLEET_SANDBOX_DISK_MIB to a lower limit."
 free_memory_mib=$(awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo)
 [ "$free_memory_mib" -ge "$need_memory_mib" ] ||
-    fail "$free_memory_mib MiB of memory available, simulated hosts need $need_memory_mib MiB: free some, or set GPUFLEET_SANDBOX_MEMORY_MIB"
+    fail "This machine has $free_memory_mib MiB of available memory, but simulated hosts need $need_memory_mib MiB. Free memory, or set GPUFLEET_SANDBOX_MEMORY_MIB to a lower limit."
 
 missing=()
 command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
@@ -39,6 +38,6 @@ if [ ${#missing[@]} -gt 0 ]; then
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 ||
-        fail "could not install ${missing[*]} from this machine's package sources: $(grep -m1 -E '^(E:|Err:)' "$log" || tail -n 1 "$log")"
+        fail "Could not install ${missing[*]} with apt-get: $(grep -m1 -E '^(E:|Err:)' "$log" || tail -n 1 "$log")"
     rm -f "$log"
 fi

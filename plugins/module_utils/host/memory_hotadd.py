@@ -4,8 +4,8 @@
 """Overrides the udev rule of some distributions that brings hot-added memory online.
 
 If a GPU shares the CPU's address space, its memory appears as a NUMA node of the system. The driver brings this memory
-online itself, in a zone from which it can remove it again; the distribution's rule would be faster. On other hosts the
-rule is for the memory of virtual machines and does not affect the driver.
+online itself, in a zone from which it can remove it again. The distribution's rule would bring it online first. On
+other hosts, the rule is for the memory of virtual machines and does not affect the driver.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 
 _DISTRIBUTION, _OURS = "/usr/lib/udev/rules.d", "/etc/udev/rules.d"
-# Of Ubuntu, Enterprise Linux and SUSE. A file of the same name in /etc overrides the distribution's.
+# The names on Ubuntu, Enterprise Linux and SUSE. A file of the same name in /etc overrides the distribution's file.
 _NAMES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules")
-# The files that the observation has to read.
+# The files that this module needs to know.
 FILES = tuple(f"{directory}/{name}" for name in _NAMES for directory in (_DISTRIBUTION, _OURS))
-# GPUs of Grace Hopper and of Grace Blackwell.
+# Device IDs of the GPUs in Grace Hopper and Grace Blackwell.
 _SHARED_ADDRESS_SPACE = ("0x2342", "0x2345", "0x2348", "0x2941", "0x31c2")
 _MARK = "# Written by Ansible role gpufleet.hosts.nvidia_driver"
-# A rule that assigns a block's state (`=`, not `==`), including lines continued with a backslash.
+# A rule that assigns the state of a memory block (`=`, not `==`), including lines continued with a backslash.
 _ONLINE = re.compile(r"(?m)^(?![ \t]*#)(?:[^\n]*\\\n)*?[^\n]*\bATTR\{state\}\s*=(?!=)(?:[^\n]*\\\n)*[^\n]*(?:\n|\Z)")
 _SETTING = "nvidia_driver_memory_hotadd_override"
 

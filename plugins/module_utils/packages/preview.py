@@ -53,7 +53,7 @@ class Changes(NamedTuple):
 
 
 def prepare(manager: str, directory: str, changes: Changes, run: Run) -> list[list[str]]:
-    """Create the view in a directory. Return the command-line options of each query that covers a part of the view."""
+    """Create the view in a directory. Return a list of command-line options for each query that the view needs."""
     return _VIEWS[manager](directory, changes, run)
 
 

@@ -170,7 +170,7 @@ def stream_now(host: dict, module: str) -> str | None:
 
 
 def driver_versions_present(host: dict) -> set[str]:
-    """Return the driver versions that a host has a loaded module, a library or a module file of."""
+    """Return the versions of the loaded module, the library and the module files of a host."""
     driver = host.get("driver") or {}
     return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
 

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take down every module that is executed on a host.
+"""Record every module that runs on a host.
 
-Tasks are not counted but what they cause: a task whose action plugin runs three modules counts three times, one that
-works on the controller alone not at all. The method that all of them go through is wrapped in the parent process; the
-workers are forked from it.
+The plugin counts module executions instead of tasks. A task whose action plugin runs three modules counts three times.
+A task that runs only on the controller does not count. The plugin wraps `ActionBase._execute_module` in the parent
+process, from which Ansible forks the workers.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = r"""
 name: remote_calls
 type: aggregate
-short_description: Executions of modules on hosts, as JSON lines
+short_description: Module executions on hosts as JSON lines
 description:
-  - Appends an object with host, module, task and seconds for each execution of a module on a host, and one with the
-    recap of each host, to the file that the environment variable REMOTE_CALLS names.
+  - Appends an object with host, module, task and seconds for each module execution, and an object with the recap of
+    each host. The environment variable REMOTE_CALLS contains the path of the file.
 """
 
 PATH = os.environ.get("REMOTE_CALLS")
 
 
 def _write(**entry) -> None:
-    # One write to a file that is only appended to: the workers need no lock.
+    # A single write to a file in append mode is atomic, so the workers need no lock.
     descriptor = os.open(PATH, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, (json.dumps(entry) + "\n").encode())

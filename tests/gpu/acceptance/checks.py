@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The checks. Each gives results with their evidence; what is expected comes from nvidia-smi, never from the module."""
+"""The checks. Each yields results with evidence. Expected values come from nvidia-smi, never from the tested module."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from acceptance import smi
 from acceptance.machine import IMAGE, PREFIX, Machine, run, smi_report
 
 REPEATS = 15
-# A UUID of no GPU anywhere.
+# A UUID that no GPU has.
 NOBODY = "GPU-00000000-dead-4bad-8bad-000000000000"
 INJECTIONS = {
-    "ghost-gpu": "expect a GPU that is not there",
-    "extra-gpu": "give a GPU to the container that should see none",
-    "wrong-fact": "compare with a nvidia-smi that prints another serial number and memory size",
+    "ghost-gpu": "expect a GPU that does not exist",
+    "extra-gpu": "assign a GPU to the container that must see none",
+    "wrong-fact": "change the serial number and the memory size in the output of nvidia-smi",
 }
 
 
 class Result(NamedTuple):
-    """One check's outcome."""
+    """The result of a check."""
 
     check: str
     passed: bool
@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
 
 class Bench:
-    """What the checks share: the machine, what nvidia-smi said at the start, and what was found so far."""
+    """Data that the checks share: the machine, the nvidia-smi report from the start, and earlier results."""
 
     def __init__(self, machine: Machine, report: smi.Report, inject: str | None) -> None:
         self.machine, self.report, self.inject = machine, report, inject
@@ -49,7 +49,7 @@ class Bench:
         self.notes: dict[str, Any] = {}
 
     def expected(self) -> list[str]:
-        """Give the UUIDs that must be there, and one that cannot be where that was asked for."""
+        """Return the expected UUIDs. With --inject ghost-gpu, add one that does not exist."""
         return [*self.uuids, NOBODY] if self.inject == "ghost-gpu" else list(self.uuids)
 
 
@@ -58,7 +58,7 @@ def answers(events: Sequence[dict[str, Any]], task: str) -> list[dict[str, Any]]
 
 
 def failures(events: Sequence[dict[str, Any]]) -> list[str]:
-    """Say what failed, in the words of the module."""
+    """Return the error messages of the failed tasks."""
     return [
         f"{event['task']}{' ' + _label(event['item']) if event['item'] else ''}: {event['result'].get('msg', event)}"
         for event in events
@@ -71,7 +71,7 @@ def _label(item: Any) -> str:
 
 
 def changes(events: Sequence[dict[str, Any]], expected: dict[str, bool]) -> list[str]:
-    """Name the tasks that changed something though they should not have, or the other way round."""
+    """Return the tasks whose `changed` differs from the expected value."""
     problems = []
     for task, should in expected.items():
         found = answers(events, task)
@@ -85,7 +85,7 @@ def changes(events: Sequence[dict[str, Any]], expected: dict[str, bool]) -> list
 
 
 def so(problems: Sequence[str], claim: str) -> str:
-    """Claim what a check has shown, if it has."""
+    """Return the claim if there are no problems."""
     return "" if problems else claim
 
 
@@ -97,13 +97,13 @@ def short(uuid: str) -> str:
 
 
 def facts(bench: Bench) -> Iterator[Result]:
-    """Every field of nvidia_gpu_facts that nvidia-smi -q -x prints as well."""
+    """Compare every field of nvidia_gpu_facts that `nvidia-smi -q -x` also prints."""
     before = smi_report()
     events = bench.machine.ansible.play("facts")
     after = smi_report()
     problems = failures(events)
     told = {event["task"]: event["result"] for event in events}
-    found = (told.get("Default call") or {}).get("ansible_facts") or {}
+    found = (told.get("Gather the default facts") or {}).get("ansible_facts") or {}
     bench.notes["facts"] = found
     if bench.inject == "wrong-fact":
         for report in (before, after):
@@ -124,7 +124,7 @@ def facts(bench: Bench) -> Iterator[Result]:
     gpus = found.get("nvidia_gpus") or []
     have, want = [gpu.get("uuid") for gpu in gpus], bench.expected()
     if have != want:
-        problems.append(f"nvidia_gpus: there are {have}, expected {want}")
+        problems.append(f"nvidia_gpus: the UUIDs are {have}, expected {want}")
     equal = near = 0
     for gpu in gpus:
         sides = before.gpu(gpu.get("uuid")), after.gpu(gpu.get("uuid"))
@@ -136,13 +136,13 @@ def facts(bench: Bench) -> Iterator[Result]:
         health = gpu.get("health") or {}
         if health.get("state") != "ok":
             problems.append(f"GPU {gpu['index']} health is {health.get('state')}: {health.get('reasons')}")
-    binding = (told.get("Default call") or {}).get("nvml_binding")
+    binding = (told.get("Gather the default facts") or {}).get("nvml_binding")
     evidence = (
-        f"{len(gpus)} GPUs, {equal} fields equal, {near} that move within what nvidia-smi printed before and after;"
+        f"{len(gpus)} GPUs, {equal} fields equal, {near} varying fields between the two reports of nvidia-smi;"
         f" pynvml from the {binding}"
     )
     yield Result("facts against nvidia-smi -q -x", not problems, evidence, tuple(problems))
-    yield _topology((told.get("Topology") or {}).get("ansible_facts") or {}, bench)
+    yield _topology((told.get("Gather the topology") or {}).get("ansible_facts") or {}, bench)
 
 
 def _topology(found: dict[str, Any], bench: Bench) -> Result:
@@ -158,7 +158,7 @@ def _topology(found: dict[str, Any], bench: Bench) -> Result:
             try:
                 have_links, have = topology["nvlinks"][i][j], topology["pcie"][i][j]
             except (KeyError, IndexError, TypeError):
-                problems.append(f"nvidia_topology has nothing for GPU {i} and GPU {j}")
+                problems.append(f"nvidia_topology has no entry for GPU {i} and GPU {j}")
                 continue
             compared += 1
             if cell in relations and have != relations[cell]:
@@ -178,7 +178,7 @@ def median(seconds: Sequence[float]) -> float:
 
 
 def interleaved(programs: dict[str, Callable[[], Any]], repeats: int = REPEATS) -> dict[str, float]:
-    """Time programs in turns, so that what disturbs one disturbs all. One round before does not count."""
+    """Time programs in turns, so that other load affects all of them. The first round is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in programs}
     for turn in range(repeats + 1):
         for name, program in programs.items():
@@ -190,7 +190,7 @@ def interleaved(programs: dict[str, Callable[[], Any]], repeats: int = REPEATS) 
 
 
 def timing(bench: Bench) -> Iterator[Result]:
-    """The facts' time on the host over that of nvidia-smi -q -x."""
+    """Compare the time of the facts on the host with the time of `nvidia-smi -q -x`."""
     ansible = bench.machine.ansible
     facts_call = ansible.call("gpufleet.hosts.nvidia_gpu_facts")
     nothing = ansible.call("ansible.builtin.ping", keep=True)
@@ -209,10 +209,10 @@ def timing(bench: Bench) -> Iterator[Result]:
     ratio = taken["nvidia_gpu_facts"] / taken["nvidia-smi -q -x"]
     bench.timings["facts"] = {
         "what": (
-            "Wall time of what Ansible runs on the host for a default call (one Python process and the child that asks"
-            " NVML), against one `nvidia-smi -q -x`, both as processes on the host; medians of"
-            f" {REPEATS} interleaved runs after one to warm up. ansible.builtin.ping is the same for a module that"
-            " does nothing. The controller's work is in neither."
+            "Wall time of a default call of the module on the host (a Python process and its child process, which calls"
+            " NVML), compared with `nvidia-smi -q -x`. The values are medians of"
+            f" {REPEATS} interleaved runs after a warm-up run. ansible.builtin.ping shows the time of a module that"
+            " does nothing. The time on the controller is not included."
         ),
         "seconds": taken,
         "ratio": round(ratio, 2),
@@ -227,7 +227,7 @@ def timing(bench: Bench) -> Iterator[Result]:
 
 
 def container_timing(bench: Bench) -> Iterator[Result]:
-    """A container's start with a GPU against one without."""
+    """Compare the start time of a container with a GPU with that of a container without one."""
     engine = bench.machine.engine
     made = bench.notes.get("volume") or {}
     device = [f"--device=nvidia.com/gpu={bench.uuids[0]}"] if engine.name == "podman" else []
@@ -258,7 +258,7 @@ def container_timing(bench: Bench) -> Iterator[Result]:
 
 
 def volume(bench: Bench) -> Iterator[Result]:
-    """The driver volume, and that it is complete."""
+    """Create the driver volume, and check that it is complete."""
     machine = bench.machine
     events = machine.ansible.play("volume", volumes=str(machine.volumes), engine=machine.engine.name)
     problems = failures(events) + changes(events, {"Predict": True, "Make": True, "Make again": False})
@@ -266,60 +266,62 @@ def volume(bench: Bench) -> Iterator[Result]:
     bench.notes["volume"] = made
     version = bench.report.top("driver_version")
     if made.get("version") != version or made.get("name") != f"nvidia_driver_{version}":
-        problems.append(f"the volume is {made.get('name')} of {made.get('version')}, the driver {version}")
+        problems.append(
+            f"the volume is {made.get('name')} with version {made.get('version')}, but the driver version is {version}"
+        )
     place = Path(made.get("path") or "/nonexistent")
     for library in ("libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"):
         file = place / "lib64" / library
         if not file.exists():
-            problems.append(f"{file} is not there")
+            problems.append(f"{file} does not exist")
         elif file.resolve().parent != (place / "lib64").resolve():
-            problems.append(f"{file} leads out of the volume, to {file.resolve()}")
+            problems.append(f"{file} points out of the volume, to {file.resolve()}")
     listed = machine.engine("volume", "inspect", made.get("name", "?"))
     if listed.returncode:
-        problems.append(f"{machine.engine.name} volume inspect: {listed.stderr.strip()}")
+        problems.append(f"{machine.engine.name} volume inspect failed: {listed.stderr.strip()}")
     evidence = (
         f"{made.get('name')}: {len(made.get('libraries') or [])} libraries,"
         f" {len(made.get('binaries') or [])} programs, {(made.get('total_bytes') or 0) >> 20} MiB"
         f" ({(made.get('hard_linked_bytes') or 0) >> 20} MiB hard-linked)"
     )
-    evidence += so(problems, "; predicted, made, second run unchanged")
+    evidence += so(problems, "; check mode correct, created, second run unchanged")
     yield Result("nvidia_driver_volume", not problems, evidence, tuple(problems))
 
 
 def cdi(bench: Bench) -> Iterator[Result]:
-    """The CDI specification."""
+    """Create the CDI specification, and check that it names every GPU."""
     machine = bench.machine
     events = machine.ansible.play("cdi", volumes=str(machine.volumes))
     problems = failures(events) + changes(events, {"Predict": True, "Write": True, "Write again": False})
     files = [path for place in ("/etc/cdi", "/run/cdi") for path in sorted(Path(place).glob("*"))]
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
     machine.show_to_the_engine(host_paths(text))
-    problems += [f"{uuid} is in no specification" for uuid in bench.expected() if uuid not in text]
+    problems += [f"no CDI specification names {uuid}" for uuid in bench.expected() if uuid not in text]
     evidence = ", ".join(map(str, files)) or "no file"
-    evidence += so(problems, f" names all of {len(bench.uuids)} GPUs; predicted, written, second run unchanged")
+    evidence += so(problems, f" names all {len(bench.uuids)} GPUs; check mode correct, written, second run unchanged")
     yield Result("nvidia_cdi_spec", not problems, evidence, tuple(problems))
 
 
 def host_paths(specification: str) -> list[str]:
-    """Give the files of the host that a specification in JSON mounts."""
+    """Return the host paths that a CDI specification in JSON mounts."""
     return re.findall(r'"hostPath": *"(/[^"]+)"', specification)
 
 
 def cuda(bench: Bench) -> Iterator[Result]:
-    """CUDA on the host."""
+    """Probe CUDA on the host."""
     events = bench.machine.ansible.play("cuda", missing=NOBODY)
     problems = failures(events)
     probe = next((event["result"] for event in answers(events, "Probe")), {})
     problems += cuda_problems(probe, bench.expected())
-    absent = next((event["result"] for event in answers(events, "Probe a GPU that is not there")), {})
+    absent = next((event["result"] for event in answers(events, "Probe a missing GPU")), {})
     words = next((gpu.get("result") for gpu in absent.get("gpus") or []), None)
     if absent.get("passed") is not False or "CUDA does not list GPU" not in str(words):
-        problems.append(f"a GPU that is not there is reported as {words!r}")
+        problems.append(f"the result for a missing GPU is {words!r}")
     yield Result("nvidia_cuda_probe on the host", not problems, cuda_evidence(probe), tuple(problems))
 
 
 def cuda_problems(probe: dict[str, Any], uuids: Sequence[str]) -> list[str]:
-    """Say what keeps a probe from having passed on exactly these GPUs."""
+    """Return the reasons why a probe did not pass on exactly these GPUs."""
     problems = [f"CUDA: {probe['error']}"] if probe.get("error") else []
     shown = [gpu.get("uuid") for gpu in probe.get("gpus") or []]
     if sorted(map(str, shown)) != sorted(uuids):
@@ -334,14 +336,14 @@ def cuda_evidence(probe: dict[str, Any]) -> str:
     gpus = probe.get("gpus") or []
     passed = [gpu for gpu in gpus if gpu.get("passed")]
     kernel = max((gpu.get("kernel_ms") or 0 for gpu in passed), default=0)
-    return f"{len(passed)} of {len(gpus)} GPUs PASS (CUDA {probe.get('cuda_version')}, kernel {kernel:.0f} ms at most)"
+    return f"{len(passed)} of {len(gpus)} GPUs PASS (CUDA {probe.get('cuda_version')}, kernel at most {kernel:.0f} ms)"
 
 
 # --- containers ---------------------------------------------------------------------------------------------------
 
 
 class Wanted(NamedTuple):
-    """A container and the GPUs that it has to see."""
+    """A container, and the GPUs that it must see."""
 
     name: str
     isolation: str
@@ -354,14 +356,14 @@ class Wanted(NamedTuple):
 
 
 def wanted_containers(bench: Bench, isolation: str) -> list[Wanted]:
-    """Each single GPU, each pair, all of them, none of them. By index and by UUID in turn."""
+    """Return containers for each single GPU, each pair, all GPUs and no GPU. Alternate between indexes and UUIDs."""
     everything = list(enumerate(bench.uuids))
     sets = [[one] for one in everything]
     sets += [list(pair) for pair in itertools.combinations(everything, 2)]
     found = []
     for number, members in enumerate(sets):
         uuids = [uuid for _index, uuid in members]
-        # Lists of text: a template would make numbers of indexes, and the module takes both.
+        # Pass strings. A template would convert indexes to numbers, and the module accepts both.
         gpus = uuids if number % 2 else [str(index) for index, _uuid in members]
         label = "-".join(str(index) for index, _uuid in members)
         found.append(Wanted(f"{PREFIX}{isolation}-{label}", isolation, gpus, uuids))
@@ -371,12 +373,12 @@ def wanted_containers(bench: Bench, isolation: str) -> list[Wanted]:
 
 
 def containers(bench: Bench, isolation: str) -> Iterator[Result]:
-    """Containers with every set of GPUs; inside, what is there, what can be opened, what computes."""
+    """Start containers with every set of GPUs. In each, check the visible GPUs, the access to devices, and CUDA."""
     machine = bench.machine
     wanted = wanted_containers(bench, isolation)
     asked = [{"name": one.name, "gpus": one.gpus, "isolation": one.isolation} for one in wanted]
     if bench.inject == "extra-gpu":
-        # The last one should see no GPU. It is given one.
+        # The last container must see no GPU. Assign one to it.
         asked[-1].update(gpus=["0"], isolation=isolation)
     if bench.inject == "ghost-gpu":
         wanted[0] = wanted[0]._replace(uuids=[*wanted[0].uuids, NOBODY])
@@ -400,12 +402,12 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
     events = machine.ansible.play("remove", names=[one.name for one in wanted], engine=machine.engine.name)
     overall += failures(events) + changes(events, {"Remove": True, "Remove again": False})
     left = machine.engine.containers()
-    overall += [f"{name} is still there" for name in left]
+    overall += [f"{name} still exists" for name in left]
     machine.remove_containers()
     yield Result(
-        f"containers by {isolation} go",
+        f"removal of containers by {isolation}",
         not overall,
-        f"{len(started)} were started{so(overall, ', all removed, second removal unchanged')}",
+        f"{len(started)} started{so(overall, ', all removed, second removal unchanged')}",
         tuple(overall),
     )
 
@@ -416,20 +418,20 @@ def _look_inside(bench: Bench, wanted: Wanted, result: dict[str, Any]) -> tuple[
         wanted.name, "python3", "/acceptance/inside.py", "--minors", ",".join(map(str, minors))
     )
     if "nvml" not in seen:
-        return "nothing could be run inside", [f"in {wanted.name}: {seen.get('error')}"]
+        return "the probe did not run in the container", [f"in {wanted.name}: {seen.get('error')}"]
     problems = judge_inside(seen, wanted.uuids, bench.minors)
     assigned = (result.get("gpu_assignment") or {}).get("uuids")
     if result and sorted(assigned or []) != sorted(wanted.uuids):
         problems.append(f"gpu_assignment.uuids is {assigned}, expected {wanted.uuids}")
     others = [minor for uuid, minor in bench.minors.items() if uuid not in wanted.uuids]
-    denied = ", ".join(f"nvidia{minor}: {seen['own'][str(minor)]}" for minor in others) or "there is no other GPU"
+    denied = ", ".join(f"nvidia{minor}: {seen['own'][str(minor)]}" for minor in others) or "no other GPU"
     shown = ", ".join(short(uuid) for uuid in seen["nvml"]["uuids"]) or "none"
-    work = cuda_evidence(seen["cuda"]) if wanted.uuids else "CUDA shows none"
-    return f"NVML: {shown}; own nodes of others: {denied}; {work}", problems
+    work = cuda_evidence(seen["cuda"]) if wanted.uuids else "CUDA shows no GPU"
+    return f"NVML: {shown}; created nodes of other GPUs: {denied}; {work}", problems
 
 
 def judge_inside(seen: dict[str, Any], uuids: Sequence[str], minors: dict[str, int]) -> list[str]:
-    """Say what is wrong with what a container sees and can do, given the GPUs that it was given."""
+    """Return the problems of a container: it must see and use exactly the assigned GPUs."""
     problems = []
     for source in ("nvml", "smi", "nvml_afterwards"):
         shown = (seen.get(source) or {}).get("uuids") or []
@@ -457,7 +459,7 @@ def judge_inside(seen: dict[str, Any], uuids: Sequence[str], minors: dict[str, i
 
 
 def exclusive(bench: Bench) -> Iterator[Result]:
-    """Two runs at once that want a GPU of their own, and one that wants more than are left."""
+    """Request exclusive GPUs: two containers at the same time, then one that requests more GPUs than are free."""
     machine = bench.machine
     common = {
         "engine": machine.engine.name,
@@ -489,7 +491,7 @@ def exclusive(bench: Bench) -> Iterator[Result]:
         problems += [text for name in names for text in failures(played[name])]
     given = [uuid for uuids in held.values() for uuid in uuids]
     if len(set(given)) != len(given) or len(given) != len(held):
-        problems.append(f"one GPU was given twice, or none: {held}")
+        problems.append(f"each container must have its own GPU, found {held}")
     problems += [text for name in held for text in changes(played[name], {"Start": True, "Start again": False})]
     probes: dict[str, dict[str, Any]] = {}
 
@@ -509,19 +511,25 @@ def exclusive(bench: Bench) -> Iterator[Result]:
             problems.append(f"{name}: {seen.get('error')}")
     where = ", ".join(f"{name[-1]} has {' '.join(map(short, uuids))}" for name, uuids in held.items())
     refused = [text for name in names if name not in held for text in failures(played[name])]
-    problems += [f"the refusal names no holder: {text}" for text in refused if not any(name in text for name in held)]
+    problems += [
+        f"the error does not name a container that holds a GPU: {text}"
+        for text in refused
+        if not any(name in text for name in held)
+    ]
     evidence = (
-        where + so(problems, "; CUDA computes in all at once") + (f"; refused: {refused[0][:160]}" if refused else "")
+        where
+        + so(problems, "; CUDA computes in all containers at the same time")
+        + (f"; rejected: {refused[0][:160]}" if refused else "")
     )
-    yield Result("two exclusive containers at once", not problems, evidence, tuple(problems))
+    yield Result("two exclusive containers at the same time", not problems, evidence, tuple(problems))
 
     too_many = f"{PREFIX}exclusive-c"
     events = machine.ansible.play("exclusive", container=too_many, gpus=len(bench.uuids), **common)
     said = " ".join(failures(events))
-    problems = [] if said else [f"{too_many} got {len(bench.uuids)} GPUs though others hold some"]
+    problems = [] if said else [f"{too_many} got {len(bench.uuids)} GPUs although other containers hold some of them"]
     if said and (not held or not all(name in said for name in held)):
-        problems.append(f"the refusal does not name the holders {sorted(held)}: {said[:300]}")
-    yield Result("one exclusive GPU too many is refused", not problems, said[:200], tuple(problems))
+        problems.append(f"the error does not name the containers {sorted(held)}: {said[:300]}")
+    yield Result("too many exclusive GPUs are rejected", not problems, said[:200], tuple(problems))
     machine.remove_containers()
 
 
@@ -529,7 +537,7 @@ def exclusive(bench: Bench) -> Iterator[Result]:
 
 
 def roles(bench: Bench) -> Iterator[Result]:
-    """The roles in check mode: they adopt what is there and would change nothing."""
+    """Run the roles in check mode. They must adopt the installed driver and daemon, and change nothing."""
     for play, what in (("driver", "nvidia_driver, preinstalled"), ("persistenced", "nvidia_persistenced")):
         events = bench.machine.ansible.play(play, check=True)
         problems = failures(events)
@@ -544,7 +552,7 @@ def roles(bench: Bench) -> Iterator[Result]:
 
 
 def clean(bench: Bench) -> Iterator[Result]:
-    """The specification and the volume go."""
+    """Remove the CDI specification and the volume."""
     machine = bench.machine
     events = machine.ansible.play("clean", volumes=str(machine.volumes), engine=machine.engine.name)
     problems = failures(events)
@@ -552,12 +560,12 @@ def clean(bench: Bench) -> Iterator[Result]:
         problems += changes(events, {f"Remove the {what}": True, f"Remove the {what} again": False})
     left = [str(path) for place in ("/etc/cdi", "/run/cdi") for path in Path(place).glob("*gpufleet*")]
     left += [str(path) for path in machine.volumes.rglob("*") if path.is_file() and path.suffix != ".lock"]
-    problems += [f"{path} is still there" for path in left[:10]]
+    problems += [f"{path} still exists" for path in left[:10]]
     claim = so(problems, "removed, second removal unchanged")
-    yield Result("specification and volume go", not problems, claim, tuple(problems))
+    yield Result("removal of specification and volume", not problems, claim, tuple(problems))
 
 
-# In this order; each with what it needs before it.
+# The checks run in this order.
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "facts": facts,
     "timing": timing,
@@ -571,6 +579,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "clean": clean,
     "roles": roles,
 }
+# The checks that must run before a check.
 NEEDS = {
     "containers-volume": ("volume",),
     "containers-cdi": ("volume", "cdi"),
@@ -581,7 +590,7 @@ NEEDS = {
 
 
 def chosen(only: Sequence[str]) -> list[str]:
-    """Give the checks that were asked for and those that they build on, in order."""
+    """Return the requested checks and the checks that they depend on, in order."""
     if not only:
         return list(CHECKS)
     names = set(only) | {need for name in only for need in NEEDS.get(name, ())}
@@ -589,7 +598,7 @@ def chosen(only: Sequence[str]) -> list[str]:
 
 
 def perform(bench: Bench, names: Sequence[str], say: Callable[[Result], None]) -> list[Result]:
-    """Run checks. One that breaks is a result like the others."""
+    """Run checks. An exception in a check is reported as a failed result."""
     results = []
     for name in names:
         started = time.monotonic()
@@ -602,7 +611,7 @@ def perform(bench: Bench, names: Sequence[str], say: Callable[[Result], None]) -
                 say(timed)
         except Exception as error:
             kind, line = type(error).__name__, _where(sys.exc_info()[2])
-            broken = Result(name, False, f"the check broke: {kind}", (f"{kind} at {line}: {error}",))
+            broken = Result(name, False, f"the check raised {kind}", (f"{kind} at {line}: {error}",))
             results.append(broken._replace(seconds=round(time.monotonic() - started, 1)))
             say(results[-1])
     return results

@@ -29,19 +29,27 @@ PASSED, FAILED, CANNOT_RUN, NO_GPU = 0, 1, 2, 77
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/gpu/run",
-        description="Acceptance on this machine's real NVIDIA GPUs. Changes no setting of a card.",
-        epilog="Exit status: 0 passed, 1 a check failed, 2 it cannot be run here, 77 there is no NVIDIA GPU here.",
+        description="Test the collection on the real NVIDIA GPUs of this machine. Changes no GPU setting.",
+        epilog="Exit status: 0 passed, 1 a check failed, 2 a requirement is not met, 77 the machine has no NVIDIA GPU.",
     )
     parser.add_argument("--output", type=Path, metavar="DIR", default=REPOSITORY / "docs/acceptance")
     parser.add_argument("--bundle", type=Path, metavar="DIR", default=REPOSITORY / "tests/gpu/bundle")
-    parser.add_argument("--engine", choices=["auto", "host", "bundle"], default="auto", help="whose container engine")
-    parser.add_argument("--only", action="append", default=[], choices=list(checks.CHECKS), help="and what it needs")
-    parser.add_argument("--commit", help="commit of this checkout, where git cannot tell")
-    parser.add_argument("--expect", type=int, metavar="N", help="how many GPUs there have to be")
+    parser.add_argument(
+        "--engine", choices=["auto", "host", "bundle"], default="auto", help="the container engine to use"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=list(checks.CHECKS),
+        help="run only this check and the checks that it depends on",
+    )
+    parser.add_argument("--commit", help="commit of this checkout, if git is not available")
+    parser.add_argument("--expect", type=int, metavar="N", help="fail if the number of GPUs differs")
     parser.add_argument(
         "--inject",
         choices=list(checks.INJECTIONS),
-        help="a wrong expectation, to see that it is found: "
+        help="add a wrong expectation, to test that the acceptance fails: "
         + "; ".join(f"{name}: {text}" for name, text in checks.INJECTIONS.items()),
     )
     return parser.parse_args(argv)
@@ -61,9 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def accept(options: argparse.Namespace) -> int:
     if os.geteuid() != 0:
-        raise CannotRun("root is needed, for device nodes and containers; run it with sudo")
+        raise CannotRun("root is required to create device nodes and containers. Run the command with sudo.")
     if shutil.which("nvidia-smi") is None:
-        raise CannotRun("there is a GPU but no nvidia-smi on PATH; install the driver first (role nvidia_driver)")
+        raise CannotRun("nvidia-smi is not on PATH. Install the driver, for example with the role nvidia_driver.")
     bundle = Bundle(options.bundle) if (options.bundle / "SHA256SUMS").is_file() else None
     files = bundle.verify() if bundle else 0
     started, before, belonged = time.monotonic(), smi_report(), belongings()
@@ -99,14 +107,14 @@ def counted(options: argparse.Namespace, before: smi.Report) -> list[checks.Resu
     if options.expect is None:
         return []
     found = len(before.gpus)
-    problems = () if found == options.expect else (f"there are {found} GPUs, expected {options.expect}",)
+    problems = () if found == options.expect else (f"the machine has {found} GPUs, expected {options.expect}",)
     return [checks.Result("number of GPUs", not problems, f"{found}", problems)]
 
 
 def afterwards(
     before: smi.Report, after: smi.Report, belonged: dict[str, list[str]], work: Path
 ) -> list[checks.Result]:
-    """Compare the host with what it was."""
+    """Compare the host with its state at the start."""
     old, new = smi.settings(before), smi.settings(after)
     changed = smi.changed_settings(old, new)
     number = sum(len(settings) for settings in old.values())
@@ -116,14 +124,14 @@ def afterwards(
         for place in belonged
         for what, paths in (
             ("left:", set(now[place]) - set(belonged[place])),
-            ("gone:", set(belonged[place]) - set(now[place])),
+            ("missing:", set(belonged[place]) - set(now[place])),
         )
         for path in sorted(paths)
     ]
     left += [f"left: {work}"] if work.exists() else []
     return [
-        checks.Result("settings of the cards are as before", not changed, f"{number} settings equal", tuple(changed)),
-        checks.Result("nothing is left on the host", not left, f"{len(belonged) + 1} places", tuple(left)),
+        checks.Result("GPU settings are unchanged", not changed, f"{number} settings equal", tuple(changed)),
+        checks.Result("no files remain on the host", not left, f"{len(belonged) + 1} places", tuple(left)),
     ]
 
 
@@ -135,7 +143,7 @@ def description(options: argparse.Namespace, before: smi.Report, machine: Machin
         "count": len(before.gpus),
         "gpu": next(iter(names), "GPU"),
         "gpus": ", ".join(f"{number} x {name}" for name, number in names.items()),
-        "driver": before.top("driver_version") + _flavour(),
+        "driver": before.top("driver_version") + _flavor(),
         "cuda": before.top("cuda_version"),
         "engine": machine.engine.description,
         "host": f"{release.get('PRETTY_NAME', '?')}, kernel {platform.release()}, {os.cpu_count()} CPUs",
@@ -145,7 +153,7 @@ def description(options: argparse.Namespace, before: smi.Report, machine: Machin
     }
 
 
-def _flavour() -> str:
+def _flavor() -> str:
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
@@ -154,17 +162,17 @@ def _flavour() -> str:
 
 
 def keep(log: Path, output: Path, results: Sequence[checks.Result]) -> None:
-    """Keep Ansible's own output where something failed."""
+    """Keep Ansible's output if a check failed."""
     if log.exists() and not all(result.passed for result in results):
         output.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, output / "ansible.log")
-        print(f"gpu-acceptance: what Ansible printed is in {output / 'ansible.log'}")
+        print(f"gpu-acceptance: Ansible's output is in {output / 'ansible.log'}")
 
 
 def write(
     options: argparse.Namespace, about: dict[str, Any], results: Sequence[checks.Result], timings: dict[str, Any]
 ) -> None:
-    """Write JSON and page; of a run with a wrong expectation, or of a part, JSON alone under a name that says so."""
+    """Write the JSON file and the page. A partial run or a run with --inject writes only a JSON file with a suffix."""
     options.output.mkdir(parents=True, exist_ok=True)
     name = report.stem(about)
     whole = not options.inject and not options.only

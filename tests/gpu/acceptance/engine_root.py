@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Podman for a host that has no container engine: a root file system on a tmpfs, in mount namespaces of our own.
+"""Podman for a host that has no container engine: a root file system on a tmpfs, in private mount namespaces.
 
-There are two. The outer one is ours and our children's; what is mounted in it is gone when we are, however we end. In
-the inner one the new root is moved onto `/`, and podman is run in there. A chroot would not do: the root of the mount
-namespace is then still the host's, and that is where `podman exec` enters.
+The outer namespace belongs to this process and its children. The kernel removes its mounts when these processes end. In
+the inner namespace, the new root is moved to `/`, and podman runs there. A chroot is not sufficient: the root of the
+mount namespace is then still the host's root, and `podman exec` enters that root.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CLONE_NEWNS = 0x00020000
 MS_MOVE = 0x2000
 PR_SET_PDEATHSIG = 1
 SIZE = "4g"
-# A driver under a prefix of its own has to be seen in there at the same place.
+# A driver below its own prefix must be visible at the same path in the new root.
 DRIVER_PREFIX = Path("/usr/local/nvidia")
-# Without CAP_SYS_RESOURCE the limits that podman wants cannot be raised.
+# Podman's default limits cannot be set without CAP_SYS_RESOURCE.
 CONTAINERS_CONF = """\
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
@@ -51,22 +51,22 @@ exec nsenter --mount=/proc/{pid}/ns/mnt -- /usr/bin/podman "$@"
 
 
 class EngineRootError(Exception):
-    """The root file system cannot be set up; the text says at which step."""
+    """The root file system cannot be set up. The message contains the failed step."""
 
 
 def private_mounts() -> None:
-    """Leave the host's mount namespace: what is mounted from here on, only we and our children see."""
+    """Leave the host's mount namespace. Only this process and its children see later mounts."""
     _unshare()
     _run("mount", "--make-rslave", "/")
 
 
 def mount_tmpfs(directory: Path) -> None:
-    """Put an empty file system over a directory, for us and our children alone."""
+    """Mount an empty file system over a directory, visible only to this process and its children."""
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "acceptance", directory)
 
 
 def unmount(directory: Path) -> None:
-    """Take away what was mounted over a directory, if anything was."""
+    """Unmount a directory. Ignore errors, because the directory may not be mounted."""
     subprocess.run(["umount", str(directory)], capture_output=True, check=False)
 
 
@@ -81,12 +81,12 @@ class EngineRoot:
     def set_up(self, archive: Path, shared: Sequence[Path] = ()) -> None:
         """Unpack the archive, mount what podman needs, and write a `podman` for PATH.
 
-        `shared` are directories that must be the same inside and outside: podman is told of files in them.
+        `shared` are directories that must have the same content inside and outside, because podman opens files in them.
         """
         root = self.root
         root.mkdir(parents=True)
         self.programs.mkdir()
-        # A tmpfs of its own: podman's layer store needs its root to be a mount point.
+        # Mount a tmpfs, because podman's layer store requires that its root is a mount point.
         _run("mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=755", "acceptance", root)
         _run("tar", "--extract", "--file", archive, "--directory", root, "--numeric-owner")
         for directory in ("/proc", "/sys", "/dev"):
@@ -120,7 +120,7 @@ class EngineRoot:
             (configuration / name).write_text(text, encoding="utf-8")
 
     def _keep(self) -> int:
-        """Start the process whose mount namespace has the new root as its own, and wait until that is so."""
+        """Start the process that keeps the inner mount namespace alive, and wait until the new root is in place."""
         read_end, write_end = os.pipe()
         pid = os.fork()
         if pid:
@@ -134,7 +134,7 @@ class EngineRoot:
         try:
             os.close(read_end)
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            # Not to hold a pipe open on whose end somebody waits.
+            # Close inherited pipes, because another process may wait for their end.
             devnull = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(devnull, descriptor)
@@ -153,7 +153,7 @@ class EngineRoot:
             os._exit(1)
 
     def take_down(self) -> None:
-        """End the inner namespace, unmount and remove. The outer namespace's end would unmount by itself."""
+        """End the inner namespace, unmount the root and remove it. The end of the outer namespace also unmounts it."""
         if self._keeper is not None:
             os.kill(self._keeper, signal.SIGKILL)
             os.waitpid(self._keeper, 0)
@@ -161,7 +161,7 @@ class EngineRoot:
         subprocess.run(["umount", "--recursive", "--lazy", str(self.root)], capture_output=True, check=False)
         shutil.rmtree(self.programs, ignore_errors=True)
         if self.root.is_dir() and not os.path.ismount(self.root):
-            # Only an empty directory is removed: whatever were still mounted below is not ours to delete.
+            # Remove only an empty directory, so that no files of a remaining mount are deleted.
             self.root.rmdir()
 
 
@@ -171,11 +171,11 @@ def _libc() -> ctypes.CDLL:
 
 def _check(what: str, result: int) -> None:
     if result != 0:
-        raise EngineRootError(f"{what}: {os.strerror(ctypes.get_errno())}; root with CAP_SYS_ADMIN is needed")
+        raise EngineRootError(f"{what}: {os.strerror(ctypes.get_errno())}. Root with CAP_SYS_ADMIN is required.")
 
 
 def _unshare() -> None:
-    _check("a mount namespace of our own", _libc().unshare(ctypes.c_int(CLONE_NEWNS)))
+    _check("unshare the mount namespace", _libc().unshare(ctypes.c_int(CLONE_NEWNS)))
 
 
 def _run(*argv: str | Path) -> None:
@@ -183,6 +183,6 @@ def _run(*argv: str | Path) -> None:
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise EngineRootError(f"{' '.join(words)}: no program {words[0]} on this host") from error
+        raise EngineRootError(f"{' '.join(words)}: {words[0]} is not installed on this host") from error
     if done.returncode != 0:
         raise EngineRootError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}")

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run inside a container: which GPUs are there, what else can be opened, does CUDA compute. Prints JSON.
+"""Run in a container: check the visible GPUs, the access to device nodes, and CUDA. Prints JSON.
 
-It needs a Python and nothing else. NVML and CUDA are asked in processes of their own, since each of them keeps what it
-saw first.
+The program requires only Python. NVML and CUDA run in separate processes, because each of them keeps the devices that
+it found first.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ UUID_SIZE = 96
 
 
 def nvml_uuids():
-    """Ask NVML, by ctypes, for the UUIDs of the GPUs that it shows."""
+    """Return the UUIDs of the GPUs that NVML shows, with ctypes."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
         return {"uuids": [], "error": str(error)}
     code = nvml.nvmlInit_v2()
     if code:
-        return {"uuids": [], "error": f"nvmlInit_v2 gave {code}"}
+        return {"uuids": [], "error": f"nvmlInit_v2 returned {code}"}
     count, uuids = ctypes.c_uint(), []
     code = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
     for index in range(count.value):
@@ -42,11 +42,11 @@ def nvml_uuids():
             uuids.append(f"GPU {index} has no UUID")
         else:
             uuids.append(text.value.decode())
-    return {"uuids": uuids, "error": f"nvmlDeviceGetCount_v2 gave {code}" if code else None}
+    return {"uuids": uuids, "error": f"nvmlDeviceGetCount_v2 returned {code}" if code else None}
 
 
 def in_a_process(*arguments):
-    """Run a program and take its JSON, or what went wrong."""
+    """Run a program, and return its JSON output or an error."""
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     try:
         return json.loads(done.stdout)
@@ -55,7 +55,7 @@ def in_a_process(*arguments):
 
 
 def listed_by_smi():
-    """Ask nvidia-smi, found by PATH, for the UUIDs."""
+    """Return the UUIDs that nvidia-smi on PATH shows."""
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -65,7 +65,7 @@ def listed_by_smi():
 
 
 def opening(path):
-    """Open a device, and say how that went."""
+    """Open a device. Return `opens`, or the name of the error."""
     try:
         os.close(os.open(path, os.O_RDWR))
     except OSError as error:
@@ -74,11 +74,11 @@ def opening(path):
 
 
 def own_node(path, minor):
-    """Make a GPU's node and open it."""
+    """Create the device node of a GPU, and open it."""
     try:
         os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(CONTROL_MAJOR, minor))
     except FileExistsError:
-        # The driver's libraries make the nodes of all GPUs themselves where they may. That opens none.
+        # The driver's libraries create the nodes of all GPUs if they have permission. This does not open a GPU.
         return opening(path)
     except OSError as error:
         return f"mknod {errno.errorcode.get(error.errno, error.errno)}"
@@ -87,8 +87,8 @@ def own_node(path, minor):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--minors", default="", help="minor numbers of all the GPUs of the host")
-    parser.add_argument("--nvml", action="store_true", help="only what NVML shows")
+    parser.add_argument("--minors", default="", help="minor numbers of all GPUs of the host")
+    parser.add_argument("--nvml", action="store_true", help="print only the GPUs that NVML shows")
     options = parser.parse_args()
     if options.nvml:
         answer = nvml_uuids()
@@ -104,7 +104,7 @@ def main():
             "nvml": in_a_process(*me),
             "smi": listed_by_smi(),
             "cuda": in_a_process(sys.executable, "-m", CUDA_PROBE),
-            # Under the driver's own names, so that NVML finds them if they work.
+            # Use the driver's names, so that NVML finds the nodes if they work.
             "own": {minor: own_node(f"/dev/nvidia{minor}", minor) for minor in minors},
             "own_elsewhere": {minor: own_node(f"/tmp/own{minor}", minor) for minor in minors},
             "nvml_afterwards": in_a_process(*me),

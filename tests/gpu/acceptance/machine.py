@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the checks work with: the bundle, Ansible, a container engine, and what the host looks like."""
+"""The environment of the checks: the bundle, Ansible, a container engine, and the state of the host."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from acceptance import engine_root, smi
 HERE = Path(__file__).resolve().parent
 IMAGE = "localhost/gpufleet-acceptance:latest"
 PREFIX = "gpufleet-acceptance-"
-# Ours alone while the bundle's podman is used: what the modules write there, no other process sees, and it is gone
-# when we are.
+# Private file systems while the bundle's podman is used. Other processes do not see the files that the modules write
+# there, and the files disappear at the end of the run.
 PRIVATE = ("/etc/cdi", "/run/cdi", "/run/gpufleet", "/var/lib/gpufleet")
-# Sockets that a specification may name. They can be shown in podman's root, but not copied to it.
+# Directories of sockets that a CDI specification can contain. They are bind-mounted, because sockets cannot be copied.
 IPC = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/tmp/nvidia-mps")
 WATCHED = (
     "/dev",
@@ -39,7 +39,7 @@ WATCHED = (
     "/root/.nv",
     "~/.nv",
 )
-# sys.path and not PYTHONPATH: the environment would reach the modules, and with it a pynvml that the host hasn't got.
+# Use sys.path, because modules would inherit PYTHONPATH and find a pynvml that is not installed on the host.
 LAUNCHER = (
     "import sys; site, command = sys.argv[1:3]; del sys.argv[1:3]; site and sys.path.insert(0, site);"
     " sys.argv[0] = 'ansible-' + command; import importlib;"
@@ -48,36 +48,36 @@ LAUNCHER = (
 
 
 class CannotRun(Exception):
-    """The acceptance cannot be run here; the text says what is missing."""
+    """A requirement of the acceptance is not met. The message contains the requirement."""
 
 
 def run(argv: Sequence[str | Path], timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; its exit status is the caller's to judge."""
+    """Run a program. The caller checks the exit status."""
     words = [str(word) for word in argv]
     more.setdefault("stdin", subprocess.DEVNULL)
     try:
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout, **more)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 124, "", f"{' '.join(words)}: no end after {timeout:g} s")
+        return subprocess.CompletedProcess(words, 124, "", f"{' '.join(words)} did not end after {timeout:g} s")
 
 
 class Bundle:
-    """What `make gpu-bundle` made."""
+    """The bundle of `make gpu-bundle`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def verify(self) -> int:
-        """Compare every file with its checksum; returns how many there are."""
+        """Verify the checksum of every file, and return the number of files."""
         sums = self.directory / "SHA256SUMS"
         lines = sums.read_text(encoding="utf-8").splitlines()
         for line in lines:
             digest, _space, name = line.partition("  ")
             path = self.directory / name
             if not path.is_file():
-                raise CannotRun(f"{path} is missing, though {sums} names it; make the bundle anew (make gpu-bundle)")
+                raise CannotRun(f"{path} is listed in {sums} but does not exist. Run `make gpu-bundle` again.")
             if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                raise CannotRun(f"{path} does not have the checksum of {sums}; make the bundle anew (make gpu-bundle)")
+                raise CannotRun(f"the checksum of {path} differs from {sums}. Run `make gpu-bundle` again.")
         return len(lines)
 
     def unpack_wheels(self, target: Path) -> None:
@@ -87,8 +87,8 @@ class Bundle:
         if not any(tag in wheel.name for wheel in fitting):
             there = sorted({part[2:3] + "." + part[3:] for w in wheels for part in w.stem.split("-") if "cp3" in part})
             raise CannotRun(
-                f"the bundle has wheels for Python {', '.join(there)}, and this is {sys.version.split()[0]};"
-                " run tests/gpu/run with one of those"
+                f"the bundle has wheels for Python {', '.join(there)}, but this is Python {sys.version.split()[0]}."
+                " Run tests/gpu/run with one of these versions."
             )
         for wheel in fitting:
             with zipfile.ZipFile(wheel) as archive:
@@ -139,8 +139,8 @@ class Ansible:
         done = self._launch("adhoc", "--version")
         if done.returncode:
             raise CannotRun(
-                f"this Python has no Ansible ({done.stderr.strip().splitlines()[-1:]}); make the bundle on a connected"
-                " machine (make gpu-bundle), or run this with a Python that has ansible-core 2.19"
+                f"this Python has no Ansible ({done.stderr.strip().splitlines()[-1:]}). Create the bundle with"
+                " `make gpu-bundle` on a connected machine, or use a Python that has ansible-core 2.19."
             )
         return done.stdout.splitlines()[0]
 
@@ -153,7 +153,7 @@ class Ansible:
         return done
 
     def play(self, name: str, /, check: bool = False, **variables: Any) -> list[dict[str, Any]]:
-        """Run one of plays/, and return what its tasks answered; a play that breaks off is one more answer, failed."""
+        """Run a playbook in plays/, and return the results of its tasks. An aborted playbook adds a failed result."""
         self.count += 1
         stem = f"{self.count:03}-{name}-{time.monotonic_ns()}"
         events, given = self.work / f"{stem}.jsonl", self.work / f"{stem}.vars.json"
@@ -173,10 +173,10 @@ class Ansible:
         return answers
 
     def call(self, module: str, keep: bool = False) -> Callable[[], subprocess.CompletedProcess[str]]:
-        """Have Ansible run a module with its defaults, and return what does on the host again what it did there.
+        """Run a module with Ansible, and return a function that repeats the work of Ansible on the host.
 
-        A recorder in the place of the host's Python keeps the arguments and the input of its last call; `keep` the
-        files that Ansible puts on the host for it.
+        A script that replaces the host's Python interpreter records the arguments and the input of its last call. With
+        `keep`, Ansible keeps the files that it copies to the host.
         """
         kept = self.work / "calls" / module
         kept.mkdir(parents=True)
@@ -193,7 +193,7 @@ class Ansible:
             environment={"ANSIBLE_KEEP_REMOTE_FILES": str(int(keep))},
         )
         if not words.exists():
-            raise CannotRun(f"Ansible did not run {module} here; {self.log} tells why")
+            raise CannotRun(f"Ansible did not run {module}. See {self.log}.")
         argv = [self.interpreter, *words.read_text(encoding="utf-8").split("\0")[:-1]]
 
         def again() -> subprocess.CompletedProcess[str]:
@@ -204,7 +204,7 @@ class Ansible:
 
 
 class Engine:
-    """A container engine by its command line, as a user would call it."""
+    """A container engine that is called by its command line, like a user does."""
 
     def __init__(self, name: str, program: str, description: str) -> None:
         self.name, self.program, self.description = name, program, description
@@ -213,7 +213,7 @@ class Engine:
         return run([self.program, *arguments], timeout=timeout)
 
     def inside(self, container: str, *argv: str) -> dict[str, Any]:
-        """Run a program in a container and take the JSON that it prints."""
+        """Run a program in a container, and return the JSON that it prints."""
         done = self("exec", container, *argv)
         try:
             return json.loads(done.stdout)
@@ -226,7 +226,7 @@ class Engine:
 
 
 class Machine:
-    """The host while it is being tested. Use it in a `with`: leaving takes everything down."""
+    """The host during the test. Use it as a context manager, which cleans up at the end."""
 
     def __init__(self, repository: Path, work: Path, bundle: Bundle | None, engine: str) -> None:
         self.repository, self.work, self.bundle, self._wanted = repository, work, bundle, engine
@@ -254,9 +254,11 @@ class Machine:
                 version = run([program, "--version"]).stdout.strip()
                 return Engine(name, program, f"the host's {version}")
         if self._wanted == "host":
-            raise CannotRun("no podman and no docker answers on this host; leave out --engine host")
+            raise CannotRun("neither podman nor docker answers on this host. Omit --engine host.")
         if self.bundle is None:
-            raise CannotRun("this host has no podman and no docker; make the bundle, which has one (make gpu-bundle)")
+            raise CannotRun(
+                "this host has neither podman nor docker. Create the bundle, which has podman, with `make gpu-bundle`."
+            )
         engine_root.private_mounts()
         for directory in PRIVATE:
             self._private(Path(directory))
@@ -268,7 +270,7 @@ class Machine:
         program = f"{programs}/podman"
         version = run([program, "--version"])
         if version.returncode:
-            raise CannotRun(f"the bundle's podman does not run here: {version.stderr.strip()}")
+            raise CannotRun(f"the bundle's podman does not run on this host: {version.stderr.strip()}")
         return Engine("podman", program, f"the bundle's {version.stdout.strip()}")
 
     def _private(self, directory: Path) -> None:
@@ -282,21 +284,25 @@ class Machine:
         probes = self.shared / "probes"
         probes.mkdir(parents=True)
         shutil.copy(HERE / "inside.py", probes)
-        # `inside.py` runs the CUDA probe from here, by its module name.
+        # `inside.py` runs the CUDA probe from this copy, by its module name.
         shutil.copytree(
             self.repository / "plugins/module_utils", probes / "ansible_collections/gpufleet/hosts/plugins/module_utils"
         )
         if self.bundle is None:
-            raise CannotRun("the containers' image is in the bundle; make it on a connected machine (make gpu-bundle)")
+            raise CannotRun(
+                "the container image is missing. Create the bundle with `make gpu-bundle` on a connected machine."
+            )
         image = self.shared / "image.tar"
         self.bundle.unpack_image(image)
         done = self.engine("import", str(image), IMAGE, timeout=300)
         image.unlink()
         if done.returncode:
-            raise CannotRun(f"{self.engine.name} import of the bundle's image: {(done.stderr or done.stdout).strip()}")
+            raise CannotRun(
+                f"{self.engine.name} could not import the bundle's image: {(done.stderr or done.stdout).strip()}"
+            )
 
     def show_to_the_engine(self, paths: Iterable[str]) -> None:
-        """Have files of the host in the root of the bundle's podman, too. An engine of the host's sees them anyway."""
+        """Copy files of the host to the root of the bundle's podman. The host's own engine sees them anyway."""
         for path in map(Path, paths) if self._root is not None else ():
             place = self._root.root / path.relative_to("/")
             if place.exists() or not path.exists() or path.is_socket():
@@ -325,7 +331,7 @@ class Machine:
 
 
 def smi_report() -> smi.Report:
-    """Ask nvidia-smi."""
+    """Return the report of `nvidia-smi -q -x`."""
     done = run(["nvidia-smi", "-q", "-x"])
     if done.returncode:
         raise CannotRun(f"nvidia-smi -q -x exited {done.returncode}: {(done.stdout + done.stderr).strip()[:300]}")
@@ -333,7 +339,7 @@ def smi_report() -> smi.Report:
 
 
 def has_gpus() -> bool:
-    """Say whether there is an NVIDIA GPU in this machine, whatever its driver's state."""
+    """Return whether this machine has an NVIDIA GPU, with or without a driver."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         try:
             vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
@@ -345,7 +351,7 @@ def has_gpus() -> bool:
 
 
 def belongings() -> dict[str, list[str]]:
-    """List what lies in the places where something of ours could be left."""
+    """Return the files in the places where the acceptance could leave files."""
     found = {}
     for place in WATCHED:
         path = Path(place).expanduser()
@@ -357,7 +363,7 @@ def belongings() -> dict[str, list[str]]:
 
 
 def commit_of(repository: Path) -> str:
-    """Name the commit of the checkout, and say if files differ from it."""
+    """Return the commit of the checkout, and whether it has uncommitted changes."""
     head = run(["git", "-C", str(repository), "rev-parse", "HEAD"]) if shutil.which("git") else None
     if head is None or head.returncode:
         return "unknown"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results for people: lines on the terminal, a page for docs/acceptance. And JSON for the rest. Pure."""
+"""Format results: lines for the terminal, a page for docs/acceptance, and JSON. Functions have no side effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 46
 
 
 def line(result: Result) -> str:
-    """One check on the terminal; what is wrong with it below."""
+    """Return the terminal line of a check, followed by its problems."""
     mark = "pass" if result.passed else "FAIL"
     text = f"{mark}  {result.check:<{WIDTH}}  {result.seconds:5.1f} s  {result.evidence}"
     return "\n".join([text, *(f"        - {problem}" for problem in result.problems)])
@@ -31,7 +31,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def slug(text: str) -> str:
-    """Make a file name of a product's name."""
+    """Convert a product name to a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower().replace("nvidia", "")).strip("-") or "gpu"
 
 
@@ -40,7 +40,7 @@ def stem(about: Mapping[str, Any]) -> str:
 
 
 def document(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything as JSON."""
+    """Return all results as a JSON document."""
     return {
         **about,
         "passed": bool(results) and all(result.passed for result in results),
@@ -54,7 +54,7 @@ def _cell(text: str) -> str:
 
 
 def page(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[str, Any]) -> str:
-    """The page in docs/acceptance."""
+    """Return the page for docs/acceptance."""
     lines = [
         f"# Acceptance on {about['count']} x {about['gpu']}, {about['date']}",
         "",
@@ -84,11 +84,18 @@ def page(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[s
             lines += ["", f"## {title}", "", timings[key]["what"], "", "| program | median |", "|---|---|"]
             lines += [f"| {_cell(name)} | {value * 1000:.0f} ms |" for name, value in timings[key]["seconds"].items()]
             lines += ["", _ratio(key, timings[key])]
-    lines += ["", f"Made by `make gpu-acceptance`; all of it as JSON in [{stem(about)}.json]({stem(about)}.json).", ""]
+    lines += [
+        "",
+        f"Created by `make gpu-acceptance`. All results as JSON: [{stem(about)}.json]({stem(about)}.json).",
+        "",
+    ]
     return "\n".join(lines)
 
 
 def _ratio(key: str, timing: Mapping[str, Any]) -> str:
     if key == "facts":
-        return f"Facts over nvidia-smi: **{timing['ratio']}**."
-    return "; ".join(f"{name}, over without: **{ratio}**" for name, ratio in timing["ratio"].items()) + "."
+        return f"Time of the facts divided by the time of nvidia-smi: **{timing['ratio']}**."
+    return (
+        "; ".join(f"{name}, divided by the time without a GPU: **{ratio}**" for name, ratio in timing["ratio"].items())
+        + "."
+    )

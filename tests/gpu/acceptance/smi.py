@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `nvidia-smi -q -x` says, and how each of it is called in the facts of nvidia_gpu_facts. Pure.
+"""Parse `nvidia-smi -q -x`, and compare it with the facts of nvidia_gpu_facts. Functions have no side effects.
 
-Two of its reports enclose the facts in time. What moves by itself (a clock, a temperature) has to lie between what the
-two say, give or take; all else has to be equal.
+One report is from before the facts and one from after them. Values that vary by themselves, such as clocks and
+temperatures, must be between the two reports, within a tolerance. All other values must be equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-# What nvidia-smi prints where it has nothing to say.
+# The texts that nvidia-smi prints for a missing value.
 NOTHING = ("", "N/A", "[N/A]", "Not Supported", "[Not Supported]", "Unknown Error", "[Unknown Error]")
 DEPRECATED = "Requested functionality has been deprecated"
 
@@ -39,7 +39,7 @@ RECOVERY_ACTIONS = {
 
 
 class NotPrinted(Exception):
-    """This nvidia-smi does not print that."""
+    """This nvidia-smi does not print the value."""
 
 
 class Gpu:
@@ -49,7 +49,7 @@ class Gpu:
         self.element = element
 
     def text(self, path: str) -> str | None:
-        """Give what is printed, None for "N/A" and the like."""
+        """Return the printed text, or None for a missing value such as "N/A"."""
         found = self.element.find(path)
         text = None if found is None else (found.text or "").strip()
         if text is None or DEPRECATED in text:
@@ -79,12 +79,12 @@ Reader = Callable[[Gpu], Any]
 
 
 def words(path: str) -> Reader:
-    """Read a text as it is."""
+    """Return a reader of an unchanged text."""
     return lambda gpu: gpu.text(path)
 
 
 def number(path: str, unit: str = "", base: int = 10) -> Reader:
-    """Read a number, and insist on its unit."""
+    """Return a reader of a number with this unit."""
 
     def read(gpu: Gpu) -> float | int | None:
         text = gpu.text(path)
@@ -99,7 +99,7 @@ def number(path: str, unit: str = "", base: int = 10) -> Reader:
 
 
 def switch(path: str) -> Reader:
-    """Read an on or off in any of nvidia-smi's words."""
+    """Return a reader of a boolean in any of nvidia-smi's words."""
 
     def read(gpu: Gpu) -> bool | None:
         text = gpu.text(path)
@@ -113,7 +113,7 @@ def switch(path: str) -> Reader:
 
 
 def name(path: str, also: Mapping[str, str] | None = None) -> Reader:
-    """Read one of several words, as the facts write it: lower case, underscores."""
+    """Return a reader of a name in the format of the facts: lower case with underscores."""
 
     def read(gpu: Gpu) -> str | None:
         text = gpu.text(path)
@@ -123,7 +123,7 @@ def name(path: str, also: Mapping[str, str] | None = None) -> Reader:
 
 
 def total(*readers: Reader) -> Reader:
-    """Add up what nvidia-smi prints apart."""
+    """Return a reader of the sum of several values."""
 
     def read(gpu: Gpu) -> int | None:
         parts = [reader(gpu) for reader in readers]
@@ -133,7 +133,7 @@ def total(*readers: Reader) -> Reader:
 
 
 def part(path: str, pattern: str, form: str = "{}") -> Reader:
-    """Read a piece of a text."""
+    """Return a reader of a part of a text."""
 
     def read(gpu: Gpu) -> str | None:
         text = gpu.text(path)
@@ -148,7 +148,7 @@ def part(path: str, pattern: str, form: str = "{}") -> Reader:
 
 
 def address(gpu: Gpu) -> str | None:
-    """Read the PCI address, and write it as the kernel does."""
+    """Read the PCI address in the kernel's format."""
     text = gpu.text("pci/pci_bus_id")
     if text is None:
         return None
@@ -157,7 +157,7 @@ def address(gpu: Gpu) -> str | None:
 
 
 def reasons(gpu: Gpu) -> list[str]:
-    """Read the list of clock event reasons. Before driver 535 they were called throttle reasons."""
+    """Read the clock event reasons. Before driver 535, their name was throttle reasons."""
     for group, prefix in (
         ("clocks_event_reasons", "clocks_event_reason_"),
         ("clocks_throttle_reasons", "clocks_throttle_reason_"),
@@ -170,7 +170,7 @@ def reasons(gpu: Gpu) -> list[str]:
 
 
 def mig_devices(gpu: Gpu) -> list[tuple[int, int]]:
-    """Read the MIG devices' GPU and compute instances."""
+    """Read the GPU instance and the compute instance of each MIG device."""
     return [
         (int(device.findtext("gpu_instance_id") or -1), int(device.findtext("compute_instance_id") or -1))
         for device in gpu.element.iterfind("mig_devices/mig_device")
@@ -178,7 +178,7 @@ def mig_devices(gpu: Gpu) -> list[tuple[int, int]]:
 
 
 class Field(NamedTuple):
-    """A fact, where nvidia-smi prints it, and how far the two may be apart."""
+    """A fact, the reader of its value in nvidia-smi, the tolerance, and whether the value varies."""
 
     key: str
     read: Reader
@@ -201,7 +201,7 @@ def ecc(counter: str) -> Iterator[Field]:
 
 LINK = "pci/pci_gpu_link_info"
 POWER = "gpu_power_readings"
-# nvidia-smi rounds to MiB, the facts leave the broken one off.
+# nvidia-smi rounds to the nearest MiB, but the facts round down.
 MIB = 1
 
 FIELDS = (
@@ -295,7 +295,7 @@ FIELDS = (
     Field("temperature.slowdown_margin_c", number("temperature/gpu_temp_slow_tlimit_threshold", "C")),
     Field("temperature.gpu_max_margin_c", number("temperature/gpu_temp_max_gpu_tlimit_threshold", "C")),
     Field("temperature.memory_max_margin_c", number("temperature/gpu_temp_max_mem_tlimit_threshold", "C")),
-    # Up to Ampere the thresholds are temperatures and not distances.
+    # Up to Ampere, the thresholds are temperatures instead of distances.
     Field("temperature.shutdown_c", number("temperature/gpu_temp_max_threshold", "C")),
     Field("temperature.slowdown_c", number("temperature/gpu_temp_slow_threshold", "C")),
     Field("temperature.gpu_max_c", number("temperature/gpu_temp_max_gpu_threshold", "C")),
@@ -312,7 +312,7 @@ FIELDS = (
     Field("fabric.clique_id", number("fabric/cliqueId")),
 )
 
-# Facts that nvidia-smi -q -x does not print. A fact that is neither here nor above fails the comparison's own test.
+# Facts that `nvidia-smi -q -x` does not print. A unit test fails for facts that are in neither of the two lists.
 UNPRINTED = (
     "index",  # the order of the elements
     "numa_node",
@@ -332,7 +332,7 @@ UNPRINTED = (
     "health.reasons",
 )
 
-# What this must not change on a card. Elements that a driver does not print are left out on both sides.
+# GPU settings that the acceptance must not change. Elements that a driver does not print are not compared.
 SETTINGS = (
     "persistence_mode",
     "addressing_mode",
@@ -361,7 +361,7 @@ SETTINGS = (
 
 
 def flattened(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Write nested facts with dots. Lists stay lists."""
+    """Flatten nested facts to dotted names. Lists are not changed."""
     flat: dict[str, Any] = {}
     for key, value in facts.items():
         if isinstance(value, Mapping):
@@ -372,7 +372,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 class Difference(NamedTuple):
-    """A fact that does not agree with nvidia-smi."""
+    """A fact that differs from nvidia-smi."""
 
     key: str
     fact: Any
@@ -383,7 +383,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """How the facts of one GPU compare."""
+    """The result of the comparison for one GPU."""
 
     equal: list[str]
     near: list[str]
@@ -412,12 +412,12 @@ def compare(facts: Mapping[str, Any], before: Gpu, after: Gpu) -> Comparison:
 
 
 def _like(fact: Any, printed: Any) -> Any:
-    """Make a number of the digits that were cut out of a text, where the fact is one."""
+    """Convert digits to a number if the fact is a number."""
     return int(printed) if isinstance(fact, int) and isinstance(printed, str) and printed.isdigit() else printed
 
 
 def agrees(field: Field, fact: Any, printed: Sequence[Any]) -> bool:
-    """Say whether a fact is what nvidia-smi printed, or between what it printed."""
+    """Return whether a fact equals the printed values, or is between them."""
     if not field.moves and printed[0] != printed[1]:
         return False
     if isinstance(fact, list) and field.moves:
@@ -429,7 +429,7 @@ def agrees(field: Field, fact: Any, printed: Sequence[Any]) -> bool:
 
 
 def settings(report: Report) -> dict[str, dict[str, str]]:
-    """Take down every setting of every card."""
+    """Return every setting of every GPU."""
     taken: dict[str, dict[str, str]] = {}
     for gpu in report.gpus:
         found = taken.setdefault(gpu.uuid, {})
@@ -445,7 +445,7 @@ def settings(report: Report) -> dict[str, dict[str, str]]:
 
 
 def changed_settings(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Name the settings that are not as they were."""
+    """Return the settings that changed."""
     changes = [f"{uuid} is gone" for uuid in before if uuid not in after]
     changes += [f"{uuid} is new" for uuid in after if uuid not in before]
     for uuid in (one for one in before if one in after):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build the image of a simulated host from the distribution's own archive, as this machine's package sources name it.
+# Build the image of a simulated host from the Debian archive that apt on this machine is configured to use.
 #   build.sh debian12|debian13 IMAGE [--force]
-# Built once: a second tag carries a digest of all that goes into the image, and an equal digest is left as it is.
+# A second tag contains a digest of the image's inputs. If the digest has not changed, the image is not rebuilt.
 set -euo pipefail
 
 fail() { printf 'sandbox image %s: %s\n' "${distribution:-?}" "$1" >&2; exit 1; }
@@ -15,21 +15,21 @@ image=${2:?usage: build.sh debian12|debian13 IMAGE}
 case $distribution in
 debian12) suite=bookworm ;;
 debian13) suite=trixie ;;
-*) fail "unknown distribution; known: debian12, debian13" ;;
+*) fail "Unknown distribution. Known distributions: debian12, debian13." ;;
 esac
 packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less,openssh-server
 
 mkdir -p "$cache"
 "$simulator/build.sh" "$cache/simulator"
 
-# The archive and its security suite, from the sources that this machine itself uses.
-source_of() { # PATTERN OF A SUITE
+# Read the URLs of the archive and of its security suite from apt's configuration on this machine.
+source_of() { # SUITE_PATTERN
     apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
         awk -v suite="$1" '$2 ~ suite && !found {found = $1} END {print found}'
 }
 archive=$(source_of '^(bookworm|trixie)$')
 security=$(source_of '^(bookworm|trixie)-security$')
-[ -n "$archive" ] || fail "this machine's apt sources name no Debian archive (bookworm or trixie)"
+[ -n "$archive" ] || fail "The apt sources of this machine contain no Debian archive (bookworm or trixie). Add one to /etc/apt/sources.list.d."
 
 digest=$({
     printf '%s %s %s\n' "$suite" "$archive" "$packages"
@@ -50,28 +50,28 @@ sources=("deb [signed-by=$keyring] $archive $suite main" "deb [signed-by=$keyrin
 
 cat >"$work/customize" <<'HOOK'
 #!/bin/sh
-# Runs in mmdebstrap's hook, while the package lists are still there. $1 is the root.
+# mmdebstrap runs this hook before it removes the package lists. $1 is the root directory.
 set -e
 root=$1
-# The kernel that this host "runs": the oldest that the archive still has headers for, as on a host that has not been
-# rebooted lately. A newer one may have outrun the distribution's driver, and no role may bring it in by the way.
+# The host pretends to run the oldest kernel that the archive has headers for, like a host that was not rebooted recently.
+# The distribution's driver may not support a newer kernel. The roles must not install one as a side effect.
 release=$(chroot "$root" apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\([0-9].*-amd64\)$/\1/p' |
     grep -vE -- '-(cloud|rt)-' | sort -V | sed -n 1p)
-[ -n "$release" ] || { echo "the archive has no linux-headers for amd64" >&2; exit 1; }
+[ -n "$release" ] || { echo "The archive has no linux-headers package for amd64." >&2; exit 1; }
 mkdir -p "$root/usr/lib/gpusim" "$root/lib/modules/$release" "$root/boot"
 echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 : >"$root/boot/vmlinuz-$release"
 : >"$root/lib/modules/$release/modules.builtin"
 : >"$root/lib/modules/$release/modules.order"
 "$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
-# mmdebstrap wrote the sources for this machine's eyes: give them the form that the distribution's installer uses.
+# Replace the sources that mmdebstrap wrote with sources in the format of the distribution's installer.
 rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
 cp "$SOURCES" "$root/etc/apt/$SOURCES_AT"
 : >"$root/etc/machine-id"
-# No console in a container, and nothing to log in to.
+# A container has no console.
 ln -sf /dev/null "$root/etc/systemd/system/getty.target"
 ln -sf /dev/null "$root/etc/systemd/system/systemd-remount-fs.service"
-# A login comes through `docker exec`: one SSH server a connection, and none that waits.
+# Each login starts its own SSH server through `docker exec`, so no SSH server runs permanently.
 for unit in ssh.service ssh.socket; do ln -sf /dev/null "$root/etc/systemd/system/$unit"; done
 rm -f "$root"/etc/ssh/ssh_host_*
 printf '#!/bin/sh\nmkdir -p -m 755 /run/sshd\nexec /usr/sbin/sshd -i -h /etc/ssh/ssh_host_ed25519_key\n' >"$root/usr/lib/gpusim/sshd"
@@ -80,12 +80,12 @@ HOOK
 chmod 755 "$work/customize"
 
 case $distribution in
-debian12) # one line an entry, as Debian 12's installer writes them
+debian12) # one-line format, as in Debian 12's installer
     at=sources.list
     { echo "deb $archive $suite main"
       echo "deb $archive $suite-updates main"
       [ -z "$security" ] || echo "deb $security $suite-security main"; } >"$work/sources" ;;
-debian13) # deb822
+debian13) # deb822 format
     at=sources.list.d/debian.sources
     { printf 'Types: deb\nURIs: %s\nSuites: %s %s-updates\nComponents: main\nSigned-By: %s\n' "$archive" "$suite" "$suite" "$keyring"
       [ -z "$security" ] || printf '\nTypes: deb\nURIs: %s\nSuites: %s-security\nComponents: main\nSigned-By: %s\n' "$security" "$suite" "$keyring"; } >"$work/sources" ;;

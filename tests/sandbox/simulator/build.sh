@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# build.sh OUTDIR                        compile all that a simulated host needs
-# build.sh --nvml-only OUTDIR [SYMBOL…]  compile the NVML library alone, without the symbols named
+# build.sh OUTDIR                        compile all parts of a simulated host
+# build.sh --nvml-only OUTDIR [SYMBOL…]  compile only the NVML library, without these symbols
 #
-# Does nothing where OUTDIR is newer than the sources.
+# Does nothing if OUTDIR is newer than the sources.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,13 +20,13 @@ out=$1
 shift
 
 mkdir -p "$out"
-# Parallel builds into one directory wait for each other.
+# The lock serializes parallel builds in one directory.
 exec 9>"$out/.lock"
 flock 9
 if [ -e "$out/.built" ] && [ -z "$(find "$here/src" "$here/build.sh" "$here/image.sh" -newer "$out/.built" 2>/dev/null)" ]; then
     exit 0
 fi
-command -v gcc >/dev/null || { echo "$0: gcc is missing; install package gcc (and libc6-dev)" >&2; exit 1; }
+command -v gcc >/dev/null || { echo "$0: gcc is not installed. Install the packages gcc and libc6-dev." >&2; exit 1; }
 
 flags="-std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -Wl,-z,defs -Wl,--build-id=none"
 exports=
@@ -39,7 +39,7 @@ if [ $# -gt 0 ]; then
     } >"$out/exports.map"
 fi
 
-# shellcheck disable=SC2086 # flags are words
+# shellcheck disable=SC2086 # flags contains several words
 gcc $flags $exports -Wl,-soname,libnvidia-ml.so.1 -o "$out/.nvml" "$here/src/nvml.c" "$here/src/state.c"
 mv -f "$out/.nvml" "$out/libnvidia-ml.so.1"
 if [ -z "$only" ]; then

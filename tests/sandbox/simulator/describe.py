@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn the description of a host's GPUs into what the simulator reads. docs/simulator.md tells how to describe.
+"""Convert the description of a host for the simulator. docs/simulator.md documents the format.
 
 `describe.py HOST DESCRIPTION.yml OUTPUT_DIR` writes OUTPUT_DIR/host.json;
 `describe.py --models` lists the models that a description can name.
@@ -38,7 +38,7 @@ FABRIC_STATES = {"not_supported": 0, "not_started": 1, "in_progress": 2, "comple
 PCIE_SPEEDS = {1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe",
                6: "64.0 GT/s PCIe"}  # fmt: skip
 NVSWITCH_IDS = {"ampere": 0x1AF1, "hopper": 0x22A3}
-# Buses of the eight GPUs of an HGX board, as its makers place them; then what is free.
+# The PCI buses of the eight GPUs and of the NVSwitches on an HGX board.
 GPU_BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 SWITCH_BUSES = (0xC3, 0xC4, 0xC5, 0xC6, 0xC7, 0xC8)
 HOST_KEYS = {"gpus", "nvswitches", "fabric", "secure_boot", "nouveau", "nova_core", "cpus", "numa_nodes", "faults",
@@ -50,16 +50,16 @@ DRIVER_KEYS = {"version", "flavor", "loaded", "library", "cuda"}
 
 
 class DescriptionError(ValueError):
-    """A description that no host can be made of; the text says which value, where, and what would do."""
+    """A description is invalid. The message contains the value, its place and the valid values."""
 
 
 def models() -> dict:
-    """Read the catalogue of GPU models."""
+    """Return the catalog of GPU models."""
     return yaml.safe_load((HERE / "models.yml").read_text(encoding="utf-8"))
 
 
 def render(description: dict, host: str) -> tuple[dict, str]:
-    """Give what a host reads at boot (host.json) and the state that the libraries read, for one host's description."""
+    """Return the content of host.json, which the host reads at boot, and the state, which the libraries read."""
     description = description or {}
     _only(description, HOST_KEYS, f"host {host}")
     gpus = _gpus(description, host)
@@ -119,7 +119,7 @@ def _serial(host: str, index: int) -> int:
 
 
 def _gpus(description: dict, host: str) -> list[dict]:
-    """Give one complete dictionary a GPU, in PCI order."""
+    """Return a complete dictionary for each GPU, in PCI order."""
     catalogue = models()
     gpus: list[dict] = []
     for position, entry in enumerate(description.get("gpus") or []):
@@ -162,7 +162,7 @@ def _one_gpu(entry: dict, number: int, index: int, *, host: str, model: dict, wh
         raise DescriptionError(f"{where}: pci must look like 0000:3b:00.0, found {pci!r}")
     mig = entry.get("mig")
     if isinstance(mig, list) and mig and isinstance(mig[0], (list, dict, type(None))):
-        mig = _each(entry, "mig", number, None)  # one layout a GPU
+        mig = _each(entry, "mig", number, None)  # one layout per GPU
     return {
         "model_name": entry["model"],
         "model": model,
@@ -192,7 +192,7 @@ def _place(gpus: list[dict], numa_nodes: int) -> None:
 
 
 def _mig(given: object, model: dict, where: str, model_name: str) -> dict:
-    """Read true, false, a list of profiles, or {mode, pending, devices}; place instances as the driver would."""
+    """Parse true, false, a list of profiles, or {mode, pending, devices}. Place the instances like the driver."""
     profiles = model.get("mig")
     if given is None or given is False:
         return {"mode": False, "pending": False, "devices": []}
@@ -371,7 +371,7 @@ def _heat_state(model: dict, index: int) -> dict:
     if "tlimit" in model:
         state.update({f"tlimit.{name}": value for name, value in zip(names, model["tlimit"])})
         state["temperature.margin"] = 87 - 31 - index
-    if model["bus_width"] >= 3072:  # memory beside the die reports its own temperature
+    if model["bus_width"] >= 3072:  # memory on the package (HBM) reports its own temperature
         state["temperature.memory"] = 38 + index
     return state
 
@@ -389,7 +389,7 @@ def _error_state(model: dict, ecc: bool) -> dict:
 
 
 def _health_state(health: str | None, where: str) -> dict:
-    """Give the state of a GPU that is not well, by the short names that a description may use."""
+    """Return the state keys of a health condition."""
     known = {
         None: {},
         "ok": {},
@@ -411,7 +411,7 @@ def _health_state(health: str | None, where: str) -> dict:
 
 
 def _link_state(gpu: dict, index: int, gpus: list[dict], description: dict) -> dict:
-    """Give how this GPU is reached from the others: over PCIe always, over NVLink where the board has it."""
+    """Return the connections of a GPU to the other GPUs: PCIe, and NVLink if the model has it."""
     state: dict = {}
     for other_index, other in enumerate(gpus):
         if other_index != index:
@@ -440,7 +440,7 @@ def _link_state(gpu: dict, index: int, gpus: list[dict], description: dict) -> d
 
 
 def _faults(state: dict, faults: list | None, gpu_count: int | None, where: str) -> None:
-    """Add what makes calls fail, hang or lie. With a count, a fault may name its GPU; without, it is the GPU's own."""
+    """Add faults to the state. With `gpu_count`, a fault can name its GPU. Otherwise, the faults belong to one GPU."""
     if faults is not None and not isinstance(faults, list):
         raise DescriptionError(f"{where}: `faults` must be a list, found {faults!r}")
     for position, fault in enumerate(faults or []):
@@ -485,7 +485,7 @@ def _switches(description: dict, gpus: list[dict]) -> list[dict]:
 
 
 def _function(address: str, ids: tuple, pci_class: int, node: int, link: list | None = None) -> dict:
-    """Describe one PCI function by the files that sysfs has for it."""
+    """Return a PCI function with its files in sysfs."""
     vendor, device, subsystem_vendor, subsystem_device = ids
     base, sub, interface = pci_class >> 16, pci_class >> 8 & 0xFF, pci_class & 0xFF
     files = {
@@ -519,7 +519,7 @@ def _functions(gpus: list[dict], description: dict, numa_nodes: int) -> list[dic
         node = gpu["numa_node"] if numa_nodes > 1 else gpu["entry"].get("numa_node", -1)
         link = gpu["model"]["pcie"]
         functions.append(_function(gpu["pci"], (0x10DE, device, vendor, subsystem), pci_class, node, link))
-        if pci_class == 0x030000:  # a board with outputs has a sound function beside
+        if pci_class == 0x030000:  # a board with display outputs also has an audio function
             sound = (0x10DE, 0x22BA, vendor, subsystem)
             functions.append(_function(gpu["pci"][:-1] + "1", sound, 0x040300, node, link))
     functions += _switches(description, gpus)

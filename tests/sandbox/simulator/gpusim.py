@@ -2,10 +2,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hardware and the kernel of a simulated GPU host. docs/simulator.md tells what for and how.
+"""Simulate the hardware and the kernel of a GPU host. See docs/simulator.md.
 
-Runs inside the host: `boot` before systemd starts, `load` and `unload` where the kernel would load a module, `graft`
-after every dpkg run; `set`, `mig`, `fault`, `refresh` and `show` are for people and tests.
+The program runs on the simulated host: `boot` before systemd starts, `load` and `unload` instead of the kernel's module
+loader, and `graft` after every dpkg run. `set`, `mig`, `fault`, `refresh` and `show` are for users and tests.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ DESCRIPTION = "/etc/gpusim/host.json"
 HOME = "/usr/lib/gpusim"
 RUN = "/run/gpusim"
 STATE = f"{RUN}/state"
-KEPT = "/var/lib/gpusim/kept"  # what hardware remembers without power: ECC mode, MIG mode of some
+KEPT = "/var/lib/gpusim/kept"  # settings that survive a power cycle: ECC mode and, on some GPUs, MIG mode
 HELD = f"{RUN}/held"
 GPU_MAJOR, CONTROL_MINOR, MODESET_MINOR, DRM_MAJOR = 195, 255, 254, 226
 TRAILER, TRAILER_SIZE, PAYLOAD_STEP = b"GPUSIM-PAYLOAD ", 32, 64 * 1024
 LIBRARY = re.compile(r"libnvidia-(ml|cfg)\.so\.(\d+(?:\.\d+)+)")
-PROGRAM = "nvidia-smi"  # the real one speaks to the driver past NVML's public calls
+PROGRAM = "nvidia-smi"  # simulated, because the real one also uses private calls of the driver
 GRAFT_ROOTS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
     "/usr/local/lib/x86_64-linux-gnu", "/usr/local/lib", "/opt/nvidia", "/usr/bin", "/usr/local/nvidia/bin",
 )  # fmt: skip
-# Settings that live in the driver: gone when it is unloaded.
+# Settings that are lost when the driver is unloaded.
 VOLATILE = re.compile(
     r"persistence_mode|fabric\.state|compute_mode|power\.limit|clock\.(application|locked)\..*|ecc\.volatile\..*"
 )
@@ -53,10 +53,10 @@ SECURE_BOOT_VARIABLE = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 class Refused(Exception):
-    """What the kernel would answer with an error number."""
+    """The simulated kernel rejects a request."""
 
     def __init__(self, number: int, text: str) -> None:
-        """Carry the error number and a line for the simulator's log."""
+        """Store the error number and the message for the log."""
         super().__init__(text)
         self.number = number
 
@@ -65,13 +65,13 @@ class Refused(Exception):
 
 
 def at(path: str) -> Path:
-    """Give a path of the host; tests set GPUSIM_ROOT to a directory of theirs."""
+    """Return a path on the host. Tests set GPUSIM_ROOT to a temporary root directory."""
     root = os.environ.get("GPUSIM_ROOT", "")
     return Path(root + path) if root else Path(path)
 
 
 def write(path: Path, text: str, mode: int = 0o444) -> None:
-    """Write a small file and its directories."""
+    """Replace a small file, and create its directories."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -80,13 +80,13 @@ def write(path: Path, text: str, mode: int = 0o444) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Write into the file that is there: others have it mounted elsewhere."""
+    """Write into the existing file, because it is bind-mounted elsewhere."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
 
 
 def read(path: Path, otherwise: str = "") -> str:
-    """Read a text file, or give what stands for a missing one."""
+    """Return the text of a file, or `otherwise` if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -94,7 +94,7 @@ def read(path: Path, otherwise: str = "") -> str:
 
 
 def link(path: Path, target: str) -> None:
-    """Make a symbolic link, in place of what was there."""
+    """Create a symbolic link, or replace an existing file with it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -102,14 +102,14 @@ def link(path: Path, target: str) -> None:
 
 
 def log(text: str) -> None:
-    """Note what the kernel would say; `gpusim log` shows it."""
+    """Write a kernel message to the log that `gpusim log` prints."""
     with contextlib.suppress(OSError), at(f"{RUN}/log").open("a", encoding="utf-8") as file:
         file.write(text + "\n")
 
 
 @contextlib.contextmanager
 def locked():
-    """Let one gpusim at a time change the host."""
+    """Hold the lock that prevents two gpusim processes from changing the host at the same time."""
     at(RUN).mkdir(parents=True, exist_ok=True)
     with at(f"{RUN}/lock").open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -117,7 +117,7 @@ def locked():
 
 
 def description() -> dict:
-    """Read what the host was described as; no description is a host with no GPU."""
+    """Return the description of the host. A host without a description has no GPU."""
     try:
         return json.loads(at(DESCRIPTION).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def description() -> dict:
 
 
 def kernel_release() -> str:
-    """Give the release that `uname -r` says on this host."""
+    """Return the kernel release that `uname -r` prints on this host."""
     return read(at(f"{HOME}/kernel-release")).partition("\n")[0].strip() or os.uname().release
 
 
@@ -133,7 +133,7 @@ def kernel_release() -> str:
 
 
 def parse_state(text: str) -> dict:
-    """Read key=value lines; the last line of a key wins."""
+    """Parse key=value lines. The last line of a key is valid."""
     state = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
@@ -143,13 +143,13 @@ def parse_state(text: str) -> dict:
 
 
 def state_text(state: dict) -> str:
-    """Give a state as its file has it."""
+    """Return the text of a state."""
     return "".join(f"{key}={value}\n" for key, value in state.items())
 
 
 @contextlib.contextmanager
 def changing_state():
-    """Read the live state, let it be changed, write it back where it was; libraries hold the same lock."""
+    """Read the live state, let the caller change it, and write it in place. The libraries use the same lock."""
     with at(STATE).open("r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         state = parse_state(file.read())
@@ -162,23 +162,23 @@ def changing_state():
 
 
 def current_state() -> dict:
-    """Read the live state."""
+    """Return the live state."""
     return parse_state(read(at(STATE)))
 
 
 def gpus(state: dict) -> list[int]:
-    """Number the GPUs that the state describes."""
+    """Return the numbers of the GPUs in a state."""
     return list(range(int(state.get("gpu.count", "0"))))
 
 
 def of_gpu(state: dict, gpu: int, key: str, otherwise: str = "") -> str:
-    """Give a key of one GPU, or of all of them."""
+    """Return the value of a key for one GPU. `gpu.*.` keys apply to GPUs without a value."""
     value = state.get(f"gpu.{gpu}.{key}", state.get(f"gpu.*.{key}", otherwise))
     return otherwise if value == "-" else value
 
 
 def is_held(bus_id: str) -> bool:
-    """Say whether the persistence daemon, or anybody, holds a GPU open."""
+    """Return whether a process, such as the persistence daemon, holds a GPU open."""
     try:
         with at(f"{HELD}/{bus_id}").open(encoding="utf-8") as file:
             try:
@@ -194,14 +194,14 @@ def is_held(bus_id: str) -> bool:
 
 
 def mount(*arguments: str) -> None:
-    """Mount, or say what failed."""
+    """Run mount. Raise OSError if it fails."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"mount {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 def boot(_arguments: argparse.Namespace) -> None:
-    """Switch the hardware on: an empty bus gets its functions, the kernel its name; then coldplug."""
+    """Initialize the hardware: create the PCI functions, set the kernel release, and load modules like udev does."""
     host = description()
     at(RUN).mkdir(parents=True, exist_ok=True)
     at(HELD).mkdir(exist_ok=True)
@@ -216,7 +216,7 @@ def boot(_arguments: argparse.Namespace) -> None:
 
 
 def first_state(host: dict) -> str:
-    """Give the state at power-on: as described, but for what the hardware remembers."""
+    """Return the state at power-on: the description, with the settings that survive a power cycle."""
     state = parse_state(host["state"])
     if host.get("holders"):
         state["holders"] = ",".join(host["holders"])
@@ -230,7 +230,7 @@ def first_state(host: dict) -> str:
 
 
 def mount_over(directory: str, name: str) -> None:
-    """Make a directory of the kernel's one in which files can be made: its own shine through where that can be had."""
+    """Make a kernel directory writable. Keep its files visible if overlayfs is available."""
     for part in ("upper", "work"):
         at(f"{RUN}/{name}/{part}").mkdir(parents=True, exist_ok=True)
     layers = f"lowerdir={directory},upperdir={RUN}/{name}/upper,workdir={RUN}/{name}/work"
@@ -241,8 +241,8 @@ def mount_over(directory: str, name: str) -> None:
 
 
 def mount_kernel(host: dict) -> None:
-    """Lay our own files over those of the kernel that this host is not supposed to have."""
-    if not Path("/sys/bus/pci/devices").is_dir():  # a machine with no PCI at all
+    """Mount simulated files over the kernel's own files in /sys and /proc."""
+    if not Path("/sys/bus/pci/devices").is_dir():  # a machine without a PCI bus
         mount_over("/sys/bus", "sysbus")
         for name in ("devices", "drivers"):
             Path(f"/sys/bus/pci/{name}").mkdir(parents=True)
@@ -279,12 +279,12 @@ def mount_kernel(host: dict) -> None:
 
 
 def real_devices() -> str:
-    """Give /proc/devices without what NVIDIA's driver on the real machine may have put there."""
+    """Return the real /proc/devices without the devices of a real NVIDIA driver."""
     return "".join(line for line in read(Path("/proc/devices")).splitlines(keepends=True) if "nvidia" not in line)
 
 
 def plug_in(host: dict) -> None:
-    """Fill the PCI bus."""
+    """Create the PCI functions in sysfs."""
     for function in host["pci"]:
         directory = at("/sys/bus/pci/devices") / function["address"]
         for name, value in function["files"].items():
@@ -297,7 +297,7 @@ def plug_in(host: dict) -> None:
 
 
 def config_space(files: dict) -> bytes:
-    """Give the head of a function's configuration space, which lspci reads."""
+    """Return the header of a function's configuration space, which lspci reads."""
     number = {name: int(files[name], 16) for name in ("vendor", "device", "class", "revision")}
     head = struct.pack("<HHHHI", number["vendor"], number["device"], 7, 0x10, number["class"] << 8 | number["revision"])
     subsystem = struct.pack("<HH", int(files["subsystem_vendor"], 16), int(files["subsystem_device"], 16))
@@ -305,7 +305,7 @@ def config_space(files: dict) -> bytes:
 
 
 def bind(address: str, driver: str) -> None:
-    """Give a function to a driver."""
+    """Bind a function to a driver."""
     drivers = at("/sys/bus/pci/drivers") / driver
     drivers.mkdir(parents=True, exist_ok=True)
     link(drivers / address, f"../../devices/{address}")
@@ -313,7 +313,7 @@ def bind(address: str, driver: str) -> None:
 
 
 def release(address: str) -> None:
-    """Take a function away from its driver."""
+    """Unbind a function from its driver."""
     place = at("/sys/bus/pci/devices") / address / "driver"
     if place.is_symlink():
         driver = place.readlink().name
@@ -323,13 +323,13 @@ def release(address: str) -> None:
 
 
 def driver_of(address: str) -> str:
-    """Name the driver that a function is bound to, if any."""
+    """Return the driver that a function is bound to, or an empty string."""
     place = at("/sys/bus/pci/devices") / address / "driver"
     return place.readlink().name if place.is_symlink() else ""
 
 
 def offer_kernel_modules(host: dict) -> None:
-    """Put the kernel's own nouveau and nova_core on disk where the host is described to have them."""
+    """Create the module files of nouveau and nova_core if the description has them. Otherwise, remove the files."""
     modules = at(f"/lib/modules/{kernel_release()}")
     changed = False
     for name in ("nouveau", "nova_core"):
@@ -353,7 +353,7 @@ def offer_kernel_modules(host: dict) -> None:
 
 
 def module_file(information: dict) -> bytes:
-    """Give the least ELF file that modprobe, modinfo and depmod take for a kernel module."""
+    """Return a minimal ELF file that modprobe, modinfo and depmod accept as a kernel module."""
     modinfo = b"".join(f"{key}={value}".encode() + b"\0" for key, value in information.items())
     names = b"\0.modinfo\0.shstrtab\0.symtab\0.strtab\0"
     symbols = b"\0" * 24
@@ -374,7 +374,7 @@ def module_file(information: dict) -> bytes:
 
 
 def coldplug(host: dict) -> None:
-    """Ask the host's own modprobe for every function of NVIDIA's, as udev does at boot."""
+    """Run the host's modprobe for every NVIDIA function, like udev does at boot."""
     mine = [function for function in host["pci"] if function["files"]["vendor"] == "0x10de"]
     aliases = sorted({function["files"]["modalias"] for function in mine if not function.get("driver")})
     if aliases and shutil.which("modprobe"):
@@ -387,9 +387,9 @@ def coldplug(host: dict) -> None:
 
 
 def decompress(data: bytes) -> bytes:
-    """Unpack a module file as distributions pack them."""
+    """Decompress a module file: xz, gzip or zstd."""
     if data[:6] == b"\xfd7zXZ\0":
-        import lzma  # noqa: PLC0415 - most modules are not packed
+        import lzma  # noqa: PLC0415 - most modules are not compressed
 
         return lzma.decompress(data)
     if data[:2] == b"\x1f\x8b":
@@ -399,13 +399,13 @@ def decompress(data: bytes) -> bytes:
     if data[:4] == b"\x28\xb5\x2f\xfd":
         done = subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=False)
         if done.returncode:
-            raise Refused(errno.EOPNOTSUPP, "zstd cannot unpack the module")
+            raise Refused(errno.EOPNOTSUPP, "zstd could not decompress the module")
         return done.stdout
     return data
 
 
 def module_information(data: bytes) -> dict:
-    """Read the .modinfo section of a 64-bit ELF file: a list of values a key; `signer` tells of a signature."""
+    """Return the .modinfo section of a 64-bit ELF file, as lists by key. A signed module also has the key `signer`."""
     try:
         if data[:5] != b"\x7fELF\2":
             raise Refused(errno.ENOEXEC, "not a 64-bit ELF file")
@@ -416,10 +416,10 @@ def module_information(data: bytes) -> dict:
             (section[4], section[5]) for section in sections if data.startswith(b".modinfo\0", strings + section[0])
         ]
         if not found:
-            raise Refused(errno.ENOEXEC, "no .modinfo in it")
+            raise Refused(errno.ENOEXEC, "the module has no .modinfo section")
         offset, length = found[0]
     except (struct.error, IndexError, ValueError, OverflowError):
-        raise Refused(errno.ENOEXEC, "a damaged ELF file") from None
+        raise Refused(errno.ENOEXEC, "the ELF file is damaged") from None
     information: dict = {}
     for entry in data[offset : offset + length].split(b"\0"):
         key, equals, value = entry.decode("utf-8", "replace").partition("=")
@@ -431,7 +431,7 @@ def module_information(data: bytes) -> dict:
 
 
 def signer_of(data: bytes) -> str:
-    """Give the common name in the signature at a module's end (PKCS#7), as far as a plain look finds it."""
+    """Return the common name in the PKCS#7 signature at the end of a module, found without a full parser."""
     size = struct.unpack(">I", data[-32:-28])[0]
     signature = data[-(40 + size) :]
     found = signature.rfind(b"\x06\x03\x55\x04\x03")  # commonName
@@ -441,7 +441,7 @@ def signer_of(data: bytes) -> str:
 
 
 def load(arguments: argparse.Namespace) -> None:
-    """Load a module file, as the kernel would. The exit status is the error number."""
+    """Load a module file like the kernel. The exit status is the error number."""
     with open(arguments.path, "rb") as file:
         information = module_information(decompress(file.read()))
     file_name = Path(os.path.realpath(arguments.path)).name
@@ -465,7 +465,7 @@ def load(arguments: argparse.Namespace) -> None:
 
 
 def check_module(name: str, information: dict) -> None:
-    """Refuse what the kernel would refuse before a module's own code runs."""
+    """Reject modules that the kernel rejects before it runs their code."""
     magic = information.get("vermagic", [""])[0].split(" ")[0]
     if magic != kernel_release():
         raise Refused(errno.ENOEXEC, f"{name}: version magic '{magic}' should be '{kernel_release()}'")
@@ -473,12 +473,12 @@ def check_module(name: str, information: dict) -> None:
     signer = information.get("signer", [None])[0]
     trusted = information.get("intree") == ["Y"] or signer in host.get("mok", [])
     if host.get("secure_boot") and not trusted:
-        raise Refused(errno.EKEYREJECTED, f"{name}: signed by {signer!r}, whose key is not enrolled")
+        raise Refused(errno.EKEYREJECTED, f"{name}: the key of signer {signer!r} is not enrolled")
     if name in ("nouveau", "nova_core") and not host.get(name):
-        # Its file may have come with a kernel package; a host that is described without it has no use for it.
-        raise Refused(errno.ENODEV, f"{name}: the host is described without it")
+        # The file may come from a kernel package although the description does not contain the module.
+        raise Refused(errno.ENODEV, f"{name}: the description of the host does not contain this module")
     if at(f"/sys/module/{name}/initstate").exists():
-        raise Refused(errno.EEXIST, f"{name}: is there already")
+        raise Refused(errno.EEXIST, f"{name}: already loaded")
     for needed in DEPENDS.get(name, []):
         if not at(f"/sys/module/{needed}/initstate").exists():
             raise Refused(errno.ENOENT, f"{name}: unknown symbol of {needed}")
@@ -488,7 +488,7 @@ def check_module(name: str, information: dict) -> None:
 
 
 def gpu_functions(host: dict) -> list[str]:
-    """Give the addresses of NVIDIA's GPUs on the bus."""
+    """Return the addresses of the NVIDIA GPUs on the PCI bus."""
     return [
         function["address"] for function in host["pci"]
         if function["files"]["vendor"] == "0x10de" and function["files"]["class"][:6] in ("0x0300", "0x0302")
@@ -496,14 +496,14 @@ def gpu_functions(host: dict) -> list[str]:
 
 
 def take_gpus(module: str) -> None:
-    """Bind the GPUs that nobody has to one of the kernel's own drivers."""
+    """Bind the unbound GPUs to a driver of the kernel: nouveau or nova_core."""
     free = [address for address in gpu_functions(description()) if not driver_of(address)]
     for address in free:
         bind(address, PCI_DRIVERS[module])
 
 
 def start_driver(information: dict, parameters: dict) -> None:
-    """Do what NVIDIA's module does when it is loaded: find its GPUs, show itself in /proc and to NVML."""
+    """Initialize NVIDIA's module: bind its GPUs, and make them visible in /proc and to NVML."""
     version = information.get("version", ["0"])[0]
     flavor = "open" if "GPL" in information.get("license", [""])[0] else "proprietary"
     host = description()
@@ -519,7 +519,7 @@ def start_driver(information: dict, parameters: dict) -> None:
             else:
                 mine.append(gpu)
         if not mine:
-            raise Refused(errno.ENODEV, "NVRM: no NVIDIA GPU for this module")
+            raise Refused(errno.ENODEV, "NVRM: no NVIDIA GPU is usable with this module")
         for gpu in gpus(state):
             if gpu not in mine:
                 state[f"gpu.{gpu}.return.*"] = "28"
@@ -540,12 +540,12 @@ def start_driver(information: dict, parameters: dict) -> None:
 
 
 def branch_of(version: str) -> int:
-    """Give the branch of a driver's version."""
+    """Return the branch of a driver version."""
     return int(version.partition(".")[0])
 
 
 def unsupported(architecture: int, flavor: str, version: str) -> str:
-    """Say why a driver has nothing to do with a GPU, or nothing."""
+    """Return why a driver does not support a GPU, or an empty string."""
     if flavor == "open" and architecture < TURING:
         return "not supported by open modules"
     if flavor == "proprietary" and architecture > HOPPER:
@@ -556,7 +556,7 @@ def unsupported(architecture: int, flavor: str, version: str) -> str:
 
 
 def reset_gpu(state: dict, gpu: int, described: dict) -> None:
-    """Give a GPU what it has after a reset: pending modes take effect, settings are gone."""
+    """Reset the state of a GPU: pending modes take effect, and volatile settings are lost."""
     for mode in ("ecc", "mig"):
         if f"gpu.{gpu}.{mode}.pending" in state:
             state[f"gpu.{gpu}.{mode}.current"] = state[f"gpu.{gpu}.{mode}.pending"]
@@ -600,12 +600,12 @@ def show_module(name: str, information: dict, parameters: dict) -> None:
 
 
 def loaded_modules() -> list[str]:
-    """Name the modules that gpusim loaded, the oldest first."""
+    """Return the modules that gpusim loaded, the oldest first."""
     return read(at(f"{RUN}/modules.loaded")).split()
 
 
 def users_of(name: str, state: dict) -> tuple[list[str], int]:
-    """Say which modules depend on one, and how many others use it."""
+    """Return the modules that depend on a module, and the number of its other users."""
     modules = [other for other in loaded_modules() if name in DEPENDS.get(other, [])]
     others = 0
     if name == "nvidia":
@@ -614,12 +614,12 @@ def users_of(name: str, state: dict) -> tuple[list[str], int]:
 
 
 def holders(state: dict) -> list[str]:
-    """Name the described processes that hold the driver."""
+    """Return the names of the processes in the state that hold the driver."""
     return [name for name in state.get("holders", "").split(",") if name]
 
 
 def count_users() -> None:
-    """Write reference counts and /proc/modules anew."""
+    """Update the reference counts and /proc/modules."""
     state = current_state()
     lines = []
     for name in reversed(loaded_modules()):
@@ -638,12 +638,12 @@ def count_users() -> None:
 
 
 def module_names_ever() -> set[str]:
-    """Name the modules that gpusim has loaded since boot, the unloaded ones too."""
+    """Return all modules that gpusim has loaded since boot, including unloaded modules."""
     return set(loaded_modules()) | set(read(at(f"{RUN}/modules.unloaded")).split())
 
 
 def overwrite_if_changed(path: Path, text: str) -> None:
-    """Write into a file unless it says the same."""
+    """Write into a file if its content differs."""
     if read(path) != text:
         if path.exists():
             path.chmod(0o644)
@@ -651,7 +651,7 @@ def overwrite_if_changed(path: Path, text: str) -> None:
 
 
 def unload(arguments: argparse.Namespace) -> None:
-    """Unload a module, as the kernel would."""
+    """Unload a module like the kernel."""
     name = arguments.name.replace("-", "_")
     with locked():
         state = current_state()
@@ -659,7 +659,7 @@ def unload(arguments: argparse.Namespace) -> None:
             raise Refused(errno.ENOENT, f"{name}: not loaded")
         modules, others = users_of(name, state)
         if modules or others:
-            raise Refused(errno.EWOULDBLOCK, f"{name}: in use by {', '.join(modules) or f'{others} others'}")
+            raise Refused(errno.EWOULDBLOCK, f"{name}: in use by {', '.join(modules) or f'{others} processes'}")
         if name == "nvidia":
             stop_driver()
         for address in [path.name for path in at(f"/sys/bus/pci/drivers/{PCI_DRIVERS.get(name, '-')}").glob("*:*")]:
@@ -681,7 +681,7 @@ def unload(arguments: argparse.Namespace) -> None:
 
 
 def stop_driver() -> None:
-    """Take back what the driver showed."""
+    """Remove the driver from the state and from /proc."""
     with changing_state() as state:
         for key in [key for key in state if key.startswith("module.")]:
             del state[key]
@@ -698,15 +698,15 @@ def stop_driver() -> None:
 
 
 def real_devices_before() -> str:
-    """Give /proc/devices without what gpusim added."""
+    """Return /proc/devices without the devices that gpusim added."""
     return "".join(line for line in read(at(f"{RUN}/devices")).splitlines(keepends=True) if "nvidia" not in line)
 
 
-# ---- what the driver shows ---------------------------------------------------------------------------------
+# ---- files and devices of the driver -----------------------------------------------------------------------
 
 
 def show_in_proc(state: dict, host: dict) -> None:
-    """Fill /proc/driver and /proc/devices."""
+    """Create the files in /proc/driver, and update /proc/devices."""
     version, flavor = state["module.version"], state["module.flavor"]
     proc = at("/proc/driver/nvidia")
     kind = "UNIX Open Kernel Module for x86_64" if flavor == "open" else "UNIX x86_64 Kernel Module"
@@ -742,14 +742,14 @@ def show_in_proc(state: dict, host: dict) -> None:
 
 
 def kernel_number(text: str) -> int | None:
-    """Read a number as the kernel reads a module's parameter: 0x10, 020 and 16 are the same."""
+    """Parse a number like the kernel parses a module parameter: 0x10, 020 and 16 are equal."""
     with contextlib.suppress(ValueError):
         return int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0)
     return None
 
 
 def driver_parameters(state: dict) -> str:
-    """Give /proc/driver/nvidia/params with what the module was loaded with."""
+    """Return the text of /proc/driver/nvidia/params, with the parameters of the loaded module."""
     known = {
         "ResmanDebugLevel": "4294967295", "RmLogonRC": "1", "ModifyDeviceFiles": "1", "DeviceFileUID": "0",
         "DeviceFileGID": "0", "DeviceFileMode": "438", "InitializeSystemMemoryAllocations": "1",
@@ -765,7 +765,7 @@ def driver_parameters(state: dict) -> str:
 
 
 def gpu_information(state: dict, gpu: int) -> str:
-    """Give /proc/driver/nvidia/gpus/<address>/information."""
+    """Return the text of /proc/driver/nvidia/gpus/<address>/information."""
     lines = {
         "Model": of_gpu(state, gpu, "name"),
         "IRQ": of_gpu(state, gpu, "irq", "0"),
@@ -783,12 +783,12 @@ def gpu_information(state: dict, gpu: int) -> str:
 
 
 def capability(minor: int, mode: int = 0o444) -> str:
-    """Give a capability's file, which says how its device node is to be made."""
+    """Return the text of a capability file, which describes the device node of the capability."""
     return f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n"
 
 
 def show_migs(state: dict) -> None:
-    """Show the capabilities of the GPU and compute instances that exist now."""
+    """Create the capability files of the existing GPU instances and compute instances."""
     base = at("/proc/driver/nvidia/capabilities")
     for directory in base.glob("gpu*"):
         shutil.rmtree(directory)
@@ -801,7 +801,7 @@ def show_migs(state: dict) -> None:
 
 
 def mig_devices(state: dict) -> list[tuple[int, dict]]:
-    """List the MIG devices of GPUs whose MIG mode is on."""
+    """Return the MIG devices of the GPUs with enabled MIG mode."""
     found: dict = {}
     for key, value in state.items():
         match = re.fullmatch(r"gpu\.(\d+)\.mig\.(\d+)\.(\w+)", key)
@@ -814,7 +814,7 @@ def mig_devices(state: dict) -> list[tuple[int, dict]]:
 
 
 def mig_minors(gpu_count: int) -> str:
-    """Give /proc/driver/nvidia-caps/mig-minors: a number for every instance that could ever be."""
+    """Return the text of /proc/driver/nvidia-caps/mig-minors: a number for every possible instance."""
     import mig_layout  # noqa: PLC0415 - not needed for most calls
 
     lines = ["config 1", "monitor 2"]
@@ -829,7 +829,7 @@ def mig_minors(gpu_count: int) -> str:
 
 
 def show_devices(branch: int, switches: bool) -> None:
-    """Add the driver's character devices to /proc/devices, with majors that nobody has."""
+    """Add the driver's character devices to /proc/devices, with free major numbers."""
     lines = real_devices_before().splitlines()
     taken = {int(line.split()[0]) for line in lines if re.match(r"\s*\d+ ", line)}
     new = [(GPU_MAJOR, "nvidia-frontend")] if branch <= 545 else [
@@ -849,13 +849,13 @@ def show_devices(branch: int, switches: bool) -> None:
 
 
 def major_of(name: str) -> int | None:
-    """Give the major number of a character device."""
+    """Return the major number of a character device."""
     match = re.search(rf"^\s*(\d+) {re.escape(name)}$", read(at(f"{RUN}/devices")), re.M)
     return int(match[1]) if match else None
 
 
 def node(path: str, major: int, minor: int, mode: int = 0o666, owner: tuple[int, int] = (0, 0)) -> None:
-    """Make a character device, or leave it as somebody else made it."""
+    """Create a character device. An existing node of the same device is not changed."""
     place = at(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     wanted = os.makedev(major, minor)
@@ -870,7 +870,7 @@ def node(path: str, major: int, minor: int, mode: int = 0o666, owner: tuple[int,
 
 
 def make_nodes(state: dict) -> None:
-    """Make the device nodes of what is loaded, as nvidia-modprobe and udev would."""
+    """Create the device nodes of the loaded modules, like nvidia-modprobe and udev."""
     given = {key.split("NVreg_")[1]: value for key, value in state.items() if "NVreg_" in key}
     if given.get("ModifyDeviceFiles") == "0" or "module.version" not in state:
         return
@@ -895,7 +895,7 @@ def make_nodes(state: dict) -> None:
 
 
 def make_capability_nodes(state: dict) -> None:
-    """Make the nodes that open MIG instances, and take away those of instances that are gone."""
+    """Create the capability nodes of the MIG instances, and remove the nodes of removed instances."""
     major = major_of("nvidia-caps")
     if major is None:
         return
@@ -910,7 +910,7 @@ def make_capability_nodes(state: dict) -> None:
 
 
 def make_drm() -> None:
-    """Make the DRM nodes that nvidia_drm brings."""
+    """Create the DRM nodes of nvidia_drm."""
     state = current_state()
     number = 0
     for gpu in gpus(state):
@@ -928,9 +928,9 @@ def make_drm() -> None:
 
 
 def remove_nodes(module: str) -> None:
-    """Take away the device nodes of a module that is gone."""
+    """Remove the device nodes of an unloaded module."""
     if module == "nvidia":
-        # The real driver leaves its nodes behind; they are of no use and open with an error, here as there.
+        # Like the real driver, keep the other nodes. Opening them fails.
         shutil.rmtree(at("/dev/nvidia-caps"), ignore_errors=True)
     if module == "nvidia_drm":
         shutil.rmtree(at("/dev/dri"), ignore_errors=True)
@@ -942,12 +942,12 @@ def remove_nodes(module: str) -> None:
 
 
 def is_graftable(name: str) -> bool:
-    """Say whether a file of this name is the simulator's to replace."""
+    """Return whether the simulator replaces files with this name."""
     return name == PROGRAM or bool(LIBRARY.fullmatch(name))
 
 
 def graftable(roots: list[str]) -> list[Path]:
-    """Find the driver's files that are to be simulated: real files, libraries with a driver version in their names."""
+    """Return the driver's files to replace: nvidia-smi, and libraries with a driver version in the name. Skip links."""
     found: dict[tuple[int, int], Path] = {}
     pending = [at(root) for root in roots]
     while pending:
@@ -958,7 +958,7 @@ def graftable(roots: list[str]) -> list[Path]:
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                # Below the usual library directories, only what is NVIDIA's own.
+                # Below the usual library directories, search only NVIDIA's own directories.
                 if "nvidia" in entry.path[len(os.environ.get("GPUSIM_ROOT", "")) :]:
                     pending.append(Path(entry.path))
             elif is_graftable(entry.name) and entry.is_file(follow_symlinks=False):
@@ -968,7 +968,7 @@ def graftable(roots: list[str]) -> list[Path]:
 
 
 def volume_libraries(roots: list[str]) -> list[Path]:
-    """Find simulated libraries in driver volumes (copies; hard links share the file)."""
+    """Return the libraries in driver volumes. A volume can contain copies, which do not share the host's file."""
     return [
         path for root in roots for path in at(root).rglob("libnvidia-*.so.*")
         if LIBRARY.fullmatch(path.name) and path.is_file() and not path.is_symlink()
@@ -976,7 +976,7 @@ def volume_libraries(roots: list[str]) -> list[Path]:
 
 
 def payload() -> bytes:
-    """Give the state as containers get it, which see no /run/gpusim: with what only the host can know put in."""
+    """Return the state for containers, which cannot read /run/gpusim. Add the persistence mode from the host."""
     state = current_state()
     for gpu in gpus(state):
         if is_held(of_gpu(state, gpu, "pci.bus_id")):
@@ -985,7 +985,7 @@ def payload() -> bytes:
 
 
 def padded(text: bytes, least: int = 0) -> bytes:
-    """Bring a payload to a round size, so that it can change in place, and end it with its length."""
+    """Pad a payload, so that it can change in place, and append its length."""
     if not text:
         return TRAILER + f"{0:016x}\n".encode()
     size = max(least, -(-(len(text) + TRAILER_SIZE) // PAYLOAD_STEP) * PAYLOAD_STEP - TRAILER_SIZE)
@@ -993,12 +993,12 @@ def padded(text: bytes, least: int = 0) -> bytes:
 
 
 def with_version(text: bytes, path: Path) -> bytes:
-    """Tell a library its version, for containers that get the file itself under its SONAME and not by a link."""
+    """Add the library's version to a payload, for containers that mount the file under its SONAME."""
     return f"library.version={path.name.partition('.so.')[2]}\n".encode() + text
 
 
 def grafted_size(file) -> int | None:
-    """Give the size of the payload in an open library, or None where it is not one of ours."""
+    """Return the size of the payload in an open library, or None if the library is not simulated."""
     end = file.seek(0, os.SEEK_END)
     if end <= TRAILER_SIZE:
         return None
@@ -1008,7 +1008,7 @@ def grafted_size(file) -> int | None:
 
 
 def graft(path: Path, text: bytes) -> bool:
-    """Put the simulated file in place of a real one, or bring the state in a simulated library up to date."""
+    """Replace a real file with the simulated one, or update the state in a simulated library."""
     library = LIBRARY.fullmatch(path.name)
     text = with_version(text, path) if library else b""
     with path.open("rb") as file:
@@ -1030,7 +1030,7 @@ def graft(path: Path, text: bytes) -> bool:
 
 
 def refresh_file(path: Path, size: int, text: bytes) -> bool:
-    """Write the state into a simulated library in place: whoever has a link to the file sees it too."""
+    """Write the state into a simulated library in place, so that hard links to the file see it, too."""
     with path.open("r+b") as file:
         file.seek(-(size + TRAILER_SIZE), os.SEEK_END)
         start = file.tell()
@@ -1043,7 +1043,7 @@ def refresh_file(path: Path, size: int, text: bytes) -> bool:
 
 
 def graft_all() -> list[Path]:
-    """Replace what dpkg brought, bring all copies up to date, and name what changed."""
+    """Replace the files that dpkg installed, update all copies, and return the changed files."""
     host = description()
     text = payload()
     changed = [path for path in graftable([*GRAFT_ROOTS, *host.get("library_roots", [])]) if graft(path, text)]
@@ -1056,9 +1056,9 @@ def graft_all() -> list[Path]:
 
 
 def graft_command(arguments: argparse.Namespace) -> None:
-    """Replace the driver's libraries; called by dpkg, so never a reason to fail."""
+    """Replace the driver's libraries. An error is printed, but does not fail the dpkg run."""
     if not at(STATE).exists():
-        return  # an image is being built: nothing has booted yet
+        return  # the image is being built, and the host has not booted yet
     try:
         with locked():
             changed = graft_all()
@@ -1075,7 +1075,7 @@ def graft_command(arguments: argparse.Namespace) -> None:
 
 
 def after_change() -> None:
-    """Let nodes, /proc, counts and libraries follow the state."""
+    """Update device nodes, /proc, reference counts and libraries after a change of the state."""
     state = current_state()
     if "module.version" in state:
         show_migs(state)
@@ -1085,20 +1085,20 @@ def after_change() -> None:
 
 
 def keep(assignments: list[str]) -> None:
-    """Let the hardware remember settings over a power cycle."""
+    """Store settings that survive a power cycle."""
     at(KEPT).parent.mkdir(parents=True, exist_ok=True)
     with at(KEPT).open("a", encoding="utf-8") as file:
         file.writelines(f"{assignment}\n" for assignment in assignments)
 
 
 def set_command(arguments: argparse.Namespace) -> None:
-    """Set keys of the live state (KEY= removes one)."""
+    """Set keys of the live state. KEY= removes a key."""
     with locked():
         with changing_state() as state:
             for assignment in arguments.assignments:
                 key, equals, value = assignment.partition("=")
                 if not equals or not key:
-                    raise Refused(errno.EINVAL, f"{assignment!r} is not KEY=VALUE")
+                    raise Refused(errno.EINVAL, f"{assignment!r} does not have the form KEY=VALUE")
                 if value:
                     state[key] = value
                 else:
@@ -1109,12 +1109,12 @@ def set_command(arguments: argparse.Namespace) -> None:
 
 
 def mig_command(arguments: argparse.Namespace) -> None:
-    """Set a GPU's MIG mode and lay out its instances."""
+    """Set the MIG mode of a GPU, and create its instances."""
     import mig_layout  # noqa: PLC0415
 
     shape = description().get("mig", {}).get(str(arguments.gpu))
     if shape is None:
-        raise Refused(errno.ENODEV, f"GPU {arguments.gpu} has no MIG")
+        raise Refused(errno.ENODEV, f"GPU {arguments.gpu} does not support MIG")
     with locked():
         with changing_state() as state:
             gpu = f"gpu.{arguments.gpu}"
@@ -1129,13 +1129,15 @@ def mig_command(arguments: argparse.Namespace) -> None:
             minor = int(of_gpu(state, arguments.gpu, "minor", str(arguments.gpu)))
             new = mig_layout.device_state(state[f"{gpu}.uuid"], state[f"{gpu}.name"], minor, devices)
             state.update({f"{gpu}.{key}": str(value) for key, value in new.items()})
-            if state.get(f"{gpu}.mig.resetless") != "1":  # Ampere writes the mode down, not the instances
+            if (
+                state.get(f"{gpu}.mig.resetless") != "1"
+            ):  # Ampere keeps the mode over a power cycle, but not the instances
                 keep([f"{gpu}.mig.pending={int(on)}"])
         after_change()
 
 
 def fabric_command(arguments: argparse.Namespace) -> None:
-    """Bring the GPUs that have an NVLink fabric into it, or out of it, as the fabric manager does."""
+    """Set the fabric state of the GPUs with an NVLink fabric, like the fabric manager."""
     with locked():
         with changing_state() as state:
             for key in [key for key in state if re.fullmatch(r"gpu\.\d+\.fabric\.state", key)]:
@@ -1144,11 +1146,11 @@ def fabric_command(arguments: argparse.Namespace) -> None:
 
 
 def reset_command(arguments: argparse.Namespace) -> None:
-    """Reset a GPU, as nvidia-smi --gpu-reset does: pending modes take effect, and it needs no reset any more."""
+    """Reset a GPU like `nvidia-smi --gpu-reset`: pending modes take effect, and a required reset is done."""
     with locked():
         with changing_state() as state:
             if arguments.gpu not in gpus(state):
-                raise Refused(errno.ENODEV, f"there is no GPU {arguments.gpu}")
+                raise Refused(errno.ENODEV, f"the host has no GPU {arguments.gpu}")
             prefix = f"gpu.{arguments.gpu}."
             if is_held(of_gpu(state, arguments.gpu, "pci.bus_id")) or of_gpu(state, arguments.gpu, "processes.compute"):
                 raise Refused(errno.EBUSY, f"GPU {arguments.gpu} is in use")
@@ -1162,7 +1164,7 @@ def reset_command(arguments: argparse.Namespace) -> None:
 
 
 def fault_command(arguments: argparse.Namespace) -> None:
-    """Make an NVML call fail, hang or lie, or stop doing so."""
+    """Make NVML calls fail, hang or return wrong data, or remove these faults."""
     prefix = f"gpu.{arguments.gpu}." if arguments.gpu is not None else ""
     with locked():
         with changing_state() as state:
@@ -1181,13 +1183,13 @@ def fault_command(arguments: argparse.Namespace) -> None:
 
 
 def refresh_command(_arguments: argparse.Namespace) -> None:
-    """Bring everything up to date with the live state."""
+    """Update the host to match the live state."""
     with locked():
         after_change()
 
 
 def show_command(arguments: argparse.Namespace) -> None:
-    """Print the live state, or one key of it."""
+    """Print the live state, or the keys that begin with a prefix."""
     state = current_state()
     for key in sorted(state):
         if not arguments.key or key.startswith(arguments.key):
@@ -1195,12 +1197,12 @@ def show_command(arguments: argparse.Namespace) -> None:
 
 
 def log_command(_arguments: argparse.Namespace) -> None:
-    """Print what the simulated kernel had to say since boot."""
+    """Print the messages of the simulated kernel since boot."""
     print(read(at(f"{RUN}/log")), end="")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="gpusim", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -1219,27 +1221,27 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     command("graft", graft_command).add_argument("--quiet", action="store_true")
     command("refresh", refresh_command)
     sub = command("set", set_command)
-    sub.add_argument("--keep", action="store_true", help="over a reboot too")
+    sub.add_argument("--keep", action="store_true", help="keep the change after a reboot")
     sub.add_argument("assignments", nargs="+", metavar="KEY=VALUE")
     sub = command("mig", mig_command)
     sub.add_argument("gpu", type=int)
-    sub.add_argument("layout", nargs="+", help="on, off, or profiles: 3g.20gb 1g.5gb")
+    sub.add_argument("layout", nargs="+", help="on, off, or profiles such as 3g.20gb 1g.5gb")
     command("fabric", fabric_command).add_argument("state", choices=FABRIC_STATES)
     command("reset", reset_command).add_argument("gpu", type=int)
     sub = command("fault", fault_command)
-    sub.add_argument("call", nargs="?", default="*", help="an NVML function's name, or *")
+    sub.add_argument("call", nargs="?", default="*", help="name of an NVML function, or * for all")
     sub.add_argument("--gpu")
     sub.add_argument("--return", dest="return_value", metavar="CODE")
     sub.add_argument("--delay", dest="delay_value", metavar="SECONDS")
     sub.add_argument("--garbage", dest="garbage_value", metavar="BYTE")
-    sub.add_argument("--clear", action="store_true", help="forget all faults first")
+    sub.add_argument("--clear", action="store_true", help="remove all faults first")
     command("show", show_command).add_argument("key", nargs="?", default="")
     command("log", log_command)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; a refusal's error number is the exit status."""
+    """Run a command. If the simulated kernel rejects it, the exit status is the error number."""
     sys.path.insert(0, HOME)
     parsed = parse(arguments)
     try:

@@ -3,14 +3,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# image.sh GPU_CLIENT TARFILE: make the root file system of image localhost/gpu-client from this machine's files:
-# busybox, the C library, and gpu-client.
+# image.sh GPU_CLIENT TARFILE: create the root file system of the image localhost/gpu-client from files of this machine:
+# busybox, the C library and gpu-client.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: $0 GPU_CLIENT TARFILE" >&2; exit 2; }
 client=$1
 tarfile=$2
-busybox=$(command -v busybox) || { echo "$0: busybox is missing; install package busybox-static" >&2; exit 1; }
+busybox=$(command -v busybox) || { echo "$0: busybox is not installed. Install the package busybox-static." >&2; exit 1; }
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
@@ -25,7 +25,7 @@ cp "$client" "$root/usr/bin/gpu-client"
 echo "root:x:0:0:root:/root:/bin/sh" >"$root/etc/passwd"
 echo "root:x:0:" >"$root/etc/group"
 
-# The loader, the C library's parts, and what busybox (where it is not static) and the driver's libraries want.
+# The dynamic loader, the C library, and the dependencies of the driver's libraries and of a dynamically linked busybox.
 loader=$(ldd "$client" | grep -o '/lib[^ ]*/ld-linux[^ ]*' | head -n 1)
 libraries=$(dirname "$(ldd "$client" | awk '$1 == "libc.so.6" {print $3}')")
 mkdir -p "$root$libraries" "$root$(dirname "$loader")"

@@ -2,7 +2,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Import localhost/gpu-client into an engine that has it not: `import-image docker|podman`. Needs no Docker client."""
+"""Import the image localhost/gpu-client into an engine that does not have it: `import-image docker|podman`.
+
+A Docker client is not required.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,27 @@ CHANGES = ("ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Engine(http.client.HTTPConnection):
-    """Docker's API on its socket."""
+    """A client of the Docker API over its Unix socket."""
 
     def connect(self) -> None:
-        """Connect to the socket in place of a port."""
+        """Connect to the Unix socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect(SOCKET)
 
     def ask(self, method: str, path: str, body=None) -> int:
-        """Make one request and give its status."""
+        """Send a request and return the HTTP status."""
         self.request(method, path, body=body, headers={"Host": "docker", "Content-Type": "application/x-tar"})
         response = self.getresponse()
         text = response.read()
         if response.status >= 400 and method == "POST":
-            raise OSError(f"{method} {path}: {response.status} {text.decode('utf-8', 'replace')}")
+            raise OSError(
+                f"{method} {path} failed with HTTP status {response.status}: {text.decode('utf-8', 'replace')}"
+            )
         return response.status
 
 
 def into_docker() -> None:
-    """Import through the API."""
+    """Import the image with the Docker API."""
     for _try in range(50):
         try:
             if Engine("docker").ask("GET", f"/images/{IMAGE}:latest/json") == 200:
@@ -54,7 +59,7 @@ def into_docker() -> None:
 
 
 def into_podman() -> None:
-    """Import with the command; where its package is only being installed, that takes a few tries."""
+    """Import the image with the podman command. systemd repeats this while the package is being installed."""
     if subprocess.run(["podman", "image", "exists", f"{IMAGE}:latest"], check=False).returncode:
         changes = [word for change in CHANGES for word in ("--change", change)]
         subprocess.run(["podman", "import", "-q", *changes, TAR, f"{IMAGE}:latest"], check=True)

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# install.sh BUILD_DIR DESTDIR: lay the simulator into a host's root file system. The host's image then starts
-# /usr/lib/gpusim/init. Whoever makes the image writes DESTDIR/usr/lib/gpusim/kernel-release.
+# install.sh BUILD_DIR DESTDIR: install the simulator into the root file system of a host. The caller must write
+# DESTDIR/usr/lib/gpusim/kernel-release and make /usr/lib/gpusim/init the entry point of the image.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: $0 BUILD_DIR DESTDIR" >&2; exit 2; }
@@ -31,5 +31,5 @@ for unit in gpusim-podman gpusim-held; do
     ln -sfn "../$unit.path" "$dest/etc/systemd/system/multi-user.target.wants/$unit.path"
 done
 
-# Last: from here on, every program in that root loads it.
+# Do this last, because every program in that root loads the library from now on.
 echo /usr/lib/gpusim/libgpusim-kernel.so >"$dest/etc/ld.so.preload"

@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts: from profile names to placed instances and to the state keys of their devices.
+"""Place MIG instances by profile name, and convert them to state keys.
 
-Used by describe.py on the controller and by gpusim on a host.
+describe.py uses this module on the controller, and gpusim uses it on a host.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import re
 import uuid
 
 NAMESPACE = uuid.UUID("5b0c9f0e-6f3c-4d4f-9f39-7a0f5a2a9c11")
-# The first id that the driver gives a GPU instance, by the eighths of the memory that it takes.
+# The first ID of a GPU instance, by its memory size in eighths of the GPU's memory.
 FIRST_GI = {8: 0, 4: 1, 2: 3, 1: 7}
-# How many capability minors the driver reserves for a GPU and for a GPU instance, and where they begin.
+# The number of capability minors that the driver reserves for each GPU and each GPU instance, and the first minor.
 CAPS_PER_GPU, CAPS_PER_GI, FIRST_CAP = 135, 9, 3
 GI_A_GPU, CI_A_GI = 15, 8
 
 
 class LayoutError(ValueError):
-    """A layout that no GPU can have; the text says why."""
+    """The layout is not possible. The message contains the reason."""
 
 
 def seeded(*parts: object) -> uuid.UUID:
-    """Give the UUID that belongs to these names, the same in every run."""
+    """Return a UUID that is derived from names, so that it is the same in every run."""
     return uuid.uuid5(NAMESPACE, "/".join(str(part) for part in parts))
 
 
 def gi_capability(minor: int, gi: int) -> int:
-    """Give the minor number of the capability node that opens a GPU instance."""
+    """Return the minor number of the capability node of a GPU instance."""
     return FIRST_CAP + minor * CAPS_PER_GPU + gi * CAPS_PER_GI
 
 
 def ci_capability(minor: int, gi: int, ci: int) -> int:
-    """Give the minor number of the capability node that opens a compute instance."""
+    """Return the minor number of the capability node of a compute instance."""
     return gi_capability(minor, gi) + 1 + ci
 
 
 def place(wanted: list, profiles: dict, slices: int) -> list[dict]:
-    """Place profiles ("1g.5gb"; "1c.3g.20gb" for a compute instance of one slice) on the slices of a GPU.
+    """Place profiles on the slices of a GPU: "1g.5gb", or "1c.3g.20gb" for a compute instance with one slice.
 
-    `profiles` maps a name to [id, compute slices, memory slices, MiB, multiprocessors, most]. Gives one dictionary a
-    MIG device, in the order in which NVML counts them.
+    `profiles` maps a name to [id, compute slices, memory slices, MiB, multiprocessors, maximum number]. Return
+    a dictionary for each MIG device, in NVML's order.
     """
     instances, devices = _instances([str(name) for name in wanted], profiles)
     memory_slices = 8 if slices == 7 else slices
@@ -76,7 +76,7 @@ def place(wanted: list, profiles: dict, slices: int) -> list[dict]:
 
 
 def _instances(wanted: list[str], profiles: dict) -> tuple[list[dict], list[dict]]:
-    """Put the wanted devices into GPU instances: compute instances of one profile share one as long as it has room."""
+    """Assign the devices to GPU instances. Compute instances share a GPU instance of their profile if it has room."""
     instances: list[dict] = []
     devices: list[dict] = []
     for text in wanted:
@@ -100,7 +100,7 @@ def _instances(wanted: list[str], profiles: dict) -> tuple[list[dict], list[dict
 
 
 def device_state(gpu_uuid: str, gpu_name: str, minor: int, devices: list[dict]) -> dict:
-    """Give the state keys (mig.<n>.…) of a GPU's MIG devices."""
+    """Return the state keys (mig.<n>.…) of the MIG devices of a GPU."""
     state: dict = {}
     for number, device in enumerate(devices):
         profile_id, compute, memory_slices, memory, multiprocessors, _most = device["shape"]

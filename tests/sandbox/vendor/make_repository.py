@@ -1,18 +1,18 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a signed package repository with stand-ins for NVIDIA's driver and toolkits, on the host that will use it.
+"""Create a signed package repository with stand-ins for NVIDIA's driver and toolkits, on the host that will use it.
 
     make_repository.py --layout debian12 --version 580.82.07 --version 580.95.05 --toolkit 12.6 --out /srv/vendor/cuda
 
-The layout of the directory, the names of the packages and how they depend on each other are the vendor's; what is in
-them is not: kernel modules of a few lines that only carry the version, and libraries that the simulator replaces by its
-own. So the role that uses NVIDIA's repository runs here as it does there, and a build takes seconds. The compiler of a
-toolkit is a script that has the host's g++ compile a program for CUDA as one for the CPU.
+The repository has the directory layout, package names and dependencies of NVIDIA's repository, so that the role works
+with it unchanged. The content of the packages is different: the kernel modules contain only a version, and the
+simulator replaces the libraries. Therefore, a build takes seconds. The compiler of a toolkit is a script that compiles
+a CUDA program for the CPU with the host's g++.
 
-Needs what a package of the format is made with: dpkg-deb and apt-ftparchive, or rpmbuild and createrepo_c; gcc and gpg.
-Prints what the key is trusted by: its fingerprint, or with --digest the SHA-256 digest of its file without the lines
-that begin with Version.
+Requires gcc, gpg, and the tools of the package format: dpkg-deb and apt-ftparchive, or rpmbuild and createrepo_c.
+Prints the fingerprint of the key. With --digest, prints the SHA-256 digest of the key file without the lines that begin
+with Version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-cfg", "libnvidia-ptxjitcompil
 
 
 class Package:
-    """One package: its name, its dependencies, its files and what runs when it comes and goes."""
+    """A package: its name, dependencies, files, and scripts for installation and removal."""
 
     def __init__(self, name: str, version: str, depends: tuple[str, ...] = (), conflicts: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -50,11 +50,11 @@ class Package:
 
 
 def module_source(name: str, version: str, licence: str) -> str:
-    """Return a kernel module that carries a version and does nothing. Siblings need the first, as the real ones do."""
+    """Return a kernel module that has a version but no function. Like the real modules, others depend on nvidia."""
     symbol = "int gpufleet_stand_in;\nEXPORT_SYMBOL_GPL(gpufleet_stand_in);\n" if name == "nvidia" else ""
     use = "" if name == "nvidia" else "extern int gpufleet_stand_in;\nint *gpufleet_%s = &gpufleet_stand_in;\n"
     use = use % name.replace("-", "_") if use else use
-    # Only a module with a licence that the kernel knows may use what others export for such.
+    # Only a module with a license that the kernel knows can use symbols that are exported for GPL modules.
     symbol, use = (symbol, use) if "GPL" in licence else ("", "")
     return (
         "#include <linux/module.h>\n#include <linux/init.h>\n"
@@ -87,18 +87,18 @@ def kernel_package(name: str, version: str, full: str, flavor: str, conflicts: t
 
 
 def library_files(package: Package, names: tuple[str, ...], version: str, directory: str) -> None:
-    """Put libraries in a package. The simulator takes their place after each run of the package manager."""
+    """Add libraries to a package. The simulator replaces them after each run of the package manager."""
     for name in names:
         package.libraries[f"{directory}/{name}.so.{version}"] = f"{name}.so.1"
         package.links[f"{directory}/{name}.so.1"] = f"{name}.so.{version}"
-    # dpkg has the simulator take their places by itself; rpm does not know it.
+    # dpkg runs the simulator through its configuration. rpm needs a script.
     package.after_install += (
         "ldconfig\n[ ! -x /usr/lib/gpusim/gpusim ] || /usr/lib/gpusim/gpusim graft --quiet || true\n"
     )
 
 
 def service_package(name: str, full: str, unit: str, does: str) -> Package:
-    """Return a package with a daemon that does one thing and then only waits."""
+    """Return a package with a daemon that runs one action and then waits."""
     package = Package(name, full)
     package.files[f"/usr/lib/systemd/system/{unit}"] = (
         f"[Unit]\nDescription={name} (stand-in)\n\n[Service]\nExecStart=/bin/sleep infinity\nExecStartPost={does}\n\n"
@@ -108,7 +108,7 @@ def service_package(name: str, full: str, unit: str, does: str) -> Package:
 
 
 def fabric_packages(version: str, full: str, kind: str = "deb") -> list[Package]:
-    """Return the fabric manager and its library; their names change with 580."""
+    """Return the packages of the fabric manager and its library. Their names changed in branch 580."""
     branch = version.partition(".")[0]
     older = {"deb": f"nvidia-fabricmanager-{branch}", "rpm": "nvidia-fabric-manager"}[kind]
     names = (older, f"libnvidia-nscq-{branch}") if int(branch) < 580 else ("nvidia-fabricmanager", "libnvidia-nscq")
@@ -119,7 +119,7 @@ def fabric_packages(version: str, full: str, kind: str = "deb") -> list[Package]
 
 
 def debian(version: str) -> list[Package]:
-    """Return NVIDIA's driver packages for Debian; before 560 they are cut as Debian's own are."""
+    """Return NVIDIA's driver packages for Debian. Before branch 560, they are split like Debian's own packages."""
     full = f"{version}-1"
     tools = ("nvidia-smi", "nvidia-driver-cuda")
     if int(version.partition(".")[0]) >= 560:
@@ -140,7 +140,7 @@ def debian(version: str) -> list[Package]:
 
 
 def ubuntu(version: str) -> list[Package]:
-    """Return NVIDIA's driver packages for Ubuntu; their names lose the branch with 590."""
+    """Return NVIDIA's driver packages for Ubuntu. Since 590, their names do not contain the branch."""
     branch = version.partition(".")[0]
     mark = f"-{branch}" if int(branch) < 590 else ""
     full = f"{version}-0ubuntu1"
@@ -168,7 +168,7 @@ def enterprise_linux(version: str) -> list[Package]:
         for flavor, name in kernel.items()
     ]
     for package in packages:
-        # The sandbox's DKMS is its distribution's, which rpm knows nothing of.
+        # DKMS on a simulated host is a Debian package, which rpm does not know.
         package.depends = (f"nvidia-kmod-common = {full}",)
     libraries = Package("nvidia-driver-cuda-libs", full)
     library_files(libraries, ("libcuda", "libnvidia-ptxjitcompiler"), version, "/usr/lib64")
@@ -183,7 +183,7 @@ def enterprise_linux(version: str) -> list[Package]:
 
 
 def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ...]) -> Package:
-    """Return a package with kernel modules that the distribution built, for the kernel that runs."""
+    """Return a package with prebuilt kernel modules of the distribution, for the running kernel."""
     kernel = platform.release()
     package = Package(name, f"{version}_k{kernel.partition('-')[0]}_150700.51-0", (), others)
     for module in MODULES:
@@ -199,7 +199,7 @@ def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ..
 
 
 def suse(version: str) -> list[Package]:
-    """Return the driver packages of NVIDIA's repository for SUSE: modules are prebuilt, for a kind of kernel."""
+    """Return the driver packages of NVIDIA's repository for SUSE, with prebuilt modules for a kernel flavor."""
     full = f"{version}-0"
     kernel = {
         "open": "nvidia-open-driver-G06-signed-cuda-kmp-default",
@@ -216,7 +216,7 @@ def suse(version: str) -> list[Package]:
 
 
 NVCC = r"""#!/bin/sh
-# Stand-in for the vendor's compiler: the host's g++ compiles kernels as functions of the CPU's.
+# Stand-in for the vendor's compiler. It compiles CUDA kernels as CPU functions with the host's g++.
 #   nvcc [OPTION...] -o FILE SOURCE
 set -eu
 out=a.out source=
@@ -250,7 +250,7 @@ HEADER
 
 
 def toolkit(version: str, needs: tuple[str, ...], compiler: tuple[str, ...]) -> list[Package]:
-    """Return a toolkit: a package that only depends on others, the compiler, and what puts a link to it."""
+    """Return a toolkit: a metapackage, the compiler, and the package that creates a link to the toolkit."""
     name, directory, full = version.replace(".", "-"), f"/usr/local/cuda-{version}", f"{version}.1-1"
     meta = Package(f"cuda-toolkit-{name}", full, (f"cuda-nvcc-{name}", f"cuda-toolkit-{name}-config-common", *needs))
     nvcc = Package(f"cuda-nvcc-{name}", full, compiler)
@@ -265,16 +265,16 @@ def toolkit(version: str, needs: tuple[str, ...], compiler: tuple[str, ...]) -> 
 
 
 def elsewhere(_version: str) -> list[Package]:
-    """Return what the driver needs from other repositories: the base system's shell and locks, and EPEL's DKMS."""
+    """Return the driver's dependencies in other repositories: the shell, the versionlock plugin, and DKMS of EPEL."""
     shell = Package("bash", "5.2-1")
     shell.provides = ("/bin/sh",)
-    # The sandbox's dnf has the plugin already, and rpm knows nothing of that either.
+    # dnf on a simulated host already has the plugin, but rpm does not know it.
     locks = Package("python3-dnf-plugin-versionlock", "4.0.21-1")
     return [Package("dkms", "3.1.0-1"), Package("epel-release", "9-9"), locks, shell]
 
 
 def write_tree(package: Package, root: Path) -> None:
-    """Lay a package's files out below a directory."""
+    """Write the files of a package below a directory."""
     readme = f"/usr/share/doc/{package.name}/README.stand-in"
     for path, content in {**package.files, readme: STAND_IN + "\n"}.items():
         target = root / path.lstrip("/")
@@ -293,7 +293,7 @@ def write_tree(package: Package, root: Path) -> None:
 
 
 def write_module(target: Path, information: dict[str, str]) -> None:
-    """Write an object file that says of itself what a kernel module says, and has nothing else in it."""
+    """Write an object file that contains only the metadata of a kernel module."""
     target.parent.mkdir(parents=True, exist_ok=True)
     source = "".join(
         f'static const char field{index}[] __attribute__((section(".modinfo"), used)) = "{key}={value}";\n'
@@ -373,12 +373,14 @@ def run(*argv: str, cwd: Path | None = None) -> str:
     """Run a program and return what it prints."""
     done = subprocess.run(argv, cwd=cwd, check=False, text=True, capture_output=True)
     if done.returncode:
-        raise SystemExit(f"{' '.join(argv)} answered {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        raise SystemExit(
+            f"{' '.join(argv)} failed with exit status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}"
+        )
     return done.stdout
 
 
 def key(home: Path) -> str:
-    """Return the fingerprint of the key that signs, made once."""
+    """Return the fingerprint of the signing key. Create the key if it does not exist."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     gpg = ("gpg", "--homedir", str(home), "--batch", "--quiet")
     listing = run(*gpg, "--list-keys", "--with-colons")
@@ -389,7 +391,7 @@ def key(home: Path) -> str:
 
 
 def sign_apt(out: Path, home: Path) -> None:
-    """Write apt's indexes and sign them."""
+    """Write and sign apt's indexes."""
     (out / "Packages").write_text(run("apt-ftparchive", "packages", ".", cwd=out), encoding="utf-8")
     (out / "InRelease").unlink(missing_ok=True)
     (out / "Release").unlink(missing_ok=True)
@@ -407,7 +409,7 @@ def sign_rpms(out: Path, home: Path) -> None:
 
 
 def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
-    """Return the directory with packages that several layouts may share, built and signed once."""
+    """Return a directory with built and signed packages. Several layouts share it, so they are built only once."""
     directory = home.parent / "built" / name
     if not directory.exists():
         with tempfile.TemporaryDirectory() as scratch:
@@ -422,7 +424,7 @@ def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
 
 
 def modules_of(out: Path, versions: list[str]) -> None:
-    """Add the module streams that the vendor's repository has for Enterprise Linux 8, 9 and Amazon Linux."""
+    """Add the module streams of the vendor's repository for Enterprise Linux 8 and 9, and for Amazon Linux."""
     documents = []
     for branch in sorted({version.partition(".")[0] for version in versions}):
         for suffix in ("open", "dkms"):
@@ -442,9 +444,9 @@ def modules_of(out: Path, versions: list[str]) -> None:
 
 
 ARCH = platform.machine()
-# What GnuPG of the vendor's day wrote into key files. NVIDIA's digests leave it out.
+# The GnuPG version in the vendor's key files. The digests do not include this line.
 VERSION = "GnuPG v2.0.22 (GNU/Linux)"
-# Layout: the vendor's directory, the packages in it, the package format, the name of the key's file.
+# By name of the vendor's directory: the packages in it, the package format, and the name of the key file.
 LAYOUTS = {
     "debian12": (debian, "deb", "3bf863cc.pub"),
     "debian13": (debian, "deb", "8793F200.pub"),
@@ -461,13 +463,17 @@ LAYOUTS = {
 
 
 def main() -> None:
-    """Build what is missing, sign, and print what the key is trusted by."""
+    """Build missing packages, sign the repository, and print the fingerprint or the digest of the key."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layout", choices=sorted(LAYOUTS), required=True)
-    parser.add_argument("--version", action="append", default=[], help="of the driver")
-    parser.add_argument("--toolkit", action="append", default=[], help="version of a toolkit")
-    parser.add_argument("--greedy-toolkit", action="append", default=[], help="one that wants the driver, too")
-    parser.add_argument("--digest", action="store_true", help="print the digest of the key's file")
+    parser.add_argument("--version", action="append", default=[], help="a driver version")
+    parser.add_argument("--toolkit", action="append", default=[], help="a toolkit version")
+    parser.add_argument(
+        "--greedy-toolkit", action="append", default=[], help="a toolkit version that also depends on the driver"
+    )
+    parser.add_argument(
+        "--digest", action="store_true", help="print the digest of the key file instead of the fingerprint"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
     options = parser.parse_args()
@@ -477,7 +483,7 @@ def main() -> None:
     out.mkdir(parents=True)
     fingerprint = key(options.gnupg)
     wanted = {f"{packages_of.__name__}-{version}": packages_of(version) for version in options.version}
-    compiler = ("g++",) if kind == "deb" else ()  # the sandbox's is its distribution's, which rpm knows nothing of
+    compiler = ("g++",) if kind == "deb" else ()  # on rpm hosts, g++ is a Debian package, which rpm does not know
     for version in options.toolkit:
         wanted[f"toolkit-{version}-{kind}"] = toolkit(version, (), compiler)
     for version in options.greedy_toolkit:

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a stand-in for NVIDIA's installer, on the host that will run it.
+"""Create a stand-in for NVIDIA's installer, on the host that will run it.
 
     make_runfile.py --version 580.82.07 --out /srv/vendor
 
-Its options, what it installs where, its log and its uninstaller are the vendor's; kernel modules and libraries are
-those of make_repository.py, and drive nothing. Prints the file's checksum.
+The options, file locations, log and uninstaller are like those of NVIDIA's installer. The kernel modules and libraries
+are those of make_repository.py and have no function. Prints the checksum of the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for option; do
         *) echo "ERROR: $option is no option of this installer" >&2; exit 1 ;;
     esac
 done
-# Modules that nobody holds are taken out; where one stays, --silent answers no to going on.
+# Unload unused modules. If a module cannot be unloaded, --silent aborts the installation.
 for module in nvidia_uvm nvidia_drm nvidia_modeset nvidia; do
     [ -d "/sys/module/$module" ] || continue
     rmmod "$module" 2>/dev/null || true
@@ -64,7 +64,7 @@ PAYLOAD
 UNINSTALLER = r"""#!/bin/sh
 # {stand_in}
 set -eu
-[ "$*" = --silent ] || {{ echo "ERROR: this one asks nothing, and wants --silent" >&2; exit 1; }}
+[ "$*" = --silent ] || {{ echo "ERROR: this uninstaller is not interactive, use --silent" >&2; exit 1; }}
 dkms remove nvidia/{version} --all
 rm -rf /usr/src/nvidia-{version} {files} /usr/bin/nvidia-uninstall
 ldconfig
@@ -72,7 +72,7 @@ ldconfig
 
 
 def payload(version: str) -> bytes:
-    """Pack what the installer unpacks: what every host gets, and the sources of the modules by flavor."""
+    """Return the archive of the installer: the common files, and the sources of the modules by flavor."""
     directory = f"/usr/lib/{ARCH}-linux-gnu"
     common = Package("nvidia-installer", version)
     for name in LIBRARIES:

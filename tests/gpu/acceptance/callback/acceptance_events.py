@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what each task answered to a file, one JSON object a line, for tests/gpu/run to judge."""
+"""Write the result of each task to a file, one JSON object per line. tests/gpu/run evaluates the file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ name: acceptance_events
 type: aggregate
 short_description: Task results as JSON lines
 description:
-  - Appends an object with task, item, status, result and seconds for each task and each loop's item to the file that
-    the environment variable ACCEPTANCE_EVENTS names.
+  - Appends an object with task, item, status, result and seconds for each task and each loop item. The environment
+    variable ACCEPTANCE_EVENTS contains the path of the file.
 """
 
 
 class CallbackModule(CallbackBase):
-    """Results, in order."""
+    """Write task results in order."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
