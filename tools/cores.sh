@@ -28,11 +28,11 @@ requirements() { # CORE ANSIBLE
 
 tests() { # the tests of plugins, roles and playbooks, and the tests of module_utils that import Ansible
     printf 'tests/unit/%s\n' playbooks roles plugins/action plugins/filter plugins/modules plugins/plugin_utils
-    for module in $(grep -lE '^ *(from|import) ansible\.' plugins/module_utils/*.py); do
-        test=tests/unit/plugins/module_utils/test_$(basename "$module")
+    for module in $(grep -rlE --include='*.py' '^ *(from|import) ansible\.' plugins/module_utils); do
+        test=tests/unit/${module%/*}/test_${module##*/}
         [ ! -e "$test" ] || echo "$test"
     done
-    grep -lE '^ *(from|import) ansible\.' tests/unit/plugins/module_utils/*.py || true
+    grep -rlE --include='*.py' '^ *(from|import) ansible\.' tests/unit/plugins/module_utils || true
 }
 
 find_python() { # OLDEST NEWEST: print the first Python of this machine in this range that can create an environment
