@@ -276,6 +276,24 @@ options:
       - Without C(docker_host), the environment variable E(DOCKER_HOST) selects the Docker daemon.
     type: dict
     default: {}
+  _phase:
+    description: Internal. The action plugin sets it; it selects the step.
+    type: str
+  _before:
+    description: Internal. The action plugin sets it; it names the container before the change.
+    type: str
+  _keep:
+    description: Internal. The action plugin sets it; it keeps a container of another run.
+    type: bool
+  _pulled:
+    description: Internal. The action plugin sets it; it tells that the image was pulled.
+    type: bool
+  _token:
+    description: Internal. The action plugin sets it; it names the reservation.
+    type: str
+  _nvml_binding_path:
+    description: Internal. The action plugin sets it; it points to the pynvml that the controller sent.
+    type: path
 requirements:
   - Docker 19.03 or later with community.docker 4 or later, and the Python package requests on the host, or Podman 4 or
     later with containers.podman 1.16 or later

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.filter import __driver as filters
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal as filters
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.filter.__driver import unrelated_packages
+from ansible_collections.gpufleet.hosts.plugins.filter.driver_internal import unrelated_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.transaction import forbidden_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import dnf as packages_dnf
 

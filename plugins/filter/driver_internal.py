@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Internal filters of roles nvidia_driver and nvidia_persistenced. They can change in any release.
-
-ansible-doc skips files whose names begin with two underscores, so these filters need no documentation pages.
-"""
+"""Internal filters of roles nvidia_driver and nvidia_persistenced. They can change in any release."""
 
 from __future__ import annotations
 
