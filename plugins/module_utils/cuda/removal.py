@@ -25,7 +25,7 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     # The role requests toolkits by name, so the record always names them.
     toolkits = [name for name in names if _NVIDIA.fullmatch(name) or name in system[:1]]
     roots = [name for name in toolkits if name in certain]
-    keys = {name for name in possible if packages_record.is_key_of(name, known["key"])}
+    keys = {name for name in possible if packages_record.is_recorded_key(name, known)}
     rest = [name for name in names if name in possible - set(toolkits) and not name.startswith("gpg-pubkey-")]
     files = [cuda_plan.PROFILE_FILE, packages_record.TOOLKIT]
     shared = nvidia_repository.is_used_by(host, packages_record.DRIVER)

@@ -141,7 +141,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         result["files"] = [path for path in result["files"] if path not in nvidia_repository.FILES]
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
     else:
-        result["rpm_keys"] = [name for name in sorted(recorded) if packages_record.is_key_of(name, known["key"])]
+        result["rpm_keys"] = [name for name in sorted(recorded) if packages_record.is_recorded_key(name, known)]
     for path, item in known["files"].items():
         result["restore"].append({"path": path, "before": item["before"], "after": item["after"]})
     _plan_stream(host, known, others, result)

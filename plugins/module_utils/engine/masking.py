@@ -24,6 +24,8 @@ _LOGIN = re.compile(
     r"(?i)(?<![^\s\"'=,(\[])(?<!/\[)(?P<user>[^\s/\"'@:=,%\[\\]+)(?P<colon>:|%3a)"
     rf"(?!\\*/\\*/|%2f%2f|{_PORT})[^\s\"]+(?P<end>@|%40)(?!sha\d+:)"
 )
+_WORD = re.compile(r"[^\s\"]+")
+_LOGIN_END = re.compile(r"(?i)(?:@|%40)(?!sha\d+:)")
 # A password in a quoted address may contain white space and quotes.
 _QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
 _QUOTED_LOGIN = re.compile(
@@ -49,8 +51,21 @@ def masked(text: str) -> str:
         return f"{match.group(1)}{user if colon else ''}{colon}{_MASK}{match.group(3)}"
 
     text = _QUOTED.sub(lambda match: f'"{_masked_address(match.group(1))}"', text)
-    text = _LOGIN.sub(rf"\g<user>\g<colon>{_MASK}\g<end>", _USER_INFO.sub(mask, text))
-    return _SECRET_PAIR.sub(rf"\1{_MASK}", _ENCODED_USER_INFO.sub(rf"\1{_MASK}\3", text))
+    if "@" in text or "%40" in text:
+        text = _WORD.sub(_masked_word, _USER_INFO.sub(mask, text))
+        text = _ENCODED_USER_INFO.sub(rf"\1{_MASK}\3", text)
+    return _SECRET_PAIR.sub(rf"\1{_MASK}", text)
+
+
+def _masked_word(match: re.Match[str]) -> str:
+    """Mask the logins in a word.
+
+    A list of hosts and ports may be very long. `_LOGIN` searches only the text before the last @, because a search that
+    finds no @ would start again at each item.
+    """
+    word = match.group()
+    end = max((found.end() for found in _LOGIN_END.finditer(word)), default=0)
+    return _LOGIN.sub(rf"\g<user>\g<colon>{_MASK}\g<end>", word[:end]) + word[end:]
 
 
 def _masked_address(text: str) -> str:

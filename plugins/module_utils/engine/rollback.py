@@ -28,8 +28,14 @@ _UNIT_FAILURE = re.compile(
 )
 _MAX_LENGTH = 500
 # A registry's login may be a token, which only its position distinguishes from a name.
-_REGISTRY_LOGIN = re.compile(r'((?:insecure registry |invalid host "))[^\s"@:]+@')
-_PART_OF_ADDRESS = re.compile(r'((?:invalid port|invalid URL escape) ")[^"]*(")')
+_REGISTRY_LOGIN = re.compile(r'((?:insecure registry |invalid host \\*"|invalid index name \())[^\s":]+@')
+# Go omits the fragment of an address in its errors, and so the @ of a password that contains a #. Quotes in the message
+# may be escaped; a quote in the password has one more backslash.
+_REST_OF_QUOTED = r'(?:(?!(?<!\\)\2").)+'
+_PART_OF_ADDRESS = re.compile(rf'(?s)((?:invalid port|invalid URL escape) (\\*)"){_REST_OF_QUOTED}')
+_PARSED_ADDRESS = re.compile(
+    rf'(?s)(parse (\\*)"[\w+.-]+://[^\s@:/"\\\[]*:)(?!\d*(?:[/?#"\\]|$)|\*{{8}}){_REST_OF_QUOTED}'
+)
 
 
 class _Line(t.NamedTuple):
@@ -89,7 +95,7 @@ def causes(journal: str, at_most: int = 3) -> list[str]:
 def _masked(message: str) -> str:
     """Mask logins in a message of the daemon, which may repeat a part of a rejected address."""
     text = _REGISTRY_LOGIN.sub(r"\1********@", masked(message))
-    return text if text == message else _PART_OF_ADDRESS.sub(r"\1********\2", text)
+    return _PART_OF_ADDRESS.sub(r"\1********", _PARSED_ADDRESS.sub(r"\1********", text))
 
 
 def named_options(message: str, options: t.Iterable[str], config: dict[str, t.Any]) -> list[str]:

@@ -10,6 +10,7 @@ Each role has its own record:
   installed them;
 - `files`: the previous text of changed files;
 - `key`: the fingerprint of the repository's key, or the digest of the key file while that file is not installed yet;
+- `former_keys`: the fingerprints of keys that `key` replaced;
 - `stream`: the dnf module stream that the role enabled (`module`, `name`), and the stream `before`;
 - `runfile`: the driver version that NVIDIA's installer installed;
 - `holds`: the packages that the role holds for a driver that it did not install;
@@ -29,7 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key
 
 DRIVER = "/var/lib/gpufleet/nvidia_driver.json"
 TOOLKIT = "/var/lib/gpufleet/cuda_toolkit.json"
-_LISTS = ("packages", "uncertain", "pending", "asked", "verified", "holds")
+_LISTS = ("packages", "uncertain", "pending", "asked", "verified", "holds", "former_keys")
 _ITEMS = ("key", "pending_key", "stream", "pending_stream", "runfile", "pending_runfile")
 # A version after a package name: apt's =version, or rpm's -[epoch:]version-release.
 _VERSION = r"(=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
@@ -85,6 +86,8 @@ def finish(
     earlier = set(before) - set(known["pending"]) - others if known["pending"] else set()
     packages = {*known["packages"], *new, *_named(known["asked"], earlier)}
     stream, pending_stream = _current_streams(host, known)
+    former_key = known["confirmed_key"]
+    current_key = _fingerprint(host, key) or known["pending_key"] or former_key
     changes = {
         "packages": packages,
         "uncertain": sorted({*known["uncertain"], *earlier} - packages),
@@ -94,7 +97,8 @@ def finish(
         "verified": [],
         # A removed package has no hold. The role does not hold a package that is installed again later.
         "holds": [name for name in known["holds"] if name in set(after)],
-        "key": known["confirmed_key"] or (_fingerprint(host, key) or known["key"] if new or earlier else None),
+        "key": current_key if former_key or new or earlier else None,
+        "former_keys": sorted({*known["former_keys"], former_key} - {current_key, None}),
         "pending_key": None,
         "stream": stream,
         "pending_stream": pending_stream,
@@ -161,6 +165,11 @@ def is_key_of(name: str, fingerprint: str | None) -> bool:
     """Return whether `name` is rpm's package for a key. Newer versions of rpm use the full fingerprint in the name."""
     short_id = "" if key_trust.is_digest(fingerprint) else (fingerprint or "")[-8:].lower()
     return bool(short_id) and name.startswith("gpg-pubkey-") and name.endswith(short_id)
+
+
+def is_recorded_key(name: str, known: dict) -> bool:
+    """Return whether `name` is rpm's package for a key in a record, including replaced and pending keys."""
+    return any(is_key_of(name, key) for key in (known["key"], known["pending_key"], *known["former_keys"]))
 
 
 def stream_now(host: dict, module: str) -> str | None:
@@ -236,8 +245,8 @@ def _text(host: dict, known: dict, changes: dict) -> str:
     content = {**known, "key": known["confirmed_key"], **changes}
     del content["confirmed_key"]
     # Both roles record the key of a repository that they share. The last role that is removed removes the key.
-    key = changes.get("key") or content["pending_key"] or content["key"]
-    shared = {name for path in (DRIVER, TOOLKIT) for name in read(host, path)["packages"] if is_key_of(name, key)}
+    recorded = {name for path in (DRIVER, TOOLKIT) for name in read(host, path)["packages"]}
+    shared = {name for name in recorded if is_recorded_key(name, content)}
     content["packages"] = sorted({*content["packages"], *shared})
     if content["pending_key"] == content["key"]:
         content["pending_key"] = None

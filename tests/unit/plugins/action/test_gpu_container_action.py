@@ -399,7 +399,7 @@ def test_missing_pynvml_on_host_and_controller_fails_with_instructions(host, mon
     host.answer(f"{PLANNER}:plan", {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True})
     result = host.run()
     assert result["failed"]
-    assert "neither there nor on the controller" in result["msg"]
+    assert "neither the host nor the controller has" in result["msg"]
     assert "-m pip install nvidia-ml-py" in result["msg"]
 
 

@@ -329,6 +329,7 @@ def test_dnf_streams_and_repositories_are_removed():
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
+NEW_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
 @pytest.mark.parametrize(
@@ -374,6 +375,32 @@ def test_own_rpm_key_is_removed(name, goes):
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
     there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [KEY, NEW_KEY],
+        [KEY, NEW_KEY, KEY],
+        [KEY, NEW_KEY, NEW_KEY],
+        [KEY, KEY],
+        [KEY, NEW_KEY, "F" * 40],
+    ],
+)
+def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
+    names, there = ["bash"], host("el-9")
+    for number, key in enumerate(keys):
+        before = names
+        names = [*before, *{f"gpg-pubkey-{key[-8:].lower()}"}.difference(before)]
+        content = driver_removal.begin(there, before, None, key)
+        if is_finished or number < len(keys) - 1:
+            there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
+            content = driver_removal.record(there, before, names, None, key)
+            assert json.loads(content)["key"] == key
+        there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
+    there["package_names"] = [*names, "gpg-pubkey-fd431d51"]
+    assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == sorted(names[1:])
 
 
 def test_rpm_key_of_interrupted_run_is_removed():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -68,3 +69,25 @@ def test_passwords_in_addresses_are_masked() -> None:
     assert "s3cr3t" not in masking.masked(text)
     assert "https://m.example" in masking.masked(text)
     assert "http://me:********@proxy:3128" in masking.masked(text)
+
+
+HOSTS = ",".join(f"host{number}.example:5000" for number in range(6000))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"--no-proxy {HOSTS}", f"--no-proxy {HOSTS}"),
+        (f'{{"proxies": {{"no-proxy": "{HOSTS}"}}}}', f'{{"proxies": {{"no-proxy": "{HOSTS}"}}}}'),
+        (f"{HOSTS} http://u:pw@proxy:3128", f"{HOSTS} http://u:********@proxy:3128"),
+        (f"{HOSTS} u:12,pw@r {HOSTS}", f"{HOSTS} u:********@r {HOSTS}"),
+        (f"name@r,{HOSTS}", f"name@r,{HOSTS}"),
+        (f"u:pw@r,{HOSTS}", f"u:********@r,{HOSTS}"),
+        (f"{HOSTS},cuda:12@sha256:00ff", f"{HOSTS},cuda:12@sha256:00ff"),
+    ],
+    ids=["option", "file", "proxy", "words", "user", "login", "digest"],
+)
+def test_long_lists_of_hosts_are_masked_quickly(text: str, expected: str) -> None:
+    start = time.monotonic()
+    assert masking.masked_file(text) == expected
+    assert time.monotonic() - start < 1

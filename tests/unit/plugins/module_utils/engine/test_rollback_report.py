@@ -94,6 +94,39 @@ NONSENSE = "failed to start daemon: failed to set log opts: unknown log opt 'non
             "failed to start daemon: bad proxy http://p/?to=https%3A%2F%2Fu%3As3cret%40m and u%3As3cret%40m",
             ["failed to start daemon: bad proxy http://p/?to=https%3A%2F%2F********%40m and u%3A********%40m"],
         ),
+        # Go cuts the fragment before it builds its error, so the rest of the login has no @.
+        (
+            'failed to set log opts: parse "tcp://bob:s3cret": invalid port ":s3cret" after host',
+            ['failed to set log opts: parse "tcp://bob:********": invalid port "********" after host'],
+        ),
+        (
+            'failed to start daemon: invalid mirror: "https://bob:s3cret#x@m" is not a valid URI: '
+            'parse "https://bob:s3cret": invalid port ":s3cret" after host',
+            [
+                'failed to start daemon: invalid mirror: "https://bob:********@m" is not a valid URI: '
+                'parse "https://bob:********": invalid port "********" after host'
+            ],
+        ),
+        (
+            r'failed: msg="parse \"tcp://bob:s3cret\": invalid port \":s3cret\" after host"',
+            [r'failed: msg="parse \"tcp://bob:********\": invalid port \"********\" after host"'],
+        ),
+        (
+            r'level=fatal msg="parse \"tcp://bob:s3 \\\"cret\": invalid port \":s3 \\\"cret\" after host"',
+            ['parse "tcp://bob:********": invalid port "********" after host'],
+        ),
+        (
+            'failed: parse "http://m:5000/a b": invalid character " " in host name',
+            ['failed: parse "http://m:5000/a b": invalid character " " in host name'],
+        ),
+        (
+            "failed: invalid index name (s3token@m.example). Cannot begin or end with a hyphen.",
+            ["failed: invalid index name (********@m.example). Cannot begin or end with a hyphen."],
+        ),
+        (
+            r'failed: msg="invalid host \"s3@token@m.example\""',
+            [r'failed: msg="invalid host \"********@m.example\""'],
+        ),
         (STOP, []),
         ("", []),
     ],
