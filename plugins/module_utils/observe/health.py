@@ -147,7 +147,7 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
         found.append(
             f"{daemon_json['path']} is empty or starts with a byte-order mark. Docker before 23.0 does not start with "
-            "such a file. Run playbook gpufleet.hosts.site, or write {} to the file."
+            "such a file. Write {} to the file, or its options without the byte-order mark."
         )
     return found
 

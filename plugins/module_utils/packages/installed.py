@@ -91,6 +91,8 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
     installed: dict[str, dict] = {}
     architectures: dict[str, set[str]] = {name.partition(":")[0]: set() for name in [*wanted, "dpkg"]}
     unfinished, removed = [], set()
+    # dpkg may end while its database is read, so `busy` covers the time before and after.
+    was_busy = is_busy(root)
     text = read_text(root, "/var/lib/dpkg/status") or ""
     for stanza in text.split("\n\n"):
         match = _FIELD["Package"].search(stanza)
@@ -114,7 +116,7 @@ def _dpkg(root: str, wanted: set[str]) -> dict:
         "asked": asked,
         "unfinished": sorted(set(unfinished)),
         "interrupted": _is_interrupted(root),
-        "busy": is_busy(root),
+        "busy": was_busy or is_busy(root),
         "config_files": sorted(removed - set(installed)),
     }
 

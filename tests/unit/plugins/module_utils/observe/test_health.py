@@ -230,4 +230,5 @@ def test_a_daemon_json_that_only_newer_docker_versions_accept(
     host["engines"]["docker"]["version"] = version
     problems = judge(host, FACTS)["problems"]
     assert len(problems) == is_reported
-    assert not is_reported or "Docker before 23.0 does not start with such a file" in problems[0]
+    expected = "Docker before 23.0 does not start with such a file. Write {} to the file"
+    assert not is_reported or expected in problems[0]

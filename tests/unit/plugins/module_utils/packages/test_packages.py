@@ -128,6 +128,23 @@ def test_a_running_dpkg_is_not_an_interrupted_one(tmp_path, dpkg, lock):
     assert dpkg_state(tmp_path) == {"interrupted": False, "busy": False}
 
 
+def test_dpkg_is_busy_if_it_ends_while_its_database_is_read(tmp_path, dpkg, monkeypatch):
+    (dpkg / "status").write_text("Package: dkms\nStatus: install ok half-installed\n")
+    real = installed.read_text
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(dpkg / "lock"))
+
+        def read_and_end(root, path):
+            text = real(root, path)
+            stack.close()
+            return text
+
+        monkeypatch.setattr(installed, "read_text", read_and_end)
+        state = installed.read(str(tmp_path), "apt", nothing)
+    assert (state["unfinished"], state["busy"]) == (["dkms"], True)
+    assert not installed.is_busy(str(tmp_path))
+
+
 def test_a_user_who_may_not_open_the_lock_sees_who_holds_it(tmp_path, dpkg, monkeypatch):
     real = open
 
