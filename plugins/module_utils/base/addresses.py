@@ -50,11 +50,6 @@ def unsealed(text: str, original: str) -> str:
     return text
 
 
-def has_login(text: str) -> bool:
-    """Return whether a text contains a login."""
-    return masked(text) != text
-
-
 def without_login(address: str) -> str:
     """Remove the login from a valid URL."""
     return _OF_ADDRESS.sub("", address)
