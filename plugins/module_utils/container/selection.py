@@ -109,9 +109,12 @@ def _free_units(
     unusable_note = f"Unusable: {unusable}. " if unusable else ""
     requested = f"{count} {'GPU' if whole else 'MIG device'}{'s' if count != 1 else ''}"
     requested += f"{' with ' + str(conditions) if str(conditions) else ''} {'is' if count == 1 else 'are'} requested"
+    fewer = ["request fewer"] if count > 1 else []
     if len(fitting) < count:
         advice = ["repair the unusable GPUs"] if unusable else []
-        advice += ["request fewer", *(["change conditions"] if str(conditions) else [])]
+        advice += fewer + (["change conditions"] if str(conditions) else [])
+        # Without unusable GPUs and conditions, only MIG mode prevents the assignment of a single GPU.
+        advice = advice or ["set conditions.mig_profile to request a MIG device", "disable MIG"]
         raise SelectionError(
             f"{requested}, but {f'only {len(fitting)}' if fitting else 'none'} can be assigned. {unusable_note}"
             f"{_describe_host(inventory, conditions)} {_join_advice(advice)}."
@@ -130,7 +133,7 @@ def _free_units(
             f"{'exclusive: ' if exclusive else ''}{requested}, but only {len(free)} of {len(fitting)} "
             f"{'is' if len(free) == 1 else 'are'} free. In use: {in_use}. "
             f"Free: {', '.join(map(str, free)) or 'none'}. {unusable_note}"
-            f"Stop a container or request fewer{', or remove exclusive' if exclusive else ''}."
+            f"{_join_advice(['stop a container', *fewer, *(['remove exclusive'] if exclusive else [])])}."
         )
     return free, {uuid: len(held) for uuid, held in holders_by_uuid.items()}
 

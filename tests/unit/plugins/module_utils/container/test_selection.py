@@ -239,6 +239,26 @@ def test_missing_gpus_are_refused_with_a_list_of_the_hosts_gpus(gpus, inventory,
         assert part in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("inventory", "options", "advice"),
+    [
+        (FOUR, {"conditions": {"memory_min_mib": 10**6}}, "Change conditions."),
+        (inventory_from_facts([gpu(0, compute_mode="prohibited")]), {}, "Repair the unusable GPUs."),
+        (
+            inventory_from_facts([gpu(0, mig=mig(slice_(0)))]),
+            {},
+            "Set conditions.mig_profile to request a MIG device, or disable MIG.",
+        ),
+        (FOUR, {"holders": [held(0, 1, 2, 3, exclusive=True)]}, "Stop a container."),
+        (FOUR, {"holders": [held(0, 1, 2, 3)], "exclusive": True}, "Stop a container, or remove exclusive."),
+    ],
+)
+def test_error_about_one_gpu_does_not_advise_to_request_fewer(inventory, options, advice):
+    with pytest.raises(SelectionError) as error:
+        chosen(1, inventory, **options)
+    assert str(error.value).endswith(f" {advice}")
+
+
 @pytest.mark.parametrize("gpus", [[2], "all", ["0000:3c:00.0"], ["GPU-b"]])
 def test_lost_gpu_is_refused(gpus):
     lost = inventory_from_facts(
