@@ -277,22 +277,22 @@ options:
     type: dict
     default: {}
   _phase:
-    description: Internal. The action plugin sets it; it selects the step.
+    description: Private. Do not set.
     type: str
   _before:
-    description: Internal. The action plugin sets it; it names the container before the change.
+    description: Private. Do not set.
     type: str
   _keep:
-    description: Internal. The action plugin sets it; it keeps a container of another run.
+    description: Private. Do not set.
     type: bool
   _pulled:
-    description: Internal. The action plugin sets it; it tells that the image was pulled.
+    description: Private. Do not set.
     type: bool
   _token:
-    description: Internal. The action plugin sets it; it names the reservation.
+    description: Private. Do not set.
     type: str
   _nvml_binding_path:
-    description: Internal. The action plugin sets it; it points to the pynvml that the controller sent.
+    description: Private. Do not set.
     type: path
 requirements:
   - Docker 19.03 or later with community.docker 4 or later, and the Python package requests on the host, or Podman 4 or

@@ -111,7 +111,7 @@ options:
     type: float
     default: 10
   _nvml_binding_path:
-    description: Path of pynvml on the host. The action plugin sets this internal option. Do not set it in a playbook.
+    description: Private. Do not set.
     type: path
 notes:
   - Requires pynvml (Python package nvidia-ml-py) on the host or on the controller.

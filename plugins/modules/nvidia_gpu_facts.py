@@ -62,7 +62,7 @@ options:
         driver containers and cloud images, for example C(/usr/local/nvidia) and C(/run/nvidia/driver).
     type: path
   _nvml_binding_path:
-    description: Set by the action plugin if the host has no pynvml.
+    description: Private. Do not set.
     type: path
 notes:
   - A value that the product, the driver or pynvml does not support is V(null).
