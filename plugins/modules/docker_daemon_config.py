@@ -12,21 +12,19 @@ version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Merges options into the configuration file of the Docker daemon. Keys that others wrote are kept.
+  - Merges options into the configuration file of the Docker daemon, and keeps all other keys.
+  - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
   - A record on the host keeps for each option its value, the value that it replaced, and its O(managed_by). When an
-    option is no longer requested, the module restores the replaced value. When the last option is removed, the file has
-    its original content, or is removed if it did not exist.
-  - A changed file is validated by C(dockerd), if it is installed, before it becomes live. Docker 23.0 and later have
-    C(--validate). Docker 19.03 and 20.10 do not, so the module starts C(dockerd) as an unprivileged user. C(dockerd)
-    then reads and checks the file, and stops before it changes anything. Without C(dockerd), the module only checks
-    known options itself.
+    option is no longer requested, the module restores the replaced value. When the last option is removed, the module
+    restores the original file, or removes the file if it did not exist.
+  - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
+    C(--validate). The module starts an older C(dockerd) as an unprivileged user. It reads and checks the file, and
+    stops before it changes anything. Without C(dockerd), the module only checks known options itself.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - A file that is not a JSON object is reported with line and column, and never overwritten.
-  - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. A file with
-    options of this module has no byte-order mark. When the last option is removed, the file is empty or has its mark
-    again. C(dockerd) before 23.0 does not start with such a file. There, the file contains V({}), or has no mark.
-  - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
+  - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. C(dockerd)
+    before 23.0 does not start with such a file. On such a host, a restored file contains V({}) instead, or has no mark.
 options:
   path:
     description:
@@ -37,12 +35,13 @@ options:
     description:
       - With O(state=present), all options of O(managed_by). Objects are merged key by key, but
         C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
-      - V(null) removes an option. If somebody else wrote it, RV(taken_over_keys) names it, and its value is restored
-        when O(managed_by) no longer requests V(null). If another O(managed_by) requests a value, the module fails.
+      - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and the module
+        restores its value when V(null) is no longer requested. If another O(managed_by) requests a value, the module
+        fails.
       - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, all
         options of O(managed_by) are removed.
-      - With O(state=undone), top-level options that keep their current values. The values given here are ignored. Use
-        this for C(live-restore) while containers are running that a daemon without it would stop.
+      - With O(state=undone), top-level options that keep their current values. The values given here are ignored. Name
+        C(live-restore) here while containers are running, because a daemon without this option would stop them.
       - Two definitions of a runtime are equal if they differ only in an empty C(args) or C(runtimeArgs).
     type: dict
   state:
@@ -58,8 +57,8 @@ options:
     default: present
   managed_by:
     description:
-      - The name of the owner of the options. Two owners can set the same option to the same value; it is removed when
-        both have removed it. If they request different values, the module fails.
+      - The name of the owner of the options. Two owners can set the same option to the same value. The option is
+        removed when both have removed it. If they request different values, the module fails.
       - Ignored with O(state=undone).
     type: str
     default: user

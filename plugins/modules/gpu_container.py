@@ -14,8 +14,8 @@ description:
   - The container is recreated only if its GPUs, its image or its other options change.
   - The module selects the GPUs and the way to pass them to the container. M(community.docker.docker_container) or
     M(containers.podman.podman_container) then manages the container.
-  - GPUs are stored and compared by UUID. Another notation for the same GPUs changes nothing, for example an index
-    instead of a UUID.
+  - GPUs are stored and compared by UUID. Another notation for the same GPUs, for example an index instead of a UUID,
+    changes nothing.
   - O(isolation=volume) requires only the NVIDIA driver on the host, and no other software from NVIDIA.
 attributes:
   check_mode:
@@ -45,9 +45,8 @@ options:
     description:
       - Name of the container. It consists of letters, digits, C(_), C(.) and C(-), and starts with a letter or a digit.
         Docker requires at least two characters.
-      - A name such as V(e) or V(db2), which has only digits and letters from a to f, can also be the beginning of a
-        container's identifier. The module refuses it if another container has such an identifier, because the engine's
-        module would change that container.
+      - A name such as V(e) or V(db2), which has only digits and letters from a to f, can also be the beginning of
+        another container's identifier. The engine's module would then change that container, so the task fails.
     type: str
     required: true
   image:
@@ -85,7 +84,7 @@ options:
         V(["3b:00"]). A MIG device is a UUID or C(gpu:mig) in quotes, for example V(["1:0"]).
       - A list can be a string, as in C(-e gpus=[0,1]). A single number is a count, also as the string V("2"). The
         string V("0") is refused because it could mean no GPU or GPU 0.
-      - An empty list is V(none). Duplicates are ignored. Case is ignored in V(all), V(none) and UUIDs.
+      - An empty list is V(none). Duplicates are ignored. V(all), V(none) and UUIDs are not case-sensitive.
       - A count selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this order, the GPUs
         of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by
         NVLink, PCIe and NUMA node.
@@ -96,8 +95,9 @@ options:
       - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
       - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
       - A GPU in MIG mode cannot be assigned as a whole.
-      - If O(gpus) is not set, the image decides by its label C(com.nvidia.volumes.needed) or its environment variable
-        C(NVIDIA_VISIBLE_DEVICES). An image that requests no GPU gets none.
+      - If O(gpus) is not set, the container gets the GPUs that the image requests by its label
+        C(com.nvidia.volumes.needed) or its environment variable C(NVIDIA_VISIBLE_DEVICES). An older CUDA image, with
+        C(CUDA_VERSION) and without C(NVIDIA_REQUIRE_CUDA), requests all GPUs. An image that requests no GPU gets none.
     type: raw
   conditions:
     description: Conditions that every selected GPU must meet.
@@ -156,7 +156,7 @@ options:
         and V(utility).
       - With O(isolation=volume), V(graphics) and V(display) add C(/dev/nvidia-modeset) and the DRM nodes of the GPUs.
       - O(isolation=cdi) ignores this option, because the specification determines the capabilities.
-      - A container with other capabilities is recreated. Without this option, a container keeps its capabilities.
+      - If the container has other capabilities, it is recreated. Without this option, it keeps its capabilities.
     type: list
     elements: str
     choices: [compat32, compute, display, graphics, ngx, utility, video]
@@ -271,8 +271,8 @@ options:
     description:
       - Additional options of the engine's module under their own names, for example C(log_driver), C(healthcheck) or
         C(docker_host).
-      - Set an option that this module also has in one place only.
-      - An unknown option is refused before the first change, with a list of similar names.
+      - If this module has an equivalent option, set only one of the two.
+      - With an unknown option, the task fails before the first change and suggests similar names.
       - Without C(docker_host), the environment variable E(DOCKER_HOST) selects the Docker daemon.
     type: dict
     default: {}
@@ -304,7 +304,8 @@ notes:
     container.
   - The image's requirements are the label C(com.nvidia.cuda.version) and the environment variables C(NVIDIA_REQUIRE_*).
     From CUDA 11 on, an image for a newer minor version of the driver's CUDA version is accepted with a warning.
-    O(isolation=runtime) and O(isolation=device_requests) do not accept it, because NVIDIA's runtime refuses it.
+    With O(isolation=runtime) or O(isolation=device_requests), the task fails if the environment requires the newer
+    version, because NVIDIA's runtime would reject the container.
   - The GPUs are reserved until the engine's module has finished. A reservation expires after five minutes plus the stop
     timeout of the container.
   - Run this module as root. Reservations of root are in C(/run/gpufleet). Reservations of other users are in

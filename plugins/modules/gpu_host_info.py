@@ -17,7 +17,7 @@ description:
     services, engines, package sources, Secure Boot and the reasons for a required reboot.
   - Reads files and runs a few local programs. It never writes, never uses the network and starts no service, not even a
     socket-activated engine.
-  - Missing hardware, drivers or programs are no errors.
+  - Missing hardware, drivers or programs are not errors.
 options:
   services:
     description: Additional systemd units to observe. The units that the roles need are always included.
@@ -45,8 +45,8 @@ options:
     default: false
   package_lock_timeout:
     description:
-      - With apt, seconds to wait for a running package manager. If it still runs after this time, C(busy) in
-        C(package_state) is V(true).
+      - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
+        C(busy) in C(package_state) is V(true).
       - Check mode does not wait.
     type: int
     default: 0
@@ -89,7 +89,7 @@ host:
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:
-      description: User ID that the module ran with. Some values need V(0).
+      description: User ID that the module ran with. Some values are missing unless it is V(0).
       type: int
       sample: 0
     identity:

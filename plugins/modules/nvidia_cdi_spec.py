@@ -20,9 +20,8 @@ description:
   - The module never adds a second specification for the same devices. If another file describes C(nvidia.com/gpu), for
     example that of NVIDIA's toolkit, the module reports it in RV(maintained_by) and writes no specification. It removes
     one that it wrote earlier.
-  - A file that this module did not create is neither replaced nor removed, unless O(take_over=true). The module marks
-    its file with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines
-    ignore.
+  - The module does not replace or remove a file that it did not create, unless O(take_over=true). It marks its own file
+    with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines ignore.
   - Run the module again after a driver upgrade, a change of MIG devices, or a reboot that changes device numbers.
 attributes:
   check_mode:
@@ -107,7 +106,7 @@ options:
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for an answer of the driver, greater than 0 and at most 3600.
+    description: Seconds to wait for an answer of the driver. The value must be above 0 and at most 3600.
     type: float
     default: 10
   _nvml_binding_path:

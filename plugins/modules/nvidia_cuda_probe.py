@@ -45,7 +45,7 @@ options:
     default: 8
   timeout:
     description:
-      - Maximum time in seconds to wait for the driver, for all GPUs together. Must be more than 0 and at most 3600.
+      - Seconds to wait for the driver, for all GPUs together. The value must be above 0 and at most 3600.
     type: float
     default: 60
   driver_root:
@@ -163,7 +163,8 @@ gpus:
       sample: 143155
     attributes:
       description:
-        - The other values that deviceQuery prints. The names contain the unit. Null if the driver does not support it.
+        - The other values that deviceQuery prints. Each name contains the unit. A value that the driver does not
+          support is null.
       type: dict
       returned: always
       sample:

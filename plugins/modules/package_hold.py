@@ -13,8 +13,7 @@ version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
 description:
-  - Holds or releases packages with one command. It uses dpkg holds with apt, version locks with dnf and locks with
-    zypper.
+  - Holds or releases packages with dpkg holds (apt), version locks (dnf) or locks (zypper).
   - Holds of other packages are not changed.
 options:
   names:
