@@ -33,8 +33,10 @@ sandbox-down: setup ## Remove the simulated hosts and their data
 	@ansible-playbook -i $(INVENTORY) tests/sandbox/down.yml
 
 ##@ Test
+# The scenario mostly waits for package managers and compilers, so the other tests run beside it.
 .PHONY: test
-test: lint unit sanity molecule ## Run the tests of CI: lint, unit tests, sanity tests and the default scenario
+test: sandbox ## Run the tests of CI: lint, unit tests, sanity tests and the default scenario
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target molecule lint unit sanity
 
 .PHONY: lint
 lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the documentation and the tarball
