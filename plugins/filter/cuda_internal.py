@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -23,7 +25,11 @@ def plan(
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the changes that install the toolkits, and the reasons."""
-    return cuda_plan.plan(host, request, distributions, branches, platform=platform or None, offered=offered)
+    try:
+        wanted = cuda_request.read(request)
+    except VariableError as error:
+        return plain(cuda_plan.Plan(problems=[str(error)]))
+    return plain(cuda_plan.plan(host, wanted, distributions, branches, platform=platform or None, offered=offered))
 
 
 def record(

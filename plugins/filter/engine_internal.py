@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import rollback
@@ -19,10 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import rollb
 def plan(host: dict[str, Any], request: dict[str, Any], platforms: dict[str, Any]) -> dict[str, Any]:
     """Return the changes that install and configure the engine, and the reason."""
     try:
-        wanted = variables.read(engine_request.Request, "container_engine", request)
-    except variables.VariableError as error:
+        wanted = engine_request.read(request)
+    except VariableError as error:
         raise AnsibleFilterError(str(error)) from None  # the cause may contain a password
-    return dataclasses.asdict(engine_plan.plan(host, wanted, platforms))
+    return plain(engine_plan.plan(host, wanted, platforms))
 
 
 def apply_plan(
@@ -32,7 +31,7 @@ def apply_plan(
     policy: str = "when_safe",
 ) -> dict[str, Any]:
     """Decide between a reload and a restart of Docker's daemon."""
-    return dataclasses.asdict(engine_plan.apply_plan(pending, info, config, policy))
+    return plain(engine_plan.apply_plan(pending, info, config, policy))
 
 
 def rollback_report(

@@ -116,6 +116,18 @@ def shown(value: Any, mask: Callable[[str], str] = addresses.refused) -> str:
     return mask(value if isinstance(value, str) and value.isprintable() else repr(value))
 
 
+def plain(value: Any) -> Any:
+    """Return a value with plain dictionaries and lists in place of dataclasses and the containers of templates.
+
+    `dataclasses.asdict` cannot copy the containers that Ansible's templates pass to filters.
+    """
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def _text(value: Any) -> str:
     if isinstance(value, (dict, list, tuple, bool)):
         raise TypeError(value)
@@ -128,13 +140,6 @@ def _words(value: Any) -> list[str]:
     return [] if words == [""] and not isinstance(value, list) else words
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with plain dictionaries and lists. Those of Ansible's templates cannot be copied."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
 def _bool_or_auto(value: Any) -> bool | str:
     return value if value == "auto" else check_type_bool(value)
 
@@ -144,6 +149,6 @@ _KINDS = {
     "bool": (check_type_bool, "true or false"),
     "int": (check_type_int, "a whole number"),
     "list": (_words, "a list"),
-    "dict": (lambda value: _plain(check_type_dict(value)), "a dictionary"),
+    "dict": (check_type_dict, "a dictionary"),
     "bool or auto": (_bool_or_auto, "auto, true or false"),
 }

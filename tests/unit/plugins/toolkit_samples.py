@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
@@ -28,7 +29,7 @@ def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None,
     """Return the plan for a host, with the roles' data."""
     key = seen["os"]["key"]
     known = platform(key) if key in KNOWN else None
-    return cuda_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
+    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:

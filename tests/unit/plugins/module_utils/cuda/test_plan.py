@@ -134,7 +134,12 @@ def test_a_new_default_changes_only_path() -> None:
 
 @pytest.mark.parametrize(
     ("versions", "newest"),
-    [(["13.0", "12.6"], "13.0"), (["9.2", "12.6", "12.10"], "12.10"), ("12.6,13.0", "13.0"), (12.6, "12.6")],
+    [
+        (["13.0", "12.6"], "13.0"),
+        (["9.2", "12.6", "12.10"], "12.10"),
+        ("12.6,13.0,", "13.0"),
+        (12.6, "12.6"),
+    ],
 )
 def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None:
     assert resolve(bare(), source="nvidia", versions=versions)["default"] == f"/usr/local/cuda-{newest}"
@@ -144,6 +149,10 @@ def test_a_toolkit_without_a_package_is_kept() -> None:
     done = nvidia(add(bare(), "/usr/local/cuda-12.6/bin/nvcc", ""), "12.6", "13.0")
     assert done["packages"] == ["cuda-toolkit-13-0"]
     assert "CUDA 12.6: the existing toolkit in /usr/local/cuda-12.6 is kept" in done["reasons"]
+
+
+def test_a_version_that_is_listed_twice_is_installed_once() -> None:
+    assert nvidia(bare(), "12.6", "13.0", "12.6")["packages"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
 
 
 def test_unknown_files_are_requested() -> None:
@@ -448,18 +457,25 @@ def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"versions": ["12.6.3"]}, "cuda_toolkit_versions contains '12.6.3', which is not a version such as '12.6'"),
-        ({"versions": [12]}, "cuda_toolkit_versions contains '12', which is not a version"),
-        ({"versions": ["latest"]}, "cuda_toolkit_versions contains 'latest'"),
-        ({"default_version": "x"}, "cuda_toolkit_default_version is 'x', which is not a version"),
-        ({"path": "cuda"}, "cuda_toolkit_path is 'cuda', which is not an absolute path"),
-        ({"path": "/a:/b"}, "cuda_toolkit_path is '/a:/b'"),
-        ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is 'mirror.example', which is not of the form https://"),
-        ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is '...@proxy', which is not of the form http://"),
-        ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is '3BF863CC', which is not of the form"),
-        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is 'sha256:0', which is not of the form"),
-        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is '...@keys', which is not of the form https://"),
-        ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not a boolean. Set true or false."),
+        (
+            {"versions": ["12.6.3"]},
+            "cuda_toolkit_versions contains 12.6.3, which is not valid. Use the form '12.6' (only the first two "
+            "numbers; NVIDIA's packages install the newest update).",
+        ),
+        ({"versions": [12]}, "cuda_toolkit_versions contains 12, which is not valid"),
+        ({"versions": ["latest"]}, "cuda_toolkit_versions contains latest"),
+        ({"versions": {"a": 1}}, "cuda_toolkit_versions is {'a': 1}, but must be a list."),
+        ({"default_version": "x"}, "cuda_toolkit_default_version is x, which is not valid. Use the form '12.6'"),
+        ({"path": "cuda"}, "cuda_toolkit_path is cuda, which is not valid. Use the form /usr/local/cuda (an absolute"),
+        ({"path": "/a:/b"}, "cuda_toolkit_path is /a:/b, which is not valid"),
+        ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is mirror.example, which is not valid. Use the form https"),
+        ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is ...@proxy, which is not valid. Use the form http://"),
+        ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is 3BF863CC, which is not valid"),
+        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is sha256:0, which is not valid"),
+        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is ...@keys, which is not valid. Use the form https://"),
+        ({"environment": "maybe"}, "cuda_toolkit_environment is maybe, but must be true or false."),
+        ({"verify": "yes"}, "cuda_toolkit_verify is yes, but must be one of auto, run, compile, none."),
+        ({"version": "12.6"}, "Role cuda_toolkit has no variable cuda_toolkit_version."),
     ],
 )
 def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import dataclasses
 import json
 import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH
@@ -300,7 +300,7 @@ def test_how_options_take_effect(
 
 
 def test_plan_is_json() -> None:
-    assert json.loads(json.dumps(dataclasses.asdict(plan(host(), settings()))))
+    assert json.loads(json.dumps(plain(plan(host(), settings()))))
 
 
 def test_password_is_compared_by_the_module() -> None:
