@@ -254,22 +254,33 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
             )
         return
     repository = nvidia_repository.describe(data["repository"], {"arch": arch}, vars(request))
-    result.keyring, result.key = nvidia_repository.keyring(repository), repository["fingerprint"]
-    kept = nvidia_repository.entries_of(host, repository)
+    # Without a setting, a mirror that the host already uses stays as it is, with its login, proxy and key.
+    mirror = None if request.mirror else nvidia_repository.mirror_on_host(host, repository)
+    if mirror:
+        repository = {**repository, "url": mirror}
+        result.reasons.append(f"the mirror {mirror} is used because this host already has it")
     used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    is_fixed = used_by_driver or mirror is not None
+    result.keyring, result.key = nvidia_repository.keyring(repository), repository["fingerprint"]
+    if is_fixed and nvidia_repository.is_ours(host, repository):
+        roles = (packages_record.DRIVER, packages_record.TOOLKIT)
+        recorded = [packages_record.read(host, path)["key"] for path in roles]
+        result.key = next((key for key in recorded if key), result.key)
+    kept = mirror is not None or bool(nvidia_repository.entries_of(host, repository))
     if result.packages:
         result.query = [_TOOLKITS]
+    if result.packages and not mirror:
         if not kept and used_by_driver and nvidia_repository.is_ours_elsewhere(host, repository):
+            file = nvidia_repository.entry(repository)["path"]
             result.problems.append(
                 "Role nvidia_driver uses NVIDIA's repository with a URL other than "
-                f"{addresses.masked(repository['url'])}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
-                "the values of nvidia_driver_mirror and nvidia_driver_key_fingerprint."
+                f"{addresses.masked(repository['url'])}. "
+                + ("Remove cuda_toolkit_mirror to use that URL." if request.mirror else f"Correct the URL in {file}.")
             )
         clash = nvidia_repository.clash(host, repository)
         result.problems += [clash] if clash else []
         result.remove_files, result.remove_packages = nvidia_repository.superseded(host, repository)
-    # Do not change the proxy and the key that the driver uses.
-    outdated = nvidia_repository.is_outdated(host, repository) and not used_by_driver
+    outdated = not is_fixed and nvidia_repository.is_outdated(host, repository)
     adds = (result.packages and not kept) or outdated
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
@@ -280,7 +291,7 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
         result.repository = repository
         result.files.append({"state": "present", **nvidia_repository.entry(repository)})
     result.look = _look(result)
-    if repository["type"] == "apt" and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
+    if repository["type"] == "apt" and not (is_fixed and nvidia_repository.has_apt_proxy(host)):
         content = nvidia_repository.apt_proxy(repository)
         _file(result.files, host, nvidia_repository.APT_PROXY_FILE, content)
 

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
     URL,
@@ -259,15 +259,104 @@ def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) 
     add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
     done = nvidia(there, "12.6", proxy=proxy)
     assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
-    assert done["key"] == platform(key)["sources"]["nvidia"]["repository"]["fingerprint"]
+    assert done["key"] == KEY
+
+
+MIRROR, LOGIN_MIRROR = "https://mirror.example/cuda", "https://robot:s3cret@mirror.example/cuda"
+OTHER_KEY = "0" * 40
+OF_DRIVER = {"packages": ["libcuda1"], "key": OTHER_KEY}
+
+
+def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
+    """Return a host with our entry for a mirror that has a login, a proxy and its own key."""
+    there = converged(key, "12.6", mirror=LOGIN_MIRROR, proxy=PROXY, key_fingerprint=OTHER_KEY)
+    there["packages"] = {f"cuda-toolkit-{version.replace('.', '-')}": {"version": "1"} for version in versions}
+    return there
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str) -> None:
+    there = add(with_mirror(key), packages_record.DRIVER, OF_DRIVER)
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["packages"]) == ([], ["cuda-toolkit-12-6"])
+    assert (done["repository"], done["files"], done["remove_files"]) == (None, [], [])
+    assert done["look"] == {"repository": None, "without": []}
+    assert done["key"] == OTHER_KEY
+    assert any("the mirror https://mirror.example/cuda/" in reason for reason in done["reasons"])
+    assert "s3cret" not in str(done)
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+@pytest.mark.parametrize("versions", [(), ("12.6",)])
+def test_the_mirror_of_a_removed_driver_is_not_changed(key: str, versions: tuple[str, ...]) -> None:
+    there = add(with_mirror(key, *versions), packages_record.TOOLKIT, {"key": OTHER_KEY})
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["repository"], done["files"], done["key"]) == ([], None, [], OTHER_KEY)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [
+        ("debian-12", "/etc/apt/sources.list.d/mine.list"),
+        ("debian-12", "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"),
+        ("el-9", "/etc/yum.repos.d/cuda-rhel9.repo"),
+        ("sles-15", "/etc/zypp/repos.d/cuda-sles15.repo"),
+    ],
+)
+def test_without_a_setting_a_mirror_of_the_user_is_used_and_not_changed(key: str, file: str, signed: bool) -> None:
+    there = bare(key, packages={"cuda-keyring": "1.1-1"})
+    name(there, nvidia(bare(key), "12.6", mirror=LOGIN_MIRROR)["repository"], file=file, signed=signed)
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
+    assert (done["remove_files"], done["remove_packages"]) == ([], [])
+    # With a setting, the role adds its own entry.
+    url = nvidia(there, "12.6", mirror="https://other.example/cuda")["repository"]["url"]
+    assert url.startswith("https://other.example/cuda/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://mirror.example/os/rhel9/x86_64",
+        "https://developer.download.nvidia.com/compute/machine-learning/repos/rhel9/x86_64",
+        "https://mirror.example/cuda/rhel8/x86_64",
+        "file:///var/cuda-repo-rhel9-12-6-local",
+    ],
+)
+def test_other_repositories_are_not_mirrors(url: str) -> None:
+    there = bare("el-9")
+    name(there, {**repository("el-9"), "url": url}, file="/etc/yum.repos.d/mine.repo")
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+    there["repositories"][0].update(url=f"{MIRROR}/rhel9/x86_64", enabled=False)
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+
+
+def test_nvidias_own_repository_is_used_before_a_mirror_of_the_user() -> None:
+    there = bare("el-9")
+    name(there, {**repository("el-9"), "url": f"{MIRROR}/rhel9/x86_64"}, file="/etc/yum.repos.d/mine.repo")
+    name(there, repository("el-9"), file="/etc/yum.repos.d/cuda-rhel9.repo")
+    done = nvidia(there, "12.6")
+    assert (done["repository"], done["files"]) == (None, [])
+    assert MIRROR not in str(done["reasons"])
+
+
+def test_our_entry_for_another_release_is_replaced() -> None:
+    there = with_mirror("debian-12")
+    there["apt"]["sources"][0]["uris"] = [f"{URL}/debian11/x86_64"]
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/debian12/x86_64"
+    add(there, packages_record.DRIVER, OF_DRIVER)
+    (problem,) = nvidia(there, "12.6")["problems"]
+    assert problem.endswith("Correct the URL in /etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources.")
 
 
 def test_a_url_other_than_the_drivers_is_rejected() -> None:
-    there = converged("debian-12", "12.6")
-    del there["packages"]["cuda-toolkit-12-6"]
-    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
-    (problem,) = nvidia(there, "12.6", mirror="https://mirror.example")["problems"]
-    assert "Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to the values of nvidia_driver_mirror" in problem
+    there = add(with_mirror("debian-12"), packages_record.DRIVER, OF_DRIVER)
+    (problem,) = nvidia(there, "12.6", mirror="https://other.example")["problems"]
+    assert problem == (
+        "Role nvidia_driver uses NVIDIA's repository with a URL other than https://other.example/debian12/x86_64. "
+        "Remove cuda_toolkit_mirror to use that URL."
+    )
 
 
 # --- the distribution's ---
