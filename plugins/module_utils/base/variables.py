@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Callable, TypeVar
 
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_int, check_type_list
 
@@ -36,6 +36,7 @@ class Variable:
     form: str = ""
     sample: str = ""
     minimum: int | None = None
+    mask: Callable[[str], str] = addresses.refused
 
 
 def variable(
@@ -46,14 +47,15 @@ def variable(
     form: str = "",
     sample: str = "",
     minimum: int | None = None,
+    mask: Callable[[str], str] = addresses.refused,
 ) -> Any:
     """Return a dataclass field for a variable.
 
     `kind` is str, bool, int, list, dict or "bool or auto"; by default the type of `default`. `choices`, or the regular
     expression `form` with its `sample` for messages, apply to the text or to each element of the list. `minimum` is for
-    numbers, in the unit of the variable.
+    numbers, in the unit of the variable. `mask` hides the secrets in a value that a message shows.
     """
-    rules = Variable(kind or type(default).__name__, choices, form, sample, minimum)
+    rules = Variable(kind or type(default).__name__, choices, form, sample, minimum, mask)
     return dataclasses.field(default_factory=lambda: copy.copy(default), metadata={"variable": rules})
 
 
@@ -90,7 +92,8 @@ def _converted(name: str, rule: Variable, value: Any) -> Any:
     try:
         result = convert(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise VariableError(f"{name} is {shown(value)}, but must be {kind}.") from error
+        form = f" Use the form {rule.sample}." if rule.kind == "dict" and rule.sample else ""
+        raise VariableError(f"{name} is {shown(value, rule.mask)}, but must be {kind}.{form}") from error
     if rule.minimum is not None and result < rule.minimum:
         raise VariableError(f"{name} is {result}, but must be {rule.minimum} or more.")
     if isinstance(result, list):
@@ -108,10 +111,21 @@ def _check(subject: str, rule: Variable, text: str) -> None:
         raise VariableError(f"{subject} {shown(text)}, which is not valid. Use the form {rule.sample}.")
 
 
-def shown(value: Any) -> str:
-    """Return a value as messages show it: on one line, with passwords in URLs masked."""
-    text = value if isinstance(value, str) and value.isprintable() else repr(value)
-    return addresses.refused(text)
+def shown(value: Any, mask: Callable[[str], str] = addresses.refused) -> str:
+    """Return a value as messages show it: on one line, with secrets masked. By default, these are logins in URLs."""
+    return mask(value if isinstance(value, str) and value.isprintable() else repr(value))
+
+
+def plain(value: Any) -> Any:
+    """Return a value with plain dictionaries and lists in place of dataclasses and the containers of templates.
+
+    `dataclasses.asdict` cannot copy the containers that Ansible's templates pass to filters.
+    """
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _text(value: Any) -> str:

@@ -8,13 +8,14 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
@@ -27,59 +28,83 @@ _DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
 _TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
 
 
+@dataclasses.dataclass
+class Toolkit:
+    """A toolkit, and how to verify it: whether at all, whether to run the program, and options for nvcc."""
+
+    version: str | None
+    directory: str
+    nvcc: str
+    verify: bool = False
+    run: bool = False
+    options: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Plan:
+    """What the role does on a host, and why."""
+
+    source: str | None = None
+    toolkits: list[Toolkit] = dataclasses.field(default_factory=list)
+    # Directory of the toolkit on PATH.
+    default: str | None = None
+    packages: list[str] = dataclasses.field(default_factory=list)
+
+    # Names to query in the repositories, and the repositories as they will be.
+    query: list[str] = dataclasses.field(default_factory=list)
+    look: dict[str, t.Any] | None = None
+    # The repository to add, as nvidia_repository.describe returns it; the file and the identity of its key.
+    repository: dict[str, t.Any] | None = None
+    keyring: str | None = None
+    key: str | None = None
+    # Files of the repository with `path`, `state` and `content`; older entries of the same repository to remove.
+    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    remove_files: list[str] = dataclasses.field(default_factory=list)
+    remove_packages: list[str] = dataclasses.field(default_factory=list)
+
+    # The change of the file that sets PATH, with `path`, `state` and `content`.
+    profile: dict[str, str] | None = None
+    # Files to observe before the plan is complete.
+    unseen: list[str] = dataclasses.field(default_factory=list)
+    # Directories of toolkits that have not passed verification.
+    untried: list[str] = dataclasses.field(default_factory=list)
+    # Record what an interrupted run installed.
+    finish: bool = False
+
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    # The changes as text, and whether there are any.
+    summary: list[str] = dataclasses.field(default_factory=list)
+    acts: bool = False
+
+
 def plan(
     host: dict[str, t.Any],
-    request: dict[str, t.Any],
+    request: Request,
     distributions: dict[str, t.Any],
     branches: dict[str, int],
     *,
     platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
-) -> dict[str, t.Any]:
+) -> Plan:
     """Return the plan: what the role does on this host, and why.
 
     `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
     toolkit version, `platform` the platform data of role nvidia_driver, and `offered` the available versions by package
     after the repository was queried.
     """
-    result: dict[str, t.Any] = {
-        "source": request.get("source"),
-        "toolkits": [],
-        "default": None,
-        "packages": [],
-        "query": [],
-        "look": None,
-        "repository": None,
-        "keyring": None,
-        "key": None,
-        "files": [],
-        "remove_files": [],
-        "remove_packages": [],
-        "profile": None,
-        "unseen": [],
-        "untried": [],
-        "finish": False,
-        "reasons": [],
-        "warnings": [],
-        "problems": [],
-        "summary": [],
-        "acts": False,
-    }
-    try:
-        settings = cuda_request.typed(request)
-    except cuda_request.RequestError as error:
-        return {**result, "problems": [str(error)]}
-    result["source"] = settings["source"]
-    _SOURCES[settings["source"]](result, host, settings, distributions, platform)
-    if not result["problems"]:
-        _environment(result, host, settings)
+    result = Plan(request.source)
+    _SOURCES[request.source](result, host, request, distributions, platform)
+    if not result.problems:
+        _environment(result, host, request)
         _offers(result, host, offered)
-        _driver(result, host, settings, branches)
+        _driver(result, host, request, branches)
     _untried(result, host)
-    result["summary"] = _summary(result)
-    result["acts"] = bool(result["summary"])
-    if result["acts"] and host["uid"] != 0:
-        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
+    result.summary = _summary(result)
+    result.acts = bool(result.summary)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
     return result
 
 
@@ -87,65 +112,65 @@ def plan(
 
 
 def _preinstalled(
-    result: dict[str, t.Any],
+    result: Plan,
     host: dict[str, t.Any],
-    settings: dict[str, t.Any],
+    request: Request,
     _distributions: t.Any,
     _platform: t.Any,
 ) -> None:
-    if settings["versions"] or settings["default_version"]:
-        result["problems"].append(
+    if request.versions or request.default_version:
+        result.problems.append(
             "cuda_toolkit_source=preinstalled uses the toolkit in cuda_toolkit_path, so cuda_toolkit_versions and "
             "cuda_toolkit_default_version have no effect. Remove both variables, and set cuda_toolkit_path to the "
             "toolkit's directory, such as /usr/local/cuda-12.6."
         )
         return
-    version = re.search(r"cuda-(\d+\.\d+)$", settings["path"])
-    _toolkit(result, version.group(1) if version else None, settings["path"])
-    result["reasons"].append(f"the toolkit in {settings['path']} is used")
-    result["default"] = settings["path"]
-    nvcc = f"{settings['path']}/bin/nvcc"
-    if settings["environment"] and _profile(host, settings["path"]) is not None:
+    version = re.search(r"cuda-(\d+\.\d+)$", request.path)
+    _toolkit(result, version.group(1) if version else None, request.path)
+    result.reasons.append(f"the toolkit in {request.path} is used")
+    result.default = request.path
+    nvcc = f"{request.path}/bin/nvcc"
+    if request.environment and _profile(host, request.path) is not None:
         seen = host["files"].get(nvcc)
         if seen is None:
-            result["unseen"].append(nvcc)
+            result.unseen.append(nvcc)
         elif not seen["exists"]:
-            result["problems"].append(
+            result.problems.append(
                 f"cuda_toolkit_source=preinstalled requires {nvcc}, which does not exist. Set cuda_toolkit_path to the "
                 "toolkit's directory, or set another cuda_toolkit_source."
             )
 
 
 def _distribution(
-    result: dict[str, t.Any],
+    result: Plan,
     host: dict[str, t.Any],
-    settings: dict[str, t.Any],
+    request: Request,
     distributions: dict[str, t.Any],
     _platform: t.Any,
 ) -> None:
     name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
     if known is None:
-        result["problems"].append(
+        result.problems.append(
             f"cuda_toolkit_source=distribution does not support {name} (supported: "
             f"{', '.join(sorted(distributions))}). "
             'Set cuda_toolkit_source=nvidia and the versions to install, for example cuda_toolkit_versions: ["12.6"]. '
             "Or install a toolkit yourself and set cuda_toolkit_source=preinstalled."
         )
         return
-    for variable, version in [("versions", item) for item in settings["versions"]] + [
-        ("default_version", settings["default_version"] or known["version"])
+    for variable, version in [("versions", item) for item in request.versions] + [
+        ("default_version", request.default_version or known["version"])
     ]:
         if version != known["version"]:
-            result["problems"].append(
+            result.problems.append(
                 f"cuda_toolkit_{variable}={version} is not available: {name} only has {known['version']}. Set "
                 f"{known['version']}, remove the variable, or set cuda_toolkit_source=nvidia."
             )
     _toolkit(result, known["version"], "/usr")
-    result["packages"] = [package for package in known["packages"] if package not in host["packages"]]
-    result["reasons"].append(f"CUDA {known['version']} from {name}")
-    if result["packages"] and not any(library in host["packages"] for library in _DRIVER_LIBRARIES):
+    result.packages = [package for package in known["packages"] if package not in host["packages"]]
+    result.reasons.append(f"CUDA {known['version']} from {name}")
+    if result.packages and not any(library in host["packages"] for library in _DRIVER_LIBRARIES):
         driver = host["driver"]["library"]
-        result["problems"].append(
+        result.problems.append(
             f"The toolkit of {name} depends on the driver library libcuda1, "
             + (
                 f"but driver {driver} was not installed from packages. Set cuda_toolkit_source=nvidia; its toolkits do "
@@ -156,30 +181,30 @@ def _distribution(
             )
         )
     missing = (host["apt"] or {}).get("missing_components") or []
-    if result["packages"] and missing:
-        result["problems"].append(
+    if result.packages and missing:
+        result.problems.append(
             f"The toolkit is in components of the archive that are not enabled: {', '.join(missing)}. Enable them in "
             "apt's sources, for example with the module gpufleet.hosts.apt_components."
         )
 
 
 def _nvidia(
-    result: dict[str, t.Any],
+    result: Plan,
     host: dict[str, t.Any],
-    settings: dict[str, t.Any],
+    request: Request,
     _distributions: t.Any,
     platform: dict[str, t.Any] | None,
 ) -> None:
-    versions = sorted(settings["versions"], key=natural_key)
+    versions = sorted(request.versions, key=natural_key)
     if not versions:
-        result["problems"].append(
+        result.problems.append(
             "cuda_toolkit_versions is empty, but cuda_toolkit_source=nvidia requires it. Set the versions to install, "
             'for example cuda_toolkit_versions: ["12.6", "13.0"].'
         )
         return
-    default = settings["default_version"] or versions[-1]
+    default = request.default_version or versions[-1]
     if default not in versions:
-        result["problems"].append(
+        result.problems.append(
             f"cuda_toolkit_default_version={default} is not in cuda_toolkit_versions ({', '.join(versions)}). Set one "
             "of these versions, or remove the variable to use the newest version."
         )
@@ -188,19 +213,19 @@ def _nvidia(
         directory, package = f"/usr/local/cuda-{version}", package_of(version)
         _toolkit(result, version, directory)
         if package in host["packages"]:
-            result["reasons"].append(f"CUDA {version}: {package} is installed")
+            result.reasons.append(f"CUDA {version}: {package} is installed")
             continue
         seen = host["files"].get(f"{directory}/bin/nvcc")
         if seen is None:
-            result["unseen"].append(f"{directory}/bin/nvcc")
+            result.unseen.append(f"{directory}/bin/nvcc")
         if seen is not None and seen["exists"]:
-            result["reasons"].append(f"CUDA {version}: the existing toolkit in {directory} is kept")
+            result.reasons.append(f"CUDA {version}: the existing toolkit in {directory} is kept")
         else:
-            result["packages"].append(package)
-            result["reasons"].append(f"CUDA {version}: {package} from NVIDIA's repository")
-    result["default"] = f"/usr/local/cuda-{default}"
-    if result["packages"] or packages_record.read(host, packages_record.TOOLKIT)["key"]:
-        _repository(result, host, settings, platform)
+            result.packages.append(package)
+            result.reasons.append(f"CUDA {version}: {package} from NVIDIA's repository")
+    result.default = f"/usr/local/cuda-{default}"
+    if result.packages or packages_record.read(host, packages_record.TOOLKIT)["key"]:
+        _repository(result, host, request, platform)
 
 
 _SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
@@ -211,55 +236,64 @@ def package_of(version: str) -> str:
     return f"cuda-toolkit-{version.replace('.', '-')}"
 
 
-def _toolkit(result: dict[str, t.Any], version: str | None, directory: str) -> None:
-    result["toolkits"].append({"version": version, "directory": directory, "nvcc": f"{directory}/bin/nvcc"})
+def _toolkit(result: Plan, version: str | None, directory: str) -> None:
+    result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(
-    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], platform: dict[str, t.Any] | None
-) -> None:
+def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform: dict[str, t.Any] | None) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = ((platform or {}).get("sources") or {}).get("nvidia")
     arch = data["arches"].get(system["arch"]) if data else None
     if data is None or arch is None:
-        if result["packages"]:
+        if result.packages:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
-            result["problems"].append(
+            result.problems.append(
                 f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
                 "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
             )
         return
-    repository = nvidia_repository.describe(data["repository"], {"arch": arch}, settings)
-    result["keyring"], result["key"] = nvidia_repository.keyring(repository), repository["fingerprint"]
-    kept = nvidia_repository.entries_of(host, repository)
+    repository = nvidia_repository.describe(data["repository"], {"arch": arch}, vars(request))
+    # Without a setting, a mirror that the host already uses stays as it is, with its login, proxy and key.
+    mirror = None if request.mirror else nvidia_repository.mirror_on_host(host, repository)
+    if mirror:
+        repository = {**repository, "url": mirror}
+        result.reasons.append(f"the mirror {mirror} is used because this host already has it")
     used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
-    if result["packages"]:
-        result["query"] = [_TOOLKITS]
+    is_fixed = used_by_driver or mirror is not None
+    result.keyring, result.key = nvidia_repository.keyring(repository), repository["fingerprint"]
+    if is_fixed and nvidia_repository.is_ours(host, repository):
+        roles = (packages_record.DRIVER, packages_record.TOOLKIT)
+        recorded = [packages_record.read(host, path)["key"] for path in roles]
+        result.key = next((key for key in recorded if key), result.key)
+    kept = mirror is not None or bool(nvidia_repository.entries_of(host, repository))
+    if result.packages:
+        result.query = [_TOOLKITS]
+    if result.packages and not mirror:
         if not kept and used_by_driver and nvidia_repository.is_ours_elsewhere(host, repository):
-            result["problems"].append(
+            file = nvidia_repository.entry(repository)["path"]
+            result.problems.append(
                 "Role nvidia_driver uses NVIDIA's repository with a URL other than "
-                f"{addresses.masked(repository['url'])}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
-                "the values of nvidia_driver_mirror and nvidia_driver_key_fingerprint."
+                f"{addresses.masked(repository['url'])}. "
+                + ("Remove cuda_toolkit_mirror to use that URL." if request.mirror else f"Correct the URL in {file}.")
             )
         clash = nvidia_repository.clash(host, repository)
-        result["problems"] += [clash] if clash else []
-        result["remove_files"], result["remove_packages"] = nvidia_repository.superseded(host, repository)
-    # Do not change the proxy and the key that the driver uses.
-    outdated = nvidia_repository.is_outdated(host, repository) and not used_by_driver
-    adds = (result["packages"] and not kept) or outdated
+        result.problems += [clash] if clash else []
+        result.remove_files, result.remove_packages = nvidia_repository.superseded(host, repository)
+    outdated = not is_fixed and nvidia_repository.is_outdated(host, repository)
+    adds = (result.packages and not kept) or outdated
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
         is_own_entry = (adds or nvidia_repository.is_ours(host, repository)) and not used_by_driver
         content = _preference(host, platform) if is_own_entry else None
-        _file(result["files"], host, nvidia_repository.APT_PREFERENCE_FILE, content)
+        _file(result.files, host, nvidia_repository.APT_PREFERENCE_FILE, content)
     if adds:
-        result["repository"] = repository
-        result["files"].append({"state": "present", **nvidia_repository.entry(repository)})
-    result["look"] = _look(result)
-    if repository["type"] == "apt" and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
+        result.repository = repository
+        result.files.append({"state": "present", **nvidia_repository.entry(repository)})
+    result.look = _look(result)
+    if repository["type"] == "apt" and not (is_fixed and nvidia_repository.has_apt_proxy(host)):
         content = nvidia_repository.apt_proxy(repository)
-        _file(result["files"], host, nvidia_repository.APT_PROXY_FILE, content)
+        _file(result.files, host, nvidia_repository.APT_PROXY_FILE, content)
 
 
 def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
@@ -289,25 +323,25 @@ def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> st
     )
 
 
-def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:
+def _look(result: Plan) -> dict[str, t.Any]:
     """Return the changes of the repositories for the query, so that it can run before the repository is added."""
-    repository = result["repository"]
+    repository = result.repository
     added = ("url", "key", "fingerprint", "proxy")
     return {
         "repository": {name: repository[name] for name in added if repository[name]} if repository else None,
-        "without": [*result["remove_files"], *(nvidia_repository.replaced_files(repository) if repository else [])],
+        "without": [*result.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])],
     }
 
 
-def _offers(result: dict[str, t.Any], host: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+def _offers(result: Plan, host: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
     """Report versions that the repository does not offer."""
-    if offered is None or not result["query"]:
+    if offered is None or not result.query:
         return
-    unknown = [package for package in result["packages"] if not offered.get(package)]
+    unknown = [package for package in result.packages if not offered.get(package)]
     if unknown:
         toolkits = (name for name, versions in offered.items() if versions and re.fullmatch(r"\D+\d+-\d+", name))
         available = ", ".join(sorted((version_of(name) for name in toolkits), key=natural_key)) or "none"
-        result["problems"].append(
+        result.problems.append(
             f"cuda_toolkit_versions={', '.join(version_of(name) for name in unknown)} is not in NVIDIA's repository "
             f"for {host['os']['name']}. Available versions: {available}."
         )
@@ -321,9 +355,9 @@ def version_of(package: str) -> str:
 # --- environment and driver -----------------------------------------------------------------------------------------
 
 
-def _environment(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any]) -> None:
+def _environment(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     # The programs of the distribution's toolkit are in /usr/bin, so it has no default directory.
-    result["profile"] = _profile(host, result["default"] if settings["environment"] else None)
+    result.profile = _profile(host, result.default if request.environment else None)
 
 
 def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] | None:
@@ -348,33 +382,31 @@ def profile(directory: str) -> str:
     )
 
 
-def _driver(
-    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], branches: dict[str, int]
-) -> None:
+def _driver(result: Plan, host: dict[str, t.Any], request: Request, branches: dict[str, int]) -> None:
     """Compare the toolkits with the driver, and set how to verify them."""
     driver = host["driver"]["loaded"] or host["driver"]["library"]
-    only_compiles = settings["verify"] in ("none", "compile")
-    run = not only_compiles and (settings["verify"] == "run" or host["driver"]["loaded"] is not None)
-    if settings["verify"] == "run" and host["driver"]["loaded"] is None:
-        result["problems"].append(
+    only_compiles = request.verify in ("none", "compile")
+    run = not only_compiles and (request.verify == "run" or host["driver"]["loaded"] is not None)
+    if request.verify == "run" and host["driver"]["loaded"] is None:
+        result.problems.append(
             "cuda_toolkit_verify=run requires a loaded driver, but no driver is loaded. Apply role nvidia_driver "
             "first, or set cuda_toolkit_verify to auto."
         )
-    for toolkit in result["toolkits"]:
-        version = toolkit["version"]
+    for toolkit in result.toolkits:
+        version = toolkit.version
         support = compatibility.driver_support(driver, version, branches) if driver and version else "fully"
         unsupported = compatibility.unsupported_gpus(version, host["nvidia"]["device_ids"]) if version else {}
         # CUDA uses the fastest GPU, which may be an unsupported one.
-        runs = run and (not unsupported or settings["verify"] == "run")
+        runs = run and (not unsupported or request.verify == "run")
+        toolkit.verify, toolkit.run = request.verify != "none", runs
         # A driver cannot compile PTX of a newer CUDA version, so compile code for the GPUs' own architecture.
-        options = ["-arch=native"] if runs and support == "minor" else []
-        toolkit.update(verify=settings["verify"] != "none", run=runs, options=options)
+        toolkit.options = ["-arch=native"] if runs and support == "minor" else []
         if unsupported and len(unsupported) == len(host["nvidia"]["device_ids"]):
             # The driver version is irrelevant in this case.
             _no_supported_gpu(result, version, unsupported, only_compiles)
             continue
         if unsupported:
-            result["warnings"].append(
+            result.warnings.append(
                 f"CUDA {version} does not support {', '.join(unsupported)}. Its programs run only on the other GPUs."
                 + (" The verification only compiles a program." if run and not runs else "")
             )
@@ -384,53 +416,53 @@ def _driver(
                 f"{compatibility.first_branch(version)} or newer"
             )
             if only_compiles:
-                result["warnings"].append(f"{text}.")
+                result.warnings.append(f"{text}.")
             else:
-                result["problems"].append(
+                result.problems.append(
                     f"{text}. Upgrade the driver (nvidia_driver_branch), use an older toolkit, or set "
                     "cuda_toolkit_verify=compile on a host that only compiles programs."
                 )
         elif support == "minor":
-            result["warnings"].append(
+            result.warnings.append(
                 f"Driver {driver} is older than CUDA {version}. With minor version compatibility, programs cannot use "
                 "features that are newer than the driver, and must be compiled for the GPUs' own architecture (nvcc "
                 "-arch=native)."
             )
 
 
-def _no_supported_gpu(result: dict[str, t.Any], version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
+def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], only_compiles: bool) -> None:
     text = f"CUDA {version} does not support the GPUs of this host: {', '.join(unsupported)}"
     if only_compiles:
-        result["warnings"].append(f"{text}.")
+        result.warnings.append(f"{text}.")
         return
-    result["problems"].append(
+    result.problems.append(
         f"{text}. Use a toolkit of version {min(unsupported.values())}.x, or set cuda_toolkit_verify=compile on a host "
         "that only compiles programs."
     )
 
 
-def _untried(result: dict[str, t.Any], host: dict[str, t.Any]) -> None:
+def _untried(result: Plan, host: dict[str, t.Any]) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = packages_record.read(host, packages_record.TOOLKIT)
     # This run records what an interrupted run installed.
-    result["finish"] = packages_record.is_unfinished(host, packages_record.TOOLKIT)
+    result.finish = packages_record.is_unfinished(host, packages_record.TOOLKIT)
     if known["packages"] or known["uncertain"] or known["pending"]:
-        result["untried"] = [
-            toolkit["directory"]
-            for toolkit in result["toolkits"]
-            if toolkit.get("verify") and toolkit["directory"] not in known["verified"]
+        result.untried = [
+            toolkit.directory
+            for toolkit in result.toolkits
+            if toolkit.verify and toolkit.directory not in known["verified"]
         ]
 
 
-def _summary(result: dict[str, t.Any]) -> list[str]:
-    changes = [*result["files"], *([result["profile"]] if result["profile"] else [])]
+def _summary(result: Plan) -> list[str]:
+    changes = [*result.files, *([result.profile] if result.profile else [])]
     parts = (
-        ("remove {}", result["remove_files"] + result["remove_packages"]),
-        ("add the repository {}", [addresses.masked(result["repository"]["url"])] if result["repository"] else []),
-        ("install {}", result["packages"]),
+        ("remove {}", result.remove_files + result.remove_packages),
+        ("add the repository {}", [addresses.masked(result.repository["url"])] if result.repository else []),
+        ("install {}", result.packages),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
-        ("record what an interrupted run installed", result["finish"]),
-        ("verify {}", result["untried"]),
+        ("record what an interrupted run installed", result.finish),
+        ("verify {}", result.untried),
     )
     return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
-
-from ansible.module_utils.common.validation import check_type_bool, check_type_dict
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH, DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import Flag
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_file, masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import unknown_options, value_problems
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
@@ -23,74 +23,62 @@ _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podma
 _CDI_IS_OPTIONAL = ((25,), (28, 2))
 
 
-class SettingsError(Exception):
-    """A variable has the wrong type. The text names the variable and the expected form."""
+@dataclasses.dataclass
+class Service:
+    """The unit of the engine's daemon, and whether to enable and start it."""
+
+    unit: str
+    is_known: bool
+    enable: bool
+    start: bool
+    needed: bool
 
 
-class Settings(t.NamedTuple):
-    """The role's variables."""
+@dataclasses.dataclass
+class Plan:
+    """What the role does on a host, and why. `service` is None without a unit."""
 
-    name: str
-    source: str
-    docker_options: dict[str, t.Any]
-    docker_recommended: bool
-    platforms: dict[str, dict[str, t.Any]]
-
-
-def settings(
-    name: str, source: str, docker_options: t.Any, docker_recommended: t.Any, platforms: dict[str, dict[str, t.Any]]
-) -> Settings:
-    """Convert the variables to their types.
-
-    Argument validation accepts a string for a boolean or a dictionary, and does not convert it. Extra variables as
-    key=value, INI inventories and surveys provide strings only.
-    """
-    options = _as("container_engine_docker_options", check_type_dict, docker_options or {}, '{"mtu": 9000}')
-    for key in options:
-        if not isinstance(key, str):
-            raise SettingsError(
-                f"container_engine_docker_options has the key {key!r}, which is not a string. Write it in quotes."
-            )
-    recommended_ = _as("container_engine_docker_recommended", check_type_bool, docker_recommended, "true or false")
-    return Settings(name, source, options, recommended_, platforms)
+    engine: str
+    is_installed: bool
+    origin: str | None
+    version: str | None
+    packages: list[str] = dataclasses.field(default_factory=list)
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    config_needed: bool = False
+    service: Service | None = None
+    problems: list[str] = dataclasses.field(default_factory=list)
+    reason: str = ""
 
 
-def _as(name: str, convert: t.Callable[[t.Any], t.Any], value: t.Any, form: str) -> t.Any:
-    try:
-        return convert(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{name} is {masked_file(str(value))[:60]!r}. Write it as {form}.") from error
+@dataclasses.dataclass
+class Apply:
+    """How changed options take effect. `action` is none, reload, restart, reload_then_restart or wait."""
+
+    action: str
+    reason: str
+    reload: bool = False
+    restart: bool = False
 
 
-def plan(host: dict[str, t.Any], settings: Settings) -> dict[str, t.Any]:
+def plan(host: dict[str, t.Any], request: Request, platforms: dict[str, dict[str, t.Any]]) -> Plan:
     """Plan what the role does on this host, and why."""
-    engine = host["engines"][settings.name]
-    unit = _UNITS[settings.name]
+    engine = host["engines"][request.name]
+    unit = _UNITS[request.name]
     service = host["services"].get(unit or "", {})
-    platform = (settings.platforms.get(host["os"]["key"] or "") or {}).get(settings.name)
-    origin, is_installed = _found(settings.name, engine, service, platform)
-    result: dict[str, t.Any] = {
-        "engine": settings.name,
-        "is_installed": is_installed,
-        "origin": origin,
-        "version": _version(engine, platform),
-        "packages": [],
-        "options": {},
-        "config_needed": False,
-        "service": None,
-        "problems": [],
-    }
-    _packages(result, host, settings, platform)
-    if settings.name == "docker":
-        _config(result, host, settings)
+    platform = (platforms.get(host["os"]["key"] or "") or {}).get(request.name)
+    origin, is_installed = _found(request.name, engine, service, platform)
+    result = Plan(request.name, is_installed, origin, _version(engine, platform))
+    _packages(result, host, request, platforms)
+    if request.name == "docker":
+        _config(result, host, request)
     if unit and host["services"]:
-        result["service"] = _service(unit, service)
+        result.service = _service(unit, service)
         if service.get("load_state") == "masked":
-            result["problems"].append(f"{unit} is masked on this host. Run systemctl unmask {unit} first.")
-    has_changes = bool(result["packages"] or result["config_needed"] or (result["service"] or {}).get("needed"))
+            result.problems.append(f"{unit} is masked on this host. Run systemctl unmask {unit} first.")
+    has_changes = result.packages or result.config_needed or (result.service and result.service.needed)
     if has_changes and host["uid"] != 0:
-        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set become: true.")
-    result["reason"] = _reason(result, host, service)
+        result.problems.append(f"This role needs root but runs as uid {host['uid']}. Set become: true.")
+    result.reason = _reason(result, host, service)
     return result
 
 
@@ -111,49 +99,48 @@ def _version(engine: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str
     return installed or (platform or {}).get("version")
 
 
-def _packages(
-    result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings, platform: dict[str, t.Any] | None
-) -> None:
+def _packages(result: Plan, host: dict[str, t.Any], request: Request, platforms: dict[str, dict[str, t.Any]]) -> None:
     """Keep an installed engine, whoever packaged it, and add the packages that the collection's modules need."""
-    name, system = settings.name, host["os"]
-    if not result["is_installed"]:
-        if settings.source == "preinstalled":
-            result["problems"].append(
+    name, system = request.name, host["os"]
+    platform = (platforms.get(system["key"] or "") or {}).get(name)
+    if not result.is_installed:
+        if request.source == "preinstalled":
+            result.problems.append(
                 f"container_engine_source=preinstalled, but {name} is not installed on this host. Install it, or set "
                 "container_engine_source=distribution."
             )
             return
         if not platform:
-            known = ", ".join(sorted(key for key, row in settings.platforms.items() if name in row)) or "none"
-            result["problems"].append(
+            known = ", ".join(sorted(key for key, row in platforms.items() if name in row)) or "none"
+            result.problems.append(
                 f"container_engine_name={name}: this role cannot install it on {system['name']}, only on: {known}. "
                 "Install the engine yourself; the role then keeps it."
             )
             return
-    elif settings.source == "preinstalled":
+    elif request.source == "preinstalled":
         return
     if platform and system["package_manager"] == "apt":
-        required = platform["support"] if result["is_installed"] else [*platform["packages"], *platform["support"]]
-        if result["origin"] == "distribution":
+        required = platform["support"] if result.is_installed else [*platform["packages"], *platform["support"]]
+        if result.origin == "distribution":
             required = [*platform["packages"], *platform["support"]]
-        result["packages"] = [package for package in required if package not in host["packages"]]
+        result.packages = [package for package in required if package not in host["packages"]]
 
 
-def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings) -> None:
+def _config(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
-    options = dict(settings.docker_options)
-    if settings.docker_recommended:
-        options = recommended(options, version_key(result["version"]), is_swarm(host), {flag.key for flag in flags})
-    result["options"] = options
+    options = dict(request.docker_options)
+    if request.docker_recommended:
+        options = recommended(options, version_key(result.version), is_swarm(host), {flag.key for flag in flags})
+    result.options = options
     # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
-    result["problems"] += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
-    if not result["is_installed"] and not result["problems"]:
+    result.problems += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
+    if not result.is_installed and not result.problems:
         # No dockerd can validate the options yet, and the role installs no version that has other options.
-        result["problems"] += [f"container_engine_docker_options.{text}" for text in unknown_options(options)]
+        result.problems += [f"container_engine_docker_options.{text}" for text in unknown_options(options)]
     if host["docker_daemon_json"].get("error"):
-        result["problems"].append(host["docker_daemon_json"]["error"])
-    if result["problems"]:
+        result.problems.append(host["docker_daemon_json"]["error"])
+    if result.problems:
         return
     file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
     try:
@@ -169,10 +156,10 @@ def _config(result: dict[str, t.Any], host: dict[str, t.Any], settings: Settings
             path=DEFAULT_PATH,
         )
     except DaemonConfigError as error:
-        result["problems"].append(str(error))
+        result.problems.append(str(error))
         return
     # Only the module on the host can compare passwords.
-    result["config_needed"] = (
+    result.config_needed = (
         bool(change.changed_keys)
         or change.state.record != state.record
         or bool(state.written)
@@ -200,24 +187,18 @@ def recommended(
     return found
 
 
-def _service(unit: str, service: dict[str, t.Any]) -> dict[str, t.Any]:
+def _service(unit: str, service: dict[str, t.Any]) -> Service:
     is_loaded = service.get("load_state") == "loaded"
     enabled = service.get("unit_file_state") in ("enabled", "enabled-runtime", "static", "indirect", "alias")
     active = service.get("active_state") in ("active", "reloading")
-    return {
-        "unit": unit,
-        "is_known": is_loaded,
-        "enable": not enabled,
-        "start": not active,
-        "needed": not (enabled and active),
-    }
+    return Service(unit, is_loaded, enable=not enabled, start=not active, needed=not (enabled and active))
 
 
-def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
-    name, version = result["engine"], result["version"]
-    if not result["is_installed"]:
+def _reason(result: Plan, host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
+    name, version = result.engine, result.version
+    if not result.is_installed:
         return f"{name} is not installed; the role installs it from {host['os']['name']}"
-    origin = "the distribution" if result["origin"] == "distribution" else result["origin"]
+    origin = "the distribution" if result.origin == "distribution" else result.origin
     text = f"{name} {version or ''} from {origin} is installed and is kept".replace("  ", " ")
     if service and service.get("active_state") != "active":
         text += f"; its unit is {service.get('active_state') or 'not running'}"
@@ -226,17 +207,12 @@ def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str,
 
 def apply_plan(
     pending: dict[str, list[str]], info: dict[str, t.Any] | None, config: dict[str, t.Any], policy: str
-) -> dict[str, t.Any]:
-    """Decide how changed options take effect: `action` is none, reload, restart, reload_then_restart or wait."""
+) -> Apply:
+    """Decide how changed options take effect."""
     reload, restart = pending["reload"], pending["restart"]
     need = f"{', '.join(restart)} {'needs' if len(restart) == 1 else 'need'}"
     if not reload and not restart:
-        return {
-            "action": "none",
-            "reload": False,
-            "restart": False,
-            "reason": "the daemon uses the options in the file",
-        }
+        return Apply("none", "the daemon uses the options in the file")
     if not restart:
         return _act("reload", f"a reload is enough for {', '.join(reload)}")
     if policy == "always":
@@ -272,10 +248,10 @@ def apply_plan(
     )
 
 
-def _act(action: str, reason: str, reload: bool = False) -> dict[str, t.Any]:
-    return {
-        "action": action,
-        "reload": reload or action in ("reload", "reload_then_restart"),
-        "restart": action in ("restart", "reload_then_restart"),
-        "reason": reason,
-    }
+def _act(action: str, reason: str, reload: bool = False) -> Apply:
+    return Apply(
+        action,
+        reason,
+        reload=reload or action in ("reload", "reload_then_restart"),
+        restart=action in ("restart", "reload_then_restart"),
+    )

@@ -130,7 +130,7 @@ def report(
     named = named_options(" ".join(found), waiting, config["config"])
     others = {name: keys for name, keys in (undone.get("undone_keys") or {}).items() if name != MANAGER}
     verb = "start with" if was_restarted else "apply"
-    lines = [f"Docker does not {verb} the changed {DEFAULT_PATH}: {'; '.join(found) or _one_line(failure)}"]
+    lines = [f"Docker failed to {verb} the changed {DEFAULT_PATH}: {'; '.join(found) or _one_line(failure)}"]
     if named:
         lines.append(f"The daemon names {', '.join(named)}.")
     elif waiting:

@@ -77,6 +77,29 @@ def entries_of(host: dict, repository: dict) -> list[dict]:
     return [entry for entry in same if entry["enabled"]]
 
 
+def mirror_on_host(host: dict, repository: dict) -> str | None:
+    """Return the URL of a mirror of the repository that the host already uses, or None.
+
+    The mirror is in our entry. Without our entry, it is in an entry of the user, unless the user also has one for the
+    repository itself.
+    """
+    own = addresses.plain(repository["url"]).rstrip("/")
+    entries = host["repositories"] if host["apt"] is None else host["apt"]["sources"]
+    urls = [
+        (entry["file"], (url or "").partition("?")[0].rstrip("/"))
+        for entry in entries
+        if entry["enabled"]
+        for url in entry.get("uris") or [entry.get("url")]
+    ]
+    found = [url for file, url in urls if file == _ENTRY_FILES[repository["type"]]]
+    if not found and own not in [url for _file, url in urls]:
+        # Other repositories have the same paths, for example those of NVIDIA's machine learning packages.
+        found = [url for _file, url in urls if "cuda" in url.lower()]
+    # After an upgrade of the distribution, our entry may have the path of the former release.
+    path = "/".join(own.split("/")[-2:])
+    return next((url for url in found if url != own and url.endswith(f"/{path}")), None)
+
+
 def _apt_entries(host: dict, repository: dict) -> list[dict]:
     return [entry for entry in host["apt"]["sources"] if any(_is_at(repository, entry)) and entry["enabled"]]
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
@@ -28,7 +30,7 @@ def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None,
     """Return the plan for a host, with the roles' data."""
     key = seen["os"]["key"]
     known = platform(key) if key in KNOWN else None
-    return cuda_plan.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
+    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:
@@ -73,9 +75,11 @@ def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None 
     """Add a repository to the package manager of a host."""
     kind = repository["type"]
     folder = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}[kind]
+    # The observation contains no logins.
+    url = addresses.plain(repository["url"])
     path = file or f"{folder}/gpufleet-nvidia-cuda.{'sources' if kind == 'apt' else 'repo'}"
     if kind == "apt":
-        entry = {"uris": [repository["url"]], "enabled": True, "file": path, "signed_by": "/k.gpg" if signed else None}
+        entry = {"uris": [url], "enabled": True, "file": path, "signed_by": "/k.gpg" if signed else None}
         seen["apt"]["sources"].append(entry)
     else:
-        seen["repositories"].append({"id": "x", "file": path, "url": repository["url"], "enabled": True})
+        seen["repositories"].append({"id": "x", "file": path, "url": url, "enabled": True})

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters hand on what playbooks give them. What they work out is tested with their functions."""
+"""The filters convert the text that command lines, inventories and surveys pass."""
 
 from __future__ import annotations
 
@@ -12,36 +12,12 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.filter import (
-    cuda_toolkit_plan,
-    engine_apply_plan,
-    engine_plan,
-    engine_rollback_report,
-    gpu_host_health,
-)
-
-MODULES = [
-    cuda_toolkit_plan,
-    engine_apply_plan,
-    engine_plan,
-    engine_rollback_report,
-    gpu_host_health,
-]
-every_filter = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+from ansible_collections.gpufleet.hosts.plugins.filter import engine_internal, gpu_host_health
 
 
-@every_filter
-def test_a_file_has_one_filter_of_its_own_name(module: t.Any) -> None:
-    name = module.__name__.rpartition(".")[2]
-    assert list(module.FilterModule().filters()) == [name]
-    assert yaml.safe_load(module.DOCUMENTATION)["name"] == name
-
-
-@every_filter
-def test_documentation_and_signature_agree(module: t.Any) -> None:
-    (function,) = module.FilterModule().filters().values()
-    _input, *parameters = inspect.signature(function).parameters.values()
-    options = yaml.safe_load(module.DOCUMENTATION)["options"]
+def test_documentation_and_signature_agree() -> None:
+    _input, *parameters = inspect.signature(gpu_host_health.gpu_host_health).parameters.values()
+    options = yaml.safe_load(gpu_host_health.DOCUMENTATION)["options"]
     options.pop("_input")
     assert {parameter.name for parameter in parameters} == set(options)
     for parameter in parameters:
@@ -99,14 +75,8 @@ PLATFORMS = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], 
 
 
 def planned(options: t.Any, recommended: t.Any) -> dict[str, t.Any]:
-    return engine_plan.FilterModule().filters()["engine_plan"](
-        BARE,
-        name="docker",
-        source="distribution",
-        docker_options=options,
-        docker_recommended=recommended,
-        platforms=PLATFORMS,
-    )
+    request = {"docker_options": options, "docker_recommended": recommended}
+    return engine_internal.plan(BARE, request, PLATFORMS)
 
 
 RECOMMENDED = {"live-restore": True}
@@ -130,13 +100,13 @@ def test_strings_are_converted(options: t.Any, recommended: t.Any, expected: dic
 @pytest.mark.parametrize(
     ("options", "recommended", "words"),
     [
-        ("mtu", True, "container_engine_docker_options is 'mtu'. Write it as {\"mtu\": 9000}."),
-        ('{"mtu": 9000', True, "container_engine_docker_options is '{\"mtu\": 9000'. Write it as"),
-        ([1], True, "container_engine_docker_options is '[1]'. Write it as"),
+        ("mtu", True, 'container_engine_docker_options is mtu, but must be a dictionary. Use the form {"mtu": 9000}.'),
+        ('{"mtu": 9000', True, 'container_engine_docker_options is {"mtu": 9000, but must be a dictionary.'),
+        ([1], True, "container_engine_docker_options is [1], but must be a dictionary."),
         ({True: 1}, True, "container_engine_docker_options has the key True, which is not a string. Write it in"),
         ({5: {}}, True, "container_engine_docker_options has the key 5, which is not a string"),
-        ({}, "maybe", "container_engine_docker_recommended is 'maybe'. Write it as true or false."),
-        ({}, None, "container_engine_docker_recommended is 'None'. Write it as true or false."),
+        ({}, "maybe", "container_engine_docker_recommended is maybe, but must be true or false."),
+        ('{"log-opts": {"splunk-token": "s3cret"', True, "container_engine_docker_options is"),
         ('{"http-proxy": "http://u:s3cret@p', True, "container_engine_docker_options is"),
     ],
 )
@@ -149,8 +119,8 @@ def test_invalid_strings_are_reported(options: t.Any, recommended: t.Any, words:
 
 def test_what_a_playbook_gives_arrives() -> None:
     plan = planned({"mtu": 9000}, False)
-    assert (plan["packages"], plan["options"]) == (["docker.io"], {"mtu": 9000})
-    apply = engine_apply_plan.FilterModule().filters()["engine_apply_plan"](
+    assert (plan["packages"], plan["options"], plan["service"]) == (["docker.io"], {"mtu": 9000}, None)
+    apply = engine_internal.apply_plan(
         {"reload": [], "restart": ["mtu"]}, info={"containers_running": 1}, config={}, policy="always"
     )
     assert apply["action"] == "restart"

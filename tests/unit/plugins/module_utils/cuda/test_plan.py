@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
     URL,
@@ -134,7 +134,12 @@ def test_a_new_default_changes_only_path() -> None:
 
 @pytest.mark.parametrize(
     ("versions", "newest"),
-    [(["13.0", "12.6"], "13.0"), (["9.2", "12.6", "12.10"], "12.10"), ("12.6,13.0", "13.0"), (12.6, "12.6")],
+    [
+        (["13.0", "12.6"], "13.0"),
+        (["9.2", "12.6", "12.10"], "12.10"),
+        ("12.6,13.0,", "13.0"),
+        (12.6, "12.6"),
+    ],
 )
 def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None:
     assert resolve(bare(), source="nvidia", versions=versions)["default"] == f"/usr/local/cuda-{newest}"
@@ -144,6 +149,10 @@ def test_a_toolkit_without_a_package_is_kept() -> None:
     done = nvidia(add(bare(), "/usr/local/cuda-12.6/bin/nvcc", ""), "12.6", "13.0")
     assert done["packages"] == ["cuda-toolkit-13-0"]
     assert "CUDA 12.6: the existing toolkit in /usr/local/cuda-12.6 is kept" in done["reasons"]
+
+
+def test_a_version_that_is_listed_twice_is_installed_once() -> None:
+    assert nvidia(bare(), "12.6", "13.0", "12.6")["packages"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
 
 
 def test_unknown_files_are_requested() -> None:
@@ -250,15 +259,104 @@ def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) 
     add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
     done = nvidia(there, "12.6", proxy=proxy)
     assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
-    assert done["key"] == platform(key)["sources"]["nvidia"]["repository"]["fingerprint"]
+    assert done["key"] == KEY
+
+
+MIRROR, LOGIN_MIRROR = "https://mirror.example/cuda", "https://robot:s3cret@mirror.example/cuda"
+OTHER_KEY = "0" * 40
+OF_DRIVER = {"packages": ["libcuda1"], "key": OTHER_KEY}
+
+
+def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
+    """Return a host with our entry for a mirror that has a login, a proxy and its own key."""
+    there = converged(key, "12.6", mirror=LOGIN_MIRROR, proxy=PROXY, key_fingerprint=OTHER_KEY)
+    there["packages"] = {f"cuda-toolkit-{version.replace('.', '-')}": {"version": "1"} for version in versions}
+    return there
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str) -> None:
+    there = add(with_mirror(key), packages_record.DRIVER, OF_DRIVER)
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["packages"]) == ([], ["cuda-toolkit-12-6"])
+    assert (done["repository"], done["files"], done["remove_files"]) == (None, [], [])
+    assert done["look"] == {"repository": None, "without": []}
+    assert done["key"] == OTHER_KEY
+    assert any("the mirror https://mirror.example/cuda/" in reason for reason in done["reasons"])
+    assert "s3cret" not in str(done)
+
+
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+@pytest.mark.parametrize("versions", [(), ("12.6",)])
+def test_the_mirror_of_a_removed_driver_is_not_changed(key: str, versions: tuple[str, ...]) -> None:
+    there = add(with_mirror(key, *versions), packages_record.TOOLKIT, {"key": OTHER_KEY})
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["repository"], done["files"], done["key"]) == ([], None, [], OTHER_KEY)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [
+        ("debian-12", "/etc/apt/sources.list.d/mine.list"),
+        ("debian-12", "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"),
+        ("el-9", "/etc/yum.repos.d/cuda-rhel9.repo"),
+        ("sles-15", "/etc/zypp/repos.d/cuda-sles15.repo"),
+    ],
+)
+def test_without_a_setting_a_mirror_of_the_user_is_used_and_not_changed(key: str, file: str, signed: bool) -> None:
+    there = bare(key, packages={"cuda-keyring": "1.1-1"})
+    name(there, nvidia(bare(key), "12.6", mirror=LOGIN_MIRROR)["repository"], file=file, signed=signed)
+    done = nvidia(there, "12.6")
+    assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
+    assert (done["remove_files"], done["remove_packages"]) == ([], [])
+    # With a setting, the role adds its own entry.
+    url = nvidia(there, "12.6", mirror="https://other.example/cuda")["repository"]["url"]
+    assert url.startswith("https://other.example/cuda/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://mirror.example/os/rhel9/x86_64",
+        "https://developer.download.nvidia.com/compute/machine-learning/repos/rhel9/x86_64",
+        "https://mirror.example/cuda/rhel8/x86_64",
+        "file:///var/cuda-repo-rhel9-12-6-local",
+    ],
+)
+def test_other_repositories_are_not_mirrors(url: str) -> None:
+    there = bare("el-9")
+    name(there, {**repository("el-9"), "url": url}, file="/etc/yum.repos.d/mine.repo")
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+    there["repositories"][0].update(url=f"{MIRROR}/rhel9/x86_64", enabled=False)
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+
+
+def test_nvidias_own_repository_is_used_before_a_mirror_of_the_user() -> None:
+    there = bare("el-9")
+    name(there, {**repository("el-9"), "url": f"{MIRROR}/rhel9/x86_64"}, file="/etc/yum.repos.d/mine.repo")
+    name(there, repository("el-9"), file="/etc/yum.repos.d/cuda-rhel9.repo")
+    done = nvidia(there, "12.6")
+    assert (done["repository"], done["files"]) == (None, [])
+    assert MIRROR not in str(done["reasons"])
+
+
+def test_our_entry_for_another_release_is_replaced() -> None:
+    there = with_mirror("debian-12")
+    there["apt"]["sources"][0]["uris"] = [f"{URL}/debian11/x86_64"]
+    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/debian12/x86_64"
+    add(there, packages_record.DRIVER, OF_DRIVER)
+    (problem,) = nvidia(there, "12.6")["problems"]
+    assert problem.endswith("Correct the URL in /etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources.")
 
 
 def test_a_url_other_than_the_drivers_is_rejected() -> None:
-    there = converged("debian-12", "12.6")
-    del there["packages"]["cuda-toolkit-12-6"]
-    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
-    (problem,) = nvidia(there, "12.6", mirror="https://mirror.example")["problems"]
-    assert "Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to the values of nvidia_driver_mirror" in problem
+    there = add(with_mirror("debian-12"), packages_record.DRIVER, OF_DRIVER)
+    (problem,) = nvidia(there, "12.6", mirror="https://other.example")["problems"]
+    assert problem == (
+        "Role nvidia_driver uses NVIDIA's repository with a URL other than https://other.example/debian12/x86_64. "
+        "Remove cuda_toolkit_mirror to use that URL."
+    )
 
 
 # --- the distribution's ---
@@ -448,18 +546,25 @@ def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"versions": ["12.6.3"]}, "cuda_toolkit_versions contains '12.6.3', which is not a version such as '12.6'"),
-        ({"versions": [12]}, "cuda_toolkit_versions contains '12', which is not a version"),
-        ({"versions": ["latest"]}, "cuda_toolkit_versions contains 'latest'"),
-        ({"default_version": "x"}, "cuda_toolkit_default_version is 'x', which is not a version"),
-        ({"path": "cuda"}, "cuda_toolkit_path is 'cuda', which is not an absolute path"),
-        ({"path": "/a:/b"}, "cuda_toolkit_path is '/a:/b'"),
-        ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is 'mirror.example', which is not of the form https://"),
-        ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is '...@proxy', which is not of the form http://"),
-        ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is '3BF863CC', which is not of the form"),
-        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is 'sha256:0', which is not of the form"),
-        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is '...@keys', which is not of the form https://"),
-        ({"environment": "maybe"}, "cuda_toolkit_environment is 'maybe', which is not a boolean. Set true or false."),
+        (
+            {"versions": ["12.6.3"]},
+            "cuda_toolkit_versions contains 12.6.3, which is not valid. Use the form '12.6' (only the first two "
+            "numbers; NVIDIA's packages install the newest update).",
+        ),
+        ({"versions": [12]}, "cuda_toolkit_versions contains 12, which is not valid"),
+        ({"versions": ["latest"]}, "cuda_toolkit_versions contains latest"),
+        ({"versions": {"a": 1}}, "cuda_toolkit_versions is {'a': 1}, but must be a list."),
+        ({"default_version": "x"}, "cuda_toolkit_default_version is x, which is not valid. Use the form '12.6'"),
+        ({"path": "cuda"}, "cuda_toolkit_path is cuda, which is not valid. Use the form /usr/local/cuda (an absolute"),
+        ({"path": "/a:/b"}, "cuda_toolkit_path is /a:/b, which is not valid"),
+        ({"mirror": "mirror.example"}, "cuda_toolkit_mirror is mirror.example, which is not valid. Use the form https"),
+        ({"proxy": "u:s3cret@proxy"}, "cuda_toolkit_proxy is ...@proxy, which is not valid. Use the form http://"),
+        ({"key_fingerprint": "3BF863CC"}, "cuda_toolkit_key_fingerprint is 3BF863CC, which is not valid"),
+        ({"key_fingerprint": "sha256:0"}, "cuda_toolkit_key_fingerprint is sha256:0, which is not valid"),
+        ({"key_url": "u:s3cret@keys"}, "cuda_toolkit_key_url is ...@keys, which is not valid. Use the form https://"),
+        ({"environment": "maybe"}, "cuda_toolkit_environment is maybe, but must be true or false."),
+        ({"verify": "yes"}, "cuda_toolkit_verify is yes, but must be one of auto, run, compile, none."),
+        ({"version": "12.6"}, "Role cuda_toolkit has no variable cuda_toolkit_version."),
     ],
 )
 def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:

@@ -8,12 +8,14 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import EMPTY_RECORD
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Settings, apply_plan, plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan, Service, apply_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 SUPPORT = ["ca-certificates", "iptables", "python3-requests"]
 PLATFORMS: dict[str, t.Any] = {
@@ -32,8 +34,12 @@ RUNNING = {
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
 
-def settings(name: str = "docker", source: str = "distribution", **options: t.Any) -> Settings:
-    return Settings(name, source, options.pop("docker_options", {}), options.pop("recommended", True), PLATFORMS)
+def settings(name: str = "docker", source: str = "distribution", **options: t.Any) -> Request:
+    return Request(name=name, source=source, **options)
+
+
+def plan(seen: dict[str, t.Any], request: Request) -> Plan:
+    return engine_plan.plan(seen, request, PLATFORMS)
 
 
 def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: t.Any) -> dict[str, t.Any]:
@@ -78,36 +84,31 @@ def converged(options: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def test_host_without_docker() -> None:
     done = plan(host(), settings())
-    assert done["problems"] == []
-    assert done["packages"] == ["docker.io", *SUPPORT]
-    assert done["options"] == {"live-restore": True}
-    assert done["config_needed"]
-    assert done["service"] == {
-        "unit": "docker.service",
-        "is_known": False,
-        "enable": True,
-        "start": True,
-        "needed": True,
-    }
-    assert done["reason"] == "docker is not installed; the role installs it from Some debian-12"
+    assert done.problems == []
+    assert done.packages == ["docker.io", *SUPPORT]
+    assert done.options == {"live-restore": True}
+    assert done.config_needed
+    assert done.service == Service("docker.service", is_known=False, enable=True, start=True, needed=True)
+    assert done.reason == "docker is not installed; the role installs it from Some debian-12"
 
 
 def test_client_and_cdi_on_debian_13() -> None:
     done = plan(host("debian-13"), settings())
-    assert "docker-cli" in done["packages"]
-    assert done["options"] == {"live-restore": True, "features": {"cdi": True}}
+    assert "docker-cli" in done.packages
+    assert done.options == {"live-restore": True, "features": {"cdi": True}}
 
 
 def test_converged_host_needs_no_change() -> None:
     done = plan(converged({"live-restore": True}), settings())
-    assert (done["problems"], done["packages"], done["config_needed"]) == ([], [], False)
-    assert not done["service"]["needed"]
+    assert (done.problems, done.packages, done.config_needed) == ([], [], False)
+    assert done.service is not None
+    assert not done.service.needed
 
 
 def test_option_that_is_no_longer_requested_is_removed() -> None:
     seen = converged({"live-restore": True, "mtu": 9000})
-    assert plan(seen, settings())["config_needed"]
-    assert not plan(seen, settings(docker_options={"mtu": 9000}))["config_needed"]
+    assert plan(seen, settings()).config_needed
+    assert not plan(seen, settings(docker_options={"mtu": 9000})).config_needed
 
 
 def test_pending_change_needs_the_module() -> None:
@@ -115,15 +116,15 @@ def test_pending_change_needs_the_module() -> None:
     state = record.load_state(seen["files"][RECORD_FILE]["content"], "x")
     text = seen["files"][DEFAULT_PATH]["content"]
     written = {"at": 1, "boot_id": "b", "reload": ["live-restore"], "restart": []}
-    assert plan(with_daemon_json(seen, text, state._replace(written=written)), settings())["config_needed"]
+    assert plan(with_daemon_json(seen, text, state._replace(written=written)), settings()).config_needed
 
 
 def test_package_from_another_origin_is_kept() -> None:
     done = plan(host("debian-13", packages=("docker-ce", "ca-certificates")), settings())
-    assert done["packages"] == ["iptables", "python3-requests"]
-    assert done["origin"] == "package docker-ce"
-    assert done["options"]["features"] == {"cdi": True}
-    assert "docker 5:27.3.1-1~debian.12~bookworm from package docker-ce is installed and is kept" in done["reason"]
+    assert done.packages == ["iptables", "python3-requests"]
+    assert done.origin == "package docker-ce"
+    assert done.options["features"] == {"cdi": True}
+    assert "docker 5:27.3.1-1~debian.12~bookworm from package docker-ce is installed and is kept" in done.reason
 
 
 def test_engine_without_a_package_is_kept_on_any_platform() -> None:
@@ -131,8 +132,8 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
         "gentoo-2", services={"docker.service": {**RUNNING, "fragment_path": "/etc/systemd/system/docker.service"}}
     )
     done = plan(seen, settings())
-    assert (done["problems"], done["packages"]) == ([], [])
-    assert done["origin"] == "unit /etc/systemd/system/docker.service"
+    assert (done.problems, done.packages) == ([], [])
+    assert done.origin == "unit /etc/systemd/system/docker.service"
 
 
 @pytest.mark.parametrize(
@@ -170,33 +171,33 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
         ),
     ],
 )
-def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: Settings, words: str) -> None:
-    problems = " ".join(plan(seen, wanted)["problems"])
+def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: Request, words: str) -> None:
+    problems = " ".join(plan(seen, wanted).problems)
     assert words in problems
 
 
 def test_unknown_option_is_left_to_the_installed_dockerd() -> None:
     seen = host(packages=("docker.io", *SUPPORT))
-    assert plan(seen, settings(docker_options={"of-the-future": 1}))["problems"] == []
+    assert plan(seen, settings(docker_options={"of-the-future": 1})).problems == []
 
 
 def test_preinstalled_installs_no_package() -> None:
-    assert plan(host(packages=("docker-ce",)), settings(source="preinstalled"))["packages"] == []
+    assert plan(host(packages=("docker-ce",)), settings(source="preinstalled")).packages == []
 
 
 def test_converged_host_needs_no_root() -> None:
-    assert plan({**converged({"live-restore": True}), "uid": 1000}, settings())["problems"] == []
+    assert plan({**converged({"live-restore": True}), "uid": 1000}, settings()).problems == []
 
 
 def test_podman_has_no_daemon() -> None:
     done = plan(host(), settings("podman"))
-    assert done["packages"] == ["podman", "crun", "iptables"]
-    assert done["service"] is None
-    assert not done["config_needed"]
+    assert done.packages == ["podman", "crun", "iptables"]
+    assert done.service is None
+    assert not done.config_needed
 
 
 def test_host_without_systemd_has_no_service() -> None:
-    assert plan(host(services={}), settings())["service"] is None
+    assert plan(host(services={}), settings()).service is None
 
 
 @pytest.mark.parametrize(
@@ -230,16 +231,16 @@ def test_flags_override_recommended_options() -> None:
     off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}
     seen["docker_daemon_json"] = {"flags": [off]}
     done = plan(seen, settings())
-    assert (done["problems"], done["options"]) == ([], {})
-    problems = plan(seen, settings(docker_options={"live-restore": True}))["problems"]
+    assert (done.problems, done.options) == ([], {})
+    problems = plan(seen, settings(docker_options={"live-restore": True})).problems
     assert "--live-restore=false in /etc/default/docker" in problems[0]
-    assert not plan(seen, settings(docker_options={"live-restore": False}))["config_needed"]
+    assert not plan(seen, settings(docker_options={"live-restore": False})).config_needed
 
 
 def test_swarm_member_gets_no_live_restore() -> None:
     seen = host(packages=("docker.io", *SUPPORT))
     seen["engines"]["docker"]["info"] = {"server_version": "20.10.24", "swarm": True}
-    assert plan(seen, settings())["options"] == {}
+    assert plan(seen, settings()).options == {}
 
 
 IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}
@@ -294,12 +295,12 @@ def test_how_options_take_effect(
     expected: tuple[str, bool, bool, str],
 ) -> None:
     done = apply_plan(pending, info, config, policy)
-    assert (done["action"], done["reload"], done["restart"]) == expected[:3]
-    assert expected[3] in done["reason"]
+    assert (done.action, done.reload, done.restart) == expected[:3]
+    assert expected[3] in done.reason
 
 
 def test_plan_is_json() -> None:
-    assert json.loads(json.dumps(plan(host(), settings())))
+    assert json.loads(json.dumps(plain(plan(host(), settings()))))
 
 
 def test_password_is_compared_by_the_module() -> None:
@@ -307,10 +308,10 @@ def test_password_is_compared_by_the_module() -> None:
     seen = converged(options)
     seen["files"] = masked_tree(seen["files"])
     done = plan(seen, settings(docker_options=options))
-    assert done["problems"] == []
-    assert done["options"] == options
-    assert done["config_needed"]
-    assert plan(seen, settings())["config_needed"]  # to remove the option
+    assert done.problems == []
+    assert done.options == options
+    assert done.config_needed
+    assert plan(seen, settings()).config_needed  # to remove the option
 
 
 def test_passwords_of_others_need_no_module() -> None:
@@ -327,7 +328,7 @@ def test_passwords_of_others_need_no_module() -> None:
     )
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), ours.text or "", ours.state)
     seen["files"] = masked_tree(seen["files"])
-    assert not plan(seen, settings())["config_needed"]
+    assert not plan(seen, settings()).config_needed
 
 
 def test_shared_password_is_not_a_conflict() -> None:
@@ -339,10 +340,10 @@ def test_shared_password_is_not_a_conflict() -> None:
         text, state = done.text, done.state
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
     seen["files"] = masked_tree(seen["files"])
-    assert plan(seen, settings(docker_options=options, recommended=False))["problems"] == []
+    assert plan(seen, settings(docker_options=options, docker_recommended=False)).problems == []
 
 
 def test_error_of_the_observation_is_reported() -> None:
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), "{")
     seen["docker_daemon_json"]["error"] = "/etc/docker/daemon.json, line 9"
-    assert plan(seen, settings())["problems"] == ["/etc/docker/daemon.json, line 9"]
+    assert plan(seen, settings()).problems == ["/etc/docker/daemon.json, line 9"]

@@ -217,7 +217,7 @@ def test_report_describes_the_current_state(
 def test_whole_report() -> None:
     text = report(STOP + ATTEMPT * 3 + REFUSED, "failed", CONFIG, RESTORED, APPLIED, was_restarted=True, is_up=True)
     assert text.splitlines() == [
-        f"Docker does not start with the changed /etc/docker/daemon.json: {NONSENSE}",
+        f"Docker failed to start with the changed /etc/docker/daemon.json: {NONSENSE}",
         "The daemon names log-opts.nonsense.",
         "The former daemon.json is restored, and the daemon runs with it.",
         "Correct log-opts.nonsense in container_engine_docker_options, and run again. The daemon's log: "
@@ -228,7 +228,7 @@ def test_whole_report() -> None:
 def test_report_without_journal() -> None:
     text = report("", "Reload the daemon: no\nand no", CONFIG, RESTORED, APPLIED, was_restarted=False, is_up=True)
     first, second, *_rest, last = text.splitlines()
-    assert first == "Docker does not apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"
+    assert first == "Docker failed to apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"
     assert second == "It was reloaded for labels, log-opts.nonsense."
     assert last.startswith("Correct the wrong option in container_engine_docker_options, and run again.")
 

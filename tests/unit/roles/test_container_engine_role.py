@@ -1,0 +1,58 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of role container_engine with variables from a play."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+HOST = {
+    "os": {"key": "debian-12", "name": "Debian 12", "package_manager": "apt"},
+    "uid": 0,
+    "packages": {},
+    "services": {},
+    "package_state": {"busy": False},
+    "engines": {"docker": {"package": None, "version": None, "info": None}},
+    "docker_daemon_json": {"flags": []},
+    "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
+}
+OPTIONS = {
+    "insecure-registries": ["{{ registry }}"],
+    "log-opts": {"labels": "{{ registry }}"},
+    "proxies": {"http-proxy": "http://robot:s3cret@proxy.example:3128"},
+}
+
+
+def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path) -> None:
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "gpufleet_host": HOST,
+        "registry": "registry.example:5000",
+        "container_engine_docker_options": OPTIONS,
+        "container_engine_docker_recommended": "no",
+    }
+    expected = json.loads(json.dumps(OPTIONS).replace("{{ registry }}", values["registry"]))
+    role = {"name": "gpufleet.hosts.container_engine", "tasks_from": "plan.yml", "public": True}
+    tasks = [
+        {"ansible.builtin.include_role": role},
+        {"ansible.builtin.debug": {"var": "__container_engine_plan"}},
+        {"ansible.builtin.assert": {"that": "__container_engine_resolved.options == expected", "quiet": True}},
+    ]
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    (tmp_path / "vars.yml").write_text(yaml.safe_dump({**values, "expected": expected}))
+    argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.yml"]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path), "ANSIBLE_REMOTE_TEMP": str(tmp_path)}
+    done = subprocess.run(
+        [*argv, str(tmp_path / "play.yml")], capture_output=True, text=True, check=False, env=environment
+    )
+    assert "failed=0" in done.stdout, done.stdout + done.stderr
+    assert "docker.io" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
