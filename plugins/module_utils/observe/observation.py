@@ -14,7 +14,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
@@ -153,7 +153,7 @@ def observe(
     host["engines"] = observe_engines.engines(host, ask)
     observe_holders.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
-    host["cdi_specs"] = cdi_driver.observed(root, [*cdi_driver.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
+    host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = repositories.module_streams(root)
