@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH, DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
@@ -89,7 +90,7 @@ def plan(host: dict[str, t.Any], settings: Settings) -> dict[str, t.Any]:
             result["problems"].append(f"{unit} is masked on this host. Run systemctl unmask {unit} first.")
     has_changes = bool(result["packages"] or result["config_needed"] or (result["service"] or {}).get("needed"))
     if has_changes and host["uid"] != 0:
-        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set become: true.")
+        result["problems"].append(needs_root(host["uid"]))
     result["reason"] = _reason(result, host, service)
     return result
 
