@@ -249,6 +249,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     changes,
     daemon_json,
@@ -277,12 +278,12 @@ def read(path: str) -> str | None:
 
 def advice(error: OSError) -> str:
     """Return what the user can do about an error."""
-    return " Set become: true." if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
+    return " Set become: true." if isinstance(error, PermissionError) and not is_root() else ""
 
 
 def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
     """Run a command without root privileges."""
-    drop = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}
+    drop = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []} if is_root() else {}
     try:
         done = subprocess.run(  # run_command cannot change the user
             command,
@@ -327,7 +328,7 @@ def validate(module: AnsibleModule, text: str) -> str:
         file = os.path.join(directory, "daemon.json")
         with open(file, "w", encoding="utf-8") as handle:
             handle.write(text)
-        if os.geteuid() == 0:
+        if is_root():
             os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
             os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
         return dockerd.validate(module.run_command, run_unprivileged, path, file)

@@ -469,6 +469,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
@@ -597,7 +598,7 @@ def _reservations() -> Reservations:
 
 def _binding(sent: str | None, check_mode: bool) -> str | None:
     """Return the path of the controller's pynvml. Root keeps a copy, so that later tasks need not send it again."""
-    if os.geteuid() != 0:
+    if not is_root():
         return sent
     if sent is not None and not check_mode:
         nvml_binding.remember(sent)
@@ -634,7 +635,7 @@ def _plan(module: AnsibleModule) -> dict:
         Nvidia(gather),
         _reservations(),
         check_mode=module.check_mode,
-        root_user=os.geteuid() == 0,
+        root_user=is_root(),
         docker_host=container_options.docker_host(params["engine_options"] or {}, os.environ),
     )
     return planner.plan()

@@ -331,7 +331,7 @@ def _foreign_file(path: str, text: str) -> str | None:
             "toolkit."
         )
     if os.path.lexists(path) and not cdi_file.is_managed(path):
-        return f"{path} was not created by this module: its marker {cdi_file.mark_of(path)} does not exist."
+        return f"{path} was not created by this module: its marker {cdi_file.marker_path(path)} does not exist."
     return None
 
 

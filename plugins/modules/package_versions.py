@@ -133,8 +133,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, key_trust, preview
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    apt_sources,
+    key_download,
+    key_trust,
+    preview,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
 
 
@@ -142,7 +146,7 @@ def view_changes(parameters: dict) -> preview.Changes:
     """Return the changes of the view, and download the key of the additional repository."""
     repository = parameters["repository"]
     if repository:
-        key = packages_keys.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
+        key = key_download.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
         repository = preview.Repository(repository["url"], key, repository["proxy"])
     system = host_platform.read("/", os.uname().machine)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])

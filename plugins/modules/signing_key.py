@@ -90,8 +90,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, openpgp
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_download, key_trust, openpgp
 
 
 def problem(path: str) -> str | None:
@@ -157,8 +156,8 @@ def main() -> None:
         after = {"fingerprints": [], kind: [wanted]}
     if changed and not module.check_mode:
         try:
-            data = packages_keys.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
-        except packages_keys.SigningKeyError as error:
+            data = key_download.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
+        except key_download.SigningKeyError as error:
             module.fail_json(msg=str(error))
         data = openpgp.armored(data) if module.params["armored"] else openpgp.binary(data)
         note = key_trust.note(data, wanted)

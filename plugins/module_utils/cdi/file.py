@@ -15,7 +15,7 @@ import tempfile
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.driver import SUFFIXES, mark_of
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import SUFFIXES, marker_path
 
 # Programs of NVIDIA's toolkit. A specification that calls one of them comes from the toolkit.
 TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
@@ -59,7 +59,7 @@ def is_from_toolkit(text: str) -> bool:
 
 def is_managed(path: str) -> bool:
     """Tell whether this module manages the file at `path`."""
-    return os.path.isfile(mark_of(path))
+    return os.path.isfile(marker_path(path))
 
 
 def files(directories: list[str]) -> list[str]:
@@ -140,12 +140,12 @@ def write(path: str, text: str) -> None:
             os.chmod(directory, 0o755)
         if not managed:
             # The marker comes first, so that an interrupted run leaves no specification without a marker.
-            _write(mark_of(path), MARKER_TEXT.format(os.path.basename(path)))
+            _write(marker_path(path), MARKER_TEXT.format(os.path.basename(path)))
         _write(path, text)
     except OSError as error:
         if not managed:
             with contextlib.suppress(OSError):
-                os.unlink(mark_of(path))
+                os.unlink(marker_path(path))
         if creates_directory:
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
@@ -173,7 +173,7 @@ def _write(path: str, text: str) -> None:
 def remove(path: str) -> None:
     """Remove the file, then its marker."""
     try:
-        for name in (path, mark_of(path)):
+        for name in (path, marker_path(path)):
             if os.path.lexists(name):
                 os.unlink(name)
     except OSError as error:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 
 KIND = "nvidia.com/gpu"
 _KEY = re.compile(r"""^("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'#\[{][^:#]*?)\s*:(?:\s+(.*))?$""")
@@ -70,7 +70,7 @@ def read(directories: Sequence[str], root: str = "/") -> Specs:
             try:
                 with open(os.path.join(base, name), encoding="utf-8") as file:
                     text = file.read()
-                found = _devices(load(text), path, root, cdi_driver.versions(text))
+                found = _devices(load(text), path, root, cdi_staleness.versions(text))
                 devices.update({device.qualified: device for device in found})
             except (OSError, SpecError, UnicodeDecodeError) as error:
                 broken.append(f"{path}: {error}")

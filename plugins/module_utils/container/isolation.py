@@ -15,8 +15,8 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
@@ -298,8 +298,8 @@ def _stale_reason(unit: Unit, host: Host) -> str | None:
     device = _cdi_device(unit, host.specs)
     if device is None:
         return None
-    ours = host.has(cdi_driver.mark_of(device.path))
-    return cdi_driver.complaint(device.path, device.driver_versions, host.driver_version, ours=ours)
+    ours = host.has(cdi_staleness.marker_path(device.path))
+    return cdi_staleness.stale_message(device.path, device.driver_versions, host.driver_version, ours=ours)
 
 
 def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[str]) -> str | None:

@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
@@ -104,7 +105,7 @@ def plan(
     result.summary = _summary(result)
     result.acts = bool(result.summary)
     if result.acts and host["uid"] != 0:
-        result.problems.append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
+        result.problems.append(needs_root(host["uid"]))
     return result
 
 

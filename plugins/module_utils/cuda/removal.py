@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -46,7 +47,7 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
         result["reasons"].append(f"kept because this role did not install it: {', '.join(sorted(others))}")
     result["acts"] = bool(result["packages"] or result["leftovers"] or result["files"])
     if result["acts"] and host["uid"] != 0:
-        result["problems"].append(f"This role needs root but runs as uid {host['uid']}. Set `become: true`.")
+        result["problems"].append(needs_root(host["uid"]))
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("this role has not installed anything on this host")
     result["summary"] = _summary(result)

@@ -76,7 +76,7 @@ def _check_version(case: Case, version: str) -> None:
 def _report_ignored_settings(case: Case) -> None:
     request, host = case.request, case.host
     components = [name for name in request["components"] if name != "compute" and not _has_component(case, name)]
-    extra = [name for name in request["extra_packages"] if not packages_installed.is_there(host, name)]
+    extra = [name for name in request["extra_packages"] if not packages_installed.is_installed(host, name)]
     has_fabric_manager = request["fabric_manager"] != "enabled" or fabric.UNIT in case.result["services"]
     # IMEX does not have to run: its nodes are the user's to configure.
     has_imex = request["imex"] is not True or _state(host, "nvidia-imex.service").get("load_state") == "loaded"

@@ -14,7 +14,7 @@ import re
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_there as is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"

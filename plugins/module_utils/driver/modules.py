@@ -13,9 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import versi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
-_DKMS_KEY = "/var/lib/dkms/mok.pub"
-_UBUNTU_KEY = "/var/lib/shim-signed/mok/MOK.der"
 # The first DKMS with a command that creates its key; older ones create it when they build their first module.
 _FIRST_WITH_COMMAND = "3.1"
 # Platforms whose DKMS is older.
@@ -245,7 +244,7 @@ def _enroll_dkms_key(host: dict) -> str:
         return f"Enroll the key once at the console ('mokutil --import {key}', reboot, confirm)"
     is_ubuntu = host["os"]["id"] == "ubuntu"
     packages = "dkms, mokutil and shim-signed" if is_ubuntu else "dkms and mokutil"
-    key, command = (_UBUNTU_KEY, "update-secureboot-policy --new-key") if is_ubuntu else (_DKMS_KEY, _key_command(host))
+    key, command = (UBUNTU_KEY, "update-secureboot-policy --new-key") if is_ubuntu else (DKMS_KEY, _key_command(host))
     return (
         f"DKMS has not created a key on this host. Install {packages}, create the key ({command}), and enroll it once "
         f"at the console ('mokutil --import {key}', reboot, confirm)"

@@ -11,8 +11,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kerne
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 # --- repositories -------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ def plan_packages(host: dict, request: dict, result: dict, todo: dict, available
     todo["purge"] = result["leftover_config"]
     driver_kernel_packages.skip_outgoing_kernel(host, result)
     needed = [*result["kernel_packages"], *result["packages"]]
-    missing = [name for name in needed if not packages_installed.is_there(host, name)]
+    missing = [name for name in needed if not is_installed(host, name)]
     have = {name: upstream_version(installed[name]["version"]) for name in result["lockstep"] if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result["branch"], request)]
     if not missing and not moves and len(set(have.values())) <= 1:
@@ -121,7 +121,7 @@ def plan_packages(host: dict, request: dict, result: dict, todo: dict, available
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
     joint = "-" if host["os"]["package_manager"] == "dnf" else "="
-    todo["install"] = [name for name in wanted if name not in lockstep and not packages_installed.is_there(host, name)]
+    todo["install"] = [name for name in wanted if name not in lockstep and not is_installed(host, name)]
     todo["install"] += [f"{name}{joint}{full[name]}" for name in changing]
     todo["lock"] = [f"{name}{joint}{full[name]}" for name in changing] if request.get("hold", True) else []
     todo["unlock"] = [

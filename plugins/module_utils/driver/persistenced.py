@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.common.validation import check_type_int
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
 
 UNIT = "nvidia-persistenced.service"
@@ -98,9 +99,7 @@ def plan(
         result["problems"].append(f"{UNIT} is masked on this host. Unmask it first: systemctl unmask {UNIT}.")
     works = result["packages"] or result["reload"] or result["enable"] or result["start"]
     if works and host["uid"] != 0:
-        result["problems"].append(
-            f"This role needs root, but the observation ran as uid {host['uid']}. Set `become: true`."
-        )
+        result["problems"].append(needs_root(host["uid"]))
     result["reason"] = _reason(result, host, service)
     return result
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     activation,
     adoption,
@@ -62,6 +63,8 @@ def plan(
             result["errors"].append(f"{error}{_unknown_branch(result)}")
     result["steps"] = _steps(todo)
     result["acts"] = any(result["steps"].values())
+    if result["acts"] and host["uid"] != 0 and not result["errors"]:
+        result["errors"].append(needs_root(host["uid"]))
     result["summary"] = _summary(result, todo)
     return result
 

@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, adoption, config_files, installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
@@ -153,6 +154,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
         _plan_unload(host, result)
     keys = ("packages", "leftovers", "unhold", "stream", "runfile", "files", "restore")
     result["acts"] = not result["errors"] and any(bool(result[key]) for key in keys)
+    if result["acts"] and host["uid"] != 0:
+        result["errors"].append(needs_root(host["uid"]))
     if not result["acts"] and not result["reasons"]:
         result["reasons"].append("this host has nothing that this role installed")
     result["summary"] = _summary(result) if result["acts"] else []

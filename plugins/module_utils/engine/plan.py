@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH, DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
@@ -77,7 +78,7 @@ def plan(host: dict[str, t.Any], request: Request, platforms: dict[str, dict[str
             result.problems.append(f"{unit} is masked on this host. Run systemctl unmask {unit} first.")
     has_changes = result.packages or result.config_needed or (result.service and result.service.needed)
     if has_changes and host["uid"] != 0:
-        result.problems.append(f"This role needs root but runs as uid {host['uid']}. Set become: true.")
+        result.problems.append(needs_root(host["uid"]))
     result.reason = _reason(result, host, service)
     return result
 

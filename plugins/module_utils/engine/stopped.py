@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
 
 # Processes that listen on behalf of a service that has not started, and services that answer on Docker's socket.
@@ -210,7 +211,7 @@ def podman(root: str = "/") -> StoppedEngine | None:
 
 def podman_data(root: str = "/") -> list[str]:
     """List the storage directories of Podman, which it creates on its first call."""
-    if os.geteuid() != 0:
+    if not is_root():
         data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
         return [_inside(root, os.path.join(data, "containers/storage"))]
     places = [_inside(root, PODMAN_DATA)]

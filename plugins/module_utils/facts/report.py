@@ -11,13 +11,13 @@ import re
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import state as facts_state
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.values import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     NvmlFailure,
 )
 
-_SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _UUID = re.compile(r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
@@ -25,7 +25,7 @@ def facts(
     answer: dict, functions: list[dict], versions: dict, *, root: str, subsets, timeout: float, wsl: bool
 ) -> dict:
     """Return the facts from the answers of nvml/guard.py, hardware/pci.py and host/driver.py."""
-    host = {"wsl": wsl, "secure_boot": _secure_boot(root), "timeout": timeout}
+    host = {"wsl": wsl, "secure_boot": secure_boot.is_enabled(root), "timeout": timeout}
     if answer.get("library"):
         suffix = host_driver.version_suffix(answer["library"])
         versions = {**versions, "library": suffix or versions["library"]}
@@ -152,12 +152,3 @@ def _firmware_mode(root: str, gpus: list[dict]) -> str | None:
     if not enabled:
         return None
     return "mixed" if len(set(enabled)) == 2 else "gsp" if enabled[0] else "none"
-
-
-def _secure_boot(root: str) -> bool | None:
-    try:
-        with open(os.path.join(root, _SECURE_BOOT), "rb") as file:
-            value = file.read(5)
-    except OSError:
-        return None
-    return value[4:5] == b"\1" if len(value) == 5 else None

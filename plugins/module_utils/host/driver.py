@@ -12,7 +12,6 @@ import glob
 import os
 import re
 import shutil
-import struct
 from collections.abc import Callable, Iterator
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
@@ -165,10 +164,12 @@ def module_file(root: str, kernel: str | None) -> str | None:
 
 def module_file_version(path: str) -> str | None:
     """Return `version=` from the .modinfo section of an uncompressed module, without reading the whole file."""
+    # Most hosts have compressed modules only, so the program behind nvidia_gpu_facts rarely needs this.
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf  # noqa: PLC0415
+
     try:
-        with open(path, "rb") as file:
-            section = _elf_section(file, b".modinfo")
-    except (OSError, ValueError, struct.error):
+        section = elf.section(path, ".modinfo")
+    except (OSError, elf.ElfError):
         return None
     for entry in section.split(b"\0"):
         if entry.startswith(b"version="):
@@ -210,22 +211,3 @@ def _redirects(root: str) -> Iterator[str]:
             relative = resolve(root, os.path.relpath(path, root))
             for match in _REDIRECT.finditer(read_text("/", relative) or ""):
                 yield match.group(1)
-
-
-def _elf_section(file, wanted: bytes) -> bytes:
-    header = file.read(64)
-    if header[:5] != b"\x7fELF\x02":
-        raise ValueError("not a 64-bit ELF file")
-    order = "<" if header[5] == 1 else ">"
-    table_offset = struct.unpack_from(order + "Q", header, 40)[0]
-    entry_size, count, names_index = struct.unpack_from(order + "HHH", header, 58)
-    file.seek(table_offset)
-    table = file.read(entry_size * count)
-    sections = [struct.unpack_from(order + "IIQQQQ", table, entry_size * index) for index in range(count)]
-    file.seek(sections[names_index][4])
-    names = file.read(sections[names_index][5])
-    for name, _type, _flags, _address, offset, size in sections:
-        if names[name : names.index(b"\0", name)] == wanted:
-            file.seek(offset)
-            return file.read(size)
-    return b""

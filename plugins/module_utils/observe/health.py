@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 
@@ -109,7 +109,7 @@ def _widths(facts: dict[str, t.Any]) -> t.Iterator[tuple[str, int | None, int | 
 
 def _cdi(host: dict[str, t.Any]) -> list[str]:
     found = (
-        cdi_driver.complaint(spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"])
+        cdi_staleness.stale_message(spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"])
         for spec in host.get("cdi_specs", [])
     )
     return [text for text in found if text]

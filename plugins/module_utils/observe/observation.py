@@ -9,12 +9,11 @@ This reads files and runs a few local programs. It never uses the network.
 from __future__ import annotations
 
 import os
-import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
@@ -23,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot as host_reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
@@ -83,8 +83,6 @@ FILES = (
 )
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
-_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-
 
 def observe(
     root: str,
@@ -121,7 +119,7 @@ def observe(
         "nvidia": devices.nvidia(root, functions),
         "kernel": kernels,
         "dkms": host_kernels.dkms(root),
-        "secure_boot": secure_boot(root),
+        "secure_boot": host_secure_boot.read(root),
         "foreign_drivers": devices.foreign_drivers(root, functions, releases),
         "packages": state["installed"],
         "packages_asked": state["asked"],
@@ -153,33 +151,13 @@ def observe(
     host["engines"] = observe_engines.engines(host, ask)
     observe_holders.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
-    host["cdi_specs"] = cdi_driver.observed(root, [*cdi_driver.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
+    host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = repositories.module_streams(root)
     host["reboot_reasons"] = host_reboot.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return host
-
-
-def secure_boot(root: str) -> dict:
-    """Return whether Secure Boot is on, and the names of the keys that the kernel trusts for modules."""
-    variable = read_bytes(root, _SECURE_BOOT, 5)
-    enabled = variable[4] == 1 if variable is not None and len(variable) == 5 else None
-    lockdown = re.search(r"\[(\w+)\]", read_text(root, "/sys/kernel/security/lockdown") or "")
-    enforced = (read_text(root, "/sys/module/module/parameters/sig_enforce") or "").strip() == "Y"
-    trusted = sorted(set(re.findall(r"asymmetri\s+(.+?): X509", read_text(root, "/proc/keys") or "")))
-    key = next(
-        (path for path in ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub") if exists(root, path)), None
-    )
-    return {
-        "enabled": enabled,
-        "uefi": exists(root, "/sys/firmware/efi"),
-        "signatures_enforced": enforced or bool(lockdown and lockdown.group(1) in ("integrity", "confidentiality")),
-        "lockdown": lockdown.group(1) if lockdown else None,
-        "trusted_signers": trusted,
-        "dkms_key": key,
-    }
 
 
 def _daemon_users(root: str) -> list[str]:

@@ -65,7 +65,7 @@ def read(root: str, manager: str | None, run: Run, extra: list[str] | None = Non
     return state
 
 
-def is_there(host: dict, name: str) -> bool:
+def is_installed(host: dict, name: str) -> bool:
     """Return whether a package is installed on an observed host. The name may have a version or an architecture."""
     asked = host["packages_asked"].get(name)
     return name in host["packages"] if asked is None else asked

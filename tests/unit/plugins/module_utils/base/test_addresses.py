@@ -14,8 +14,7 @@ from ansible.plugins.test.core import search
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import keys as packages_keys
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, preview
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_download, nvidia_repository, preview
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare, nvidia
@@ -68,11 +67,11 @@ def test_errors_contain_no_login(monkeypatch):
     def open_url(url, **_more):
         raise OSError(f"no way to {url}")
 
-    monkeypatch.setattr(packages_keys, "open_url", open_url)
+    monkeypatch.setattr(key_download, "open_url", open_url)
     for call in (
         lambda: preview._run_checked(run, ["apt-get"]),
         lambda: packages_offers.read("dnf", ["x"], run),
-        lambda: packages_keys.fetch(LOGIN, "0" * 40),
+        lambda: key_download.fetch(LOGIN, "0" * 40),
     ):
         with pytest.raises(Exception, match=r"https://\.\.\.@mirror\.example/cuda") as raised:
             call()

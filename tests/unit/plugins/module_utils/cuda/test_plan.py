@@ -395,7 +395,7 @@ def test_a_host_with_the_distributions_toolkit_has_no_changes() -> None:
             'example cuda_toolkit_versions: ["12.6"]',
         ),
         (bare(apt={"missing_components": ["non-free"]}), {}, "are not enabled: non-free"),
-        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This role needs root but runs as uid 1000"),
+        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This role needs root, but it runs as uid 1000"),
     ],
 )
 def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], more: dict[str, t.Any], words: str) -> None:

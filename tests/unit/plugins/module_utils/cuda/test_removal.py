@@ -107,7 +107,7 @@ def test_a_compiler_that_the_role_did_not_request_is_kept(asked: list[str]) -> N
 
 def test_removal_requires_root() -> None:
     there = seen({"packages": OURS}, uid=1000)
-    assert "This role needs root but runs as uid 1000. Set `become: true`." in removal(there)["problems"][0]
+    assert "This role needs root, but it runs as uid 1000. Set `become: true`." in removal(there)["problems"][0]
 
 
 @pytest.mark.parametrize("other", [packages_record.DRIVER, packages_record.TOOLKIT])

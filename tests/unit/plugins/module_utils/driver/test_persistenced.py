@@ -201,7 +201,7 @@ def test_no_systemd() -> None:
         (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
         (
             host(STOPPED, DEBIANS, uid=1000),
-            "This role needs root, but the observation ran as uid 1000. Set `become: true`.",
+            "This role needs root, but it runs as uid 1000. Set `become: true`.",
         ),
     ],
 )

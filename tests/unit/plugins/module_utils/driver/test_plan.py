@@ -1045,3 +1045,9 @@ def test_installer_with_dkms(key, packages, has_dkms):
     assert result["errors"] == []
     assert ("--dkms" in result["todo"]["runfile"]["options"]) is has_dkms
     assert any("no DKMS:" in reason for reason in result["reasons"]) is not has_dkms
+
+
+def test_changes_need_root_but_a_converged_host_does_not():
+    (error,) = driver_plan.plan(host(uid=1000), {}, platform("debian-12"))["errors"]
+    assert error == "This role needs root, but it runs as uid 1000. Set `become: true`."
+    assert driver_plan.plan({**converged(), "uid": 1000}, {}, platform("debian-12"))["errors"] == []

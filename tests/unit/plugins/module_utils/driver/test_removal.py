@@ -523,3 +523,10 @@ def test_headers_are_removed_and_kernel_stays():
     )
     plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]
+
+
+def test_a_removal_needs_root_but_a_host_without_the_driver_does_not():
+    there = {**installed({"packages": list(OURS)}), "uid": 1000}
+    (error,) = driver_removal.plan(there, platform("debian-12"))["errors"]
+    assert error == "This role needs root, but it runs as uid 1000. Set `become: true`."
+    assert driver_removal.plan(host(uid=1000), platform("debian-12"))["errors"] == []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree, gpu_trees
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,30 @@ def test_damaged_files_raise_only_elf_errors(position, junk, cut):
     data = WHOLE[:position] + junk + (b"" if cut else WHOLE[position + len(junk) :])
     try:
         elf.parse(io.BytesIO(data))
+    except elf.ElfError:
+        return
+
+
+MODULE = gpu_trees.kernel_module("580.95.05")
+
+
+def test_the_content_of_a_section(tmp_path):
+    path = tmp_path / "nvidia.ko"
+    path.write_bytes(MODULE)
+    assert b"version=580.95.05" in elf.section(str(path), ".modinfo").split(b"\0")
+    assert elf.section(str(path), ".missing") == b""
+
+
+def test_a_stripped_library_has_no_sections(tmp_path):
+    path = driver_tree.write_elf(tmp_path / "lib.so", "i386", "libcuda.so.1", [])
+    assert elf.section(str(path), ".modinfo") == b""
+
+
+@given(st.integers(0, len(MODULE) - 1), st.binary(min_size=1, max_size=16), st.booleans())
+def test_damaged_sections_raise_only_elf_errors(tmp_path_factory, position, junk, cut):
+    path = tmp_path_factory.mktemp("damaged") / "nvidia.ko"
+    path.write_bytes(MODULE[:position] + junk + (b"" if cut else MODULE[position + len(junk) :]))
+    try:
+        elf.section(str(path), ".modinfo")
     except elf.ElfError:
         return

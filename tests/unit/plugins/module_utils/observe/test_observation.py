@@ -223,27 +223,6 @@ def test_versions_loaded_in_user_space_and_on_disk(tree):
     assert len(host["reboot_required_reasons"]) == 2
 
 
-SECURE = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-
-
-@pytest.mark.parametrize(
-    ("content", "enabled"),
-    [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"", None), (None, None)],
-)
-def test_secure_boot(tree, content, enabled):
-    if content is not None:
-        tree.file(SECURE, content)
-    tree.file(
-        "proc/keys", "1 I--Q--- 1 perm 1f030000 0 0 asymmetri Debian Secure Boot CA: 6ccece7e: X509.rsa 1b6eb1 []\n"
-    )
-    tree.file("sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
-    state = observe(tree)["secure_boot"]
-    assert state["enabled"] is enabled
-    assert state["trusted_signers"] == ["Debian Secure Boot CA: 6ccece7e"]
-    assert state["lockdown"] == "integrity"
-    assert state["signatures_enforced"]
-
-
 def test_nouveau_bound_loaded_available_and_blacklisted(tree):
     tree.function("0000:01:00.0", driver="nouveau")
     tree.file("sys/module/nouveau/initstate", "live")

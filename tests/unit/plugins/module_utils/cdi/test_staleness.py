@@ -9,7 +9,12 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.driver import complaint, mark_of, observed, versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import (
+    marker_path,
+    observed,
+    stale_message,
+    versions,
+)
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"
 YAML = f"""\
@@ -86,7 +91,7 @@ def test_driver_version_comes_from_the_mounts(text, expected):
     ],
 )
 def test_specification_for_another_driver_is_stale(named, loaded, ours, words):
-    message = complaint("/etc/cdi/a.yaml", named, loaded, ours=ours)
+    message = stale_message("/etc/cdi/a.yaml", named, loaded, ours=ours)
     assert message is None if words is None else words in message
 
 
@@ -99,7 +104,7 @@ def write(root, path, text):
 def test_only_specifications_of_nvidia_gpus_are_observed(tmp_path):
     own = "/etc/cdi/gpufleet-nvidia.json"
     write(tmp_path, own, json.dumps(spec("/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"), indent=2))
-    write(tmp_path, mark_of(own), "ours")
+    write(tmp_path, marker_path(own), "ours")
     write(tmp_path, "/run/cdi/nvidia.yaml", YAML)
     write(tmp_path, "/etc/cdi/net.json", json.dumps(spec(LIBRARY, kind="vendor.com/net")))
     write(tmp_path, "/etc/cdi/mofed.json", json.dumps(spec(LIBRARY, kind="nvidia.com/mofed")))

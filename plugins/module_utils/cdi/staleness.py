@@ -26,7 +26,7 @@ _KIND = re.compile(r"""(?:^|[{,\s])["']?kind["']?\s*:\s*["']?nvidia\.com/gpu["']
 _MAX_SIZE = 4 * 1024 * 1024
 
 
-def mark_of(path: str) -> str:
+def marker_path(path: str) -> str:
     """Return the marker file that identifies the specification at `path` as ours.
 
     Before CDI 0.6.0, a specification cannot contain such a mark. Engines ignore the suffix of the marker file.
@@ -49,13 +49,13 @@ def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
             path = os.path.join(directory, name)
             text = read_text(root, path, _MAX_SIZE) if name.endswith(SUFFIXES) else None
             if text and _KIND.search(text.replace("\\/", "/")):
-                entry = {"path": path, "driver_versions": list(versions(text)), "ours": exists(root, mark_of(path))}
+                entry = {"path": path, "driver_versions": list(versions(text)), "ours": exists(root, marker_path(path))}
                 # Two paths can refer to the same directory.
                 found.setdefault(os.path.join(resolved, name), entry)
     return list(found.values())
 
 
-def complaint(path: str, named: list[str] | tuple[str, ...], loaded: str | None, *, ours: bool) -> str | None:
+def stale_message(path: str, named: list[str] | tuple[str, ...], loaded: str | None, *, ours: bool) -> str | None:
     """Return a message if a specification is stale. Return None if it is current or names no version.
 
     A specification may also mount CUDA compatibility libraries, so one matching version is sufficient.
