@@ -198,6 +198,3 @@ def test_the_driver_writes_the_entry_that_the_toolkit_does(key):
         data, {"arch": "x86_64"}, {"mirror": MIRROR, "proxy": PROXY, "key_url": None, "key_fingerprint": None}
     )
     assert repository["entry"] == nvidia_repository.entry(repository)
-    manager = repository["type"]
-    role = Path(__file__).resolve().parents[5] / f"roles/nvidia_driver/tasks/repository-{manager}.yml"
-    assert "__nvidia_driver_repository.entry.content" in role.read_text(encoding="utf-8")
