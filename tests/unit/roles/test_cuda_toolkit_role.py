@@ -164,7 +164,7 @@ def test_the_verification_compiles_runs_and_leaves_no_files(
     assert list((tmp_path / "home").iterdir()) == []
 
 
-def test_driver_branches_increase_with_the_cuda_version() -> None:
+def test_newer_cuda_versions_need_newer_driver_branches() -> None:
     branches = VARS["__cuda_toolkit_branches"]
     keys = [tuple(int(part) for part in version.split(".")) for version in branches]
     assert keys == sorted(keys)

@@ -82,7 +82,7 @@ def test_role_fails_and_names_gpus_that_do_not_join_the_fabric(tmp_path):
 
 
 @pytest.mark.parametrize(("services", "first"), [([], "in_progress"), ([UNIT], "completed")])
-def test_role_does_not_query_the_fabric_without_fabric_manager_or_after_all_gpus_joined(tmp_path, services, first):
+def test_role_does_not_query_the_fabric_without_a_need(tmp_path, services, first):
     done = run(tmp_path, ["not queried"], services, first)
     assert done.returncode == 0, done.stdout
     assert "not queried" in (tmp_path / "answers").read_text()

@@ -78,14 +78,14 @@ def test_a_structure_has_the_bindings_layout(layouts, ours, theirs):
     assert compared >= 2, "the field names of both sides should meet"
 
 
-def test_every_call_that_the_binding_makes_is_there():
+def test_the_library_has_every_call_of_the_binding():
     library = ctypes.CDLL(str(build() / "libnvidia-ml.so.1"))
     wanted = set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"', BINDING))
     assert len(wanted) > 300
     assert [name for name in sorted(wanted) if not hasattr(library, name)] == []
 
 
-def test_older_names_are_there_too():
+def test_the_library_has_the_older_names():
     """Names that bindings and clients of NVML 11 call, or that C's header redirects."""
     library = ctypes.CDLL(str(build() / "libnvidia-ml.so.1"))
     for name in (

@@ -26,7 +26,7 @@ GOES_ON = "there is no dkms"
         ([], False, ["--skip-everything"], "no option of this installer"),
     ],
 )
-def test_loaded_modules(tmp_path, monkeypatch, *, loaded, is_held, options, says):
+def test_the_installer_checks_for_loaded_modules(tmp_path, monkeypatch, *, loaded, is_held, options, says):
     monkeypatch.syspath_prepend(str(VENDOR))
     text = importlib.import_module("make_runfile").INSTALLER.format(stand_in="", version="580.95.05")
     script, modules, programs = tmp_path / "driver.run", tmp_path / "modules", tmp_path / "bin"

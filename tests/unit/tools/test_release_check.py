@@ -31,7 +31,7 @@ def test_developer_files_are_found(names, found):
         ("`x[0](y)`\n```sh\n[a](missing)\n```\n", []),
     ],
 )
-def test_links_that_lead_nowhere_are_found(tmp_path, text, found):
+def test_broken_links_are_found(tmp_path, text, found):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("[up](../README.md)")
     (tmp_path / "README.md").write_text(text)
@@ -48,5 +48,5 @@ def test_links_that_lead_nowhere_are_found(tmp_path, text, found):
         ),
     ],
 )
-def test_complaints_of_the_importer_are_found(output, found):
+def test_warnings_of_the_importer_are_found(output, found):
     assert release_check.complaints(output) == found

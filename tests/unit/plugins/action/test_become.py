@@ -126,13 +126,13 @@ def test_a_wrong_password_reaches_sudo_once(run, call):
     assert "password" in json.dumps(result)
 
 
-def test_the_failure_quotes_sudo_where_ansible_does_not_know_its_words(run):
+def test_an_unknown_message_of_sudo_is_quoted(run):
     result, _passwords, output = run(FACTS, password="wrong", tries=1)
     assert "sudo on the host failed with status 1: sudo: 1 incorrect password attempt" in result["msg"], output
 
 
 @pytest.mark.parametrize("connection", ["ssh", "local"])
-def test_the_right_password_does_without_pipelining(run, connection):
+def test_the_right_password_works_without_pipelining(run, connection):
     result, passwords, output = run(FACTS, connection=connection, password="right", pipelining=False)
     assert result["ansible_facts"]["nvidia_gpu_state"] == "ready", output
     assert passwords == ["right"]
@@ -145,7 +145,7 @@ def test_the_right_password_does_without_pipelining(run, connection):
         "a terminal is required to read the password; either use the -S option or configure an askpass helper",
     ],
 )
-def test_a_sudo_that_wants_a_terminal_runs_the_module_on_one(run, message):
+def test_a_sudo_that_requires_a_terminal_gets_one(run, message):
     result, passwords, output = run(FACTS, password="right", wants_terminal=message, pipelining=False)
     assert result["ansible_facts"]["nvidia_gpu_state"] == "ready", output
     assert passwords == ["right"]

@@ -31,7 +31,7 @@ every_filter = pytest.mark.parametrize("module", MODULES, ids=lambda module: mod
 
 
 @every_filter
-def test_a_file_has_one_filter_of_its_own_name(module: t.Any) -> None:
+def test_each_file_has_one_filter_with_the_name_of_the_file(module: t.Any) -> None:
     name = module.__name__.rpartition(".")[2]
     assert list(module.FilterModule().filters()) == [name]
     assert yaml.safe_load(module.DOCUMENTATION)["name"] == name
@@ -147,7 +147,7 @@ def test_invalid_strings_are_reported(options: t.Any, recommended: t.Any, words:
     assert "s3cret" not in str(caught.value)
 
 
-def test_what_a_playbook_gives_arrives() -> None:
+def test_values_of_a_playbook_reach_the_functions() -> None:
     plan = planned({"mtu": 9000}, False)
     assert (plan["packages"], plan["options"]) == (["docker.io"], {"mtu": 9000})
     apply = engine_apply_plan.FilterModule().filters()["engine_apply_plan"](

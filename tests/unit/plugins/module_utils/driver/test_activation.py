@@ -48,7 +48,7 @@ MODULES = [
 
 @pytest.mark.parametrize(("changes", "coming", "load", "unload", "services"), [row[1:] for row in MODULES],
                          ids=[row[0] for row in MODULES])  # fmt: skip
-def test_modules_to_load(changes, coming, load, unload, services):
+def test_only_missing_modules_are_loaded(changes, coming, load, unload, services):
     expected = {"load": load, "unload": unload, "services": services}
     assert activation.modules(host("debian-12", **changes), coming) == expected
 
@@ -103,7 +103,7 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_unload_obstacles(text, expected):
+def test_obstacles_prevent_unloading(text, expected):
     assert activation.unload_obstacles(text, ALL) == expected
 
 
@@ -152,12 +152,12 @@ def test_gpu_users_of_current_driver_require_no_reboot():
     assert activation.reboot(there, "never", False)["reasons"] == []
 
 
-def test_flavor_change_differs():
+def test_changed_flavor_counts_as_different_driver():
     driver = {**UPGRADED, "on_disk": "535.309.01", "library": "535.309.01", "on_disk_flavor": "open"}
     assert activation.differs(upgraded(driver=driver))
 
 
-def test_no_reasons_no_reboot():
+def test_host_without_reasons_is_not_rebooted():
     there = host("debian-12", driver={**LOADED, "on_disk": "535.309.01", "library": "535.309.01"})
     decision = activation.reboot(there, "when_required", False)
     assert (decision["go"], decision["reasons"], decision["why_not"]) == (False, [], None)
@@ -200,7 +200,7 @@ GATE = [
 
 @pytest.mark.parametrize(("policy", "controller", "changes", "go", "words"), [row[1:] for row in GATE],
                          ids=[row[0] for row in GATE])  # fmt: skip
-def test_reboot_decision(policy, controller, changes, go, words):
+def test_policy_and_reasons_decide_about_reboot(policy, controller, changes, go, words):
     kernel = changes.pop("kernel_", None) if "kernel_" in changes else None
     changes = {name: value for name, value in changes.items() if name != "kernel_"}
     there = upgraded(**changes)
@@ -244,7 +244,7 @@ def test_damaged_reboot_record_is_ignored(content):
     assert activation.reboot(there, "when_required", False)["go"]
 
 
-def test_reboot_record_round_trip():
+def test_reboot_record_has_boot_and_reasons():
     there = upgraded()
     ids = activation.reboot(there, "when_required", False)["ids"]
     assert json.loads(activation.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
@@ -280,7 +280,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
-def test_reasons_for_a_reboot(name, changes, words):
+def test_every_reason_for_a_reboot_is_explained(name, changes, words):
     texts = {reason["id"]: reason["text"] for reason in host_reboot.reasons(host("debian-12", **changes))}
     for word in words:
         assert word in texts[name]

@@ -28,7 +28,7 @@ def installed(recorded=None, **changes) -> dict:
     return there
 
 
-def test_recorded_packages_and_leftovers():
+def test_recorded_packages_and_leftovers_are_removed():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]
@@ -151,7 +151,7 @@ def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
-def test_summary():
+def test_summary_lists_all_steps():
     there = installed({"packages": list(OURS), "files": {SOURCES["path"]: SOURCES}}, modules_loaded=["nvidia"])
     assert driver_removal.plan(there, platform("debian-12"))["summary"] == [
         "unload nvidia",
@@ -205,7 +205,7 @@ def test_removal_is_refused_with_dependent_module():
     assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
 
 
-def test_unload_order():
+def test_dependent_modules_are_unloaded_first():
     there = installed({"packages": list(OURS)}, modules_loaded=["nvidia", "nvidia_modeset", "nvidia_uvm"])
     assert driver_removal.plan(there, platform("debian-12"))["unload"] == ["nvidia_uvm", "nvidia_modeset", "nvidia"]
 

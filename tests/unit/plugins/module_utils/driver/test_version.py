@@ -83,7 +83,7 @@ def test_branch_below_minimum_is_rejected(key, minimum, offered, version):
     assert is_rejected is (version[:3] != first)
 
 
-def test_prebuilt_modules_of_alternative_branch():
+def test_prebuilt_modules_of_alternative_branch_are_installed():
     prebuilt = f"linux-modules-nvidia-595-server-open-{KERNELS['ubuntu-24.04']}"
     request = {"minimum_version": "580.200"}
     result = asked(host("ubuntu-24.04"), request, *NVIDIA)
@@ -154,7 +154,7 @@ def test_satisfied_minimum_needs_no_query(key, minimum):
     assert result["alternative_branches"] == []
 
 
-def test_no_alternatives_without_minimum():
+def test_request_without_minimum_has_no_alternatives():
     there, data = host("ubuntu-24.04"), platform("ubuntu-24.04")
     assert not [name for name in driver_plan.plan(there, {}, data)["todo"]["query"] if "595" in name]
     query = driver_plan.plan(there, {"minimum_version": "580.200"}, data)["todo"]["query"]

@@ -145,7 +145,7 @@ def test_user_file_stays():
         ("ppc64le", (V100,), True),
     ],
 )
-def test_only_with_shared_memory(arch, gpus, matters):
+def test_only_gpus_with_shared_memory_need_override(arch, gpus, matters):
     flavor = "proprietary" if V100 in gpus else "open"
     there = grace(gpus=gpus, driver={"loaded": "550.90.07", "library": "550.90.07", "kernel_module_flavor": flavor})
     there["os"]["arch"] = arch
@@ -157,14 +157,14 @@ def test_only_with_shared_memory(arch, gpus, matters):
     assert bool(told) is not matters
 
 
-def test_off_by_default():
+def test_override_is_off_by_default():
     result = driver_plan.plan(grace(), {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result["todo"]["files"], result["acts"]) == ([], False)
     assert not any("memory" in reason for reason in result["reasons"])
 
 
 @pytest.mark.parametrize("content", [None, OTHERS])
-def test_distribution_without_rule(content):
+def test_distribution_without_rule_needs_no_override(content):
     path = "/usr/lib/udev/rules.d/40-vm-hotadd.rules"
     result = plan(grace(files={path: {"exists": content is not None, "content": content}}))
     assert result["todo"]["files"] == []

@@ -55,7 +55,7 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
         ([entry(f"{PLACE}/nvidia-cuda.list", enabled=False)], True, []),
     ],
 )
-def test_the_address_is_left_with_one_key(sources, added, removed):
+def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
     result = resolve(sources)
     assert result["errors"] == []
     assert bool(result["todo"]["repository"]) is added
@@ -83,11 +83,11 @@ def test_a_file_with_other_repositories_is_reported_but_not_removed(sources):
 
 
 @pytest.mark.parametrize("path", [f"{PLACE}/mine.list", LEGACY])
-def test_a_file_that_clashes_with_itself_is_named_too(path):
+def test_a_file_with_two_keys_for_the_repository_is_named(path):
     assert path in resolve([entry(path, key=KEY), entry(path)])["errors"][0]
 
 
-def test_a_toolkit_leaves_one_key_too():
+def test_the_toolkit_lists_the_repository_with_only_one_key():
     there = host("ubuntu-24.04", apt={"sources": [entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, key=KEY)]})
     done = nvidia(there, "12.6")
     assert done["remove_files"] == [LEGACY, KEYRING_LIST]
@@ -111,14 +111,14 @@ LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
         ([entry(OURS, key=OUR_KEY)], ("cuda-keyring",), [], ["cuda-keyring"]),
     ],
 )
-def test_packages_that_brought_the_repository_go(sources, packages, files, removed):
+def test_packages_that_configure_the_repository_are_removed(sources, packages, files, removed):
     todo = resolve(sources, packages)["todo"]
     assert (todo["remove_files"], todo["remove_packages"]) == (files, removed)
     assert set(files) <= set(todo["look"]["without"])
 
 
 @pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])
-def test_so_do_those_of_rpm(key, package):
+def test_rpm_packages_that_configure_the_repository_are_removed(key, package):
     path = f"/etc/repos.d/{package}.repo"
     repositories = [{"id": "local", "file": path, "url": f"file:///var/{package}-12-6-local", "enabled": True}]
     there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)
