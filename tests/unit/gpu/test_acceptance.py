@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The acceptance on real GPUs judges rightly: what it compares, and that it finds what is wrong."""
+"""The checks of the acceptance test on real GPUs: what they compare, and which errors they find."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ XML = (Path(__file__).parent / "files" / "h200.xml").read_text(encoding="utf-8")
 UUID = "GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61"
 OTHER = "GPU-00000000-0000-4000-8000-000000000001"
 
-# What NVML said on that host, as the facts write it.
+# The facts of that host.
 NO_ERRORS = dict.fromkeys(
     ("corrected", "dram_corrected", "sram_corrected", "uncorrected", "dram_uncorrected", "sram_uncorrected"), 0
 )
@@ -249,7 +249,7 @@ def passing(uuid):
 
 
 def inside(uuids, minors):
-    """What a container says that is as it should be."""
+    """Return the report of a correct container."""
     own = {str(minor): "given" if uuid in uuids else "EPERM" for uuid, minor in minors.items()}
     return {
         "given": {str(minor): "opens" if uuid in uuids else "ENOENT" for uuid, minor in minors.items()},

@@ -53,7 +53,7 @@ class Roles:
             for path in (folder / "roles" / name / "tasks").iterdir():
                 text = path.read_text(encoding="utf-8").replace("gpufleet.hosts.observe", "observe")
                 if path.name in NOT_RUN.get(name, ()):
-                    # What follows a change: the new observation and its plan.
+                    # The tasks after a change: the new observation and its plan.
                     kept = yaml.safe_load(text)[-2:] if path.name == "packages.yml" else []
                     text = yaml.safe_dump([{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept])
                 path.write_text(text.replace("gpufleet.hosts.gpu_host_info", "next_observation"), encoding="utf-8")

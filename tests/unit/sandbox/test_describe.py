@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Descriptions: what they become, and what is refused in which words."""
+"""Descriptions of hosts: their state, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMUL
 
 
 def state_of(description: dict, host: str = "host") -> dict:
-    """Give the state as a dictionary."""
+    """Return the state as a dictionary."""
     return gpusim.parse_state(describe.render(description, host)[1])
 
 

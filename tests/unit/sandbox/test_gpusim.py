@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpusim does where a kernel would load a module, on a host that is a directory."""
+"""gpusim as the kernel of a simulated host, whose root is a directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REAL_DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n511 watchdog\n\nBlock
 
 
 class Host:
-    """A host's root, powered on as gpusim boot leaves it (but for mounts and coldplug)."""
+    """The root of a host after `gpusim boot`, without mounts and coldplug."""
 
     def __init__(self, root: Path, description: dict) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Host:
         return file
 
     def module(self, name: str = "nvidia", pack=bytes, **information: str) -> Path:
-        """Lay a module file down."""
+        """Create a module file."""
         fields = {"name": name, "license": "NVIDIA", "version": "535.309.01", "vermagic": f"{RELEASE} SMP mod_unload "}
         fields.update(information)
         return self.write(f"lib/modules/{name}.ko", pack(gpusim.module_file(fields)))
@@ -82,7 +82,7 @@ class Host:
 
 @pytest.fixture
 def host_of(tmp_path, monkeypatch):
-    """Give a function that makes a host; its device nodes are plain files that say what they would be."""
+    """Return a function that creates a host. Its device nodes are text files with their properties."""
     monkeypatch.setenv("GPUSIM_ROOT", str(tmp_path))
 
     def node(path, major, minor, mode=0o666, owner=(0, 0)):

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a simulated host preloads into every program."""
+"""The library that every program of a simulated host preloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYS_PIPE2, SYS_MMAP, SYS_FINIT, SYS_INIT, SYS_DELETE = 293, 9, 313, 175, 176
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Compile the library for a home of ours, with a gpusim that writes down what it is asked."""
+    """Compile the library for a test directory with a fake gpusim that logs its calls."""
     home = tmp_path_factory.mktemp("gpusim")
     command = ["gcc", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f'-DHOME="{home}"', "-o", home / "preload.so"]
     subprocess.run([*command, SIMULATOR / "src" / "kernel.c"], check=True)
@@ -37,7 +37,7 @@ def home(tmp_path_factory):
 
 
 def run(home, code: str, answer: int = 0) -> tuple[str, list[str]]:
-    """Run Python with the library preloaded; give what it printed and what gpusim was asked."""
+    """Run Python with the library preloaded. Return its output and the calls of gpusim."""
     (home / "answer").write_text(str(answer))
     (home / "asked").write_text("")
     prelude = (

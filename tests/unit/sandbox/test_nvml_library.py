@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the simulated NVML answers: states of the driver, products, MIG, faults, settings."""
+"""Results of the simulated NVML: driver states, products, MIG, faults, settings."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def gpu(index=0):
 
 
 def ask(lab: NvmlLab, expression: str):
-    """Evaluate an expression over pynvml (`n`) after nvmlInit, in a fresh process."""
+    """Evaluate an expression with pynvml (`n`) after nvmlInit in a new process."""
     return json.loads(lab.python(f"{PRELUDE}\nn.nvmlInit()\nprint(json.dumps({expression}))"))
 
 
 def init_code(lab: NvmlLab) -> int:
-    """Give the code of nvmlInit."""
+    """Return the result of nvmlInit."""
     return int(lab.python(f"{PRELUDE}\nprint((tried(n.nvmlInit) or 'error 0').split()[1])"))
 
 
 def of_model(tmp_path, model: str, **more) -> NvmlLab:
-    """Describe one kind of GPU."""
+    """Describe one GPU of a model."""
     return NvmlLab(tmp_path, {"gpus": [{"model": model, **more}]})
 
 

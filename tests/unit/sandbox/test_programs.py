@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs that speak NVML on simulated hosts: gpu-client, and what stands for nvidia-smi."""
+"""The NVML programs on simulated hosts: gpu-client and the simulated nvidia-smi."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMUL
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """Compile both."""
+    """Compile both programs."""
     directory = tmp_path_factory.mktemp("programs")
     for name, source in (("gpu-client", "client.c"), ("nvidia-smi", "smi.c")):
         subprocess.run(
@@ -27,7 +27,7 @@ def programs(tmp_path_factory):
 
 
 def run(programs, lab: NvmlLab | None, *command: str) -> tuple[int, str]:
-    """Run a program with the lab's library; give its exit status and all that it printed."""
+    """Run a program with the simulated library. Return its exit status and output."""
     env = lab.env if lab else {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     done = subprocess.run(
         [programs / command[0], *command[1:]], env=env, text=True, check=False,
@@ -38,7 +38,7 @@ def run(programs, lab: NvmlLab | None, *command: str) -> tuple[int, str]:
 
 @pytest.fixture
 def two(tmp_path):
-    """Two GPUs, the first one in two MIG devices."""
+    """Describe two GPUs, the first with two MIG devices."""
     gpu = {
         "model": "A100-SXM4-40GB",
         "count": 2,

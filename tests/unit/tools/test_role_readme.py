@@ -15,7 +15,7 @@ README = f"# A role\n\nWritten by hand.\n\n{role_readme.BEGIN}\n{role_readme.END
 
 @pytest.fixture
 def role(tmp_path):
-    """Give a role that has a table still to be written."""
+    """Create a role with an empty table."""
     path = tmp_path / "roles" / "engine"
     specify(path, {"engine_name": {"type": "str", "choices": ["docker", "podman"], "description": "The engine."}})
     (path / "defaults").mkdir()

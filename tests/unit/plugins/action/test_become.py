@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often a task asks sudo, by Ansible's own connections. A stand-in for ssh runs the command here; sudo counts."""
+"""How often a task calls sudo through Ansible's connections. A fake ssh runs the command locally."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for argument; do
 done
 exec sh -c "$command"
 """
-# Like sudo -S: prompts on standard error, reads one line, and starts the command (the last argument) if it is right.
+# Like sudo -S: print a prompt to standard error, read one line, and run the last argument if the password is right.
 SUDO = """#!/bin/sh
 input=
 for argument; do

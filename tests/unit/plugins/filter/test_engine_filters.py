@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters hand on what playbooks give them. What they work out is tested with their functions."""
+"""The filters pass the values of playbooks to functions, which have their own tests."""
 
 from __future__ import annotations
 

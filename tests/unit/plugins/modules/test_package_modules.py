@@ -351,7 +351,7 @@ def digest(content: bytes) -> str:
     [
         (ARMORED, digest(ARMORED), ARMORED),
         (WITH_VERSION, digest(WITH_VERSION), WITH_VERSION),
-        # As NVIDIA's Dockerfiles compute it.
+        # The digest as NVIDIA's Dockerfiles compute it.
         (WITH_VERSION, digest(ARMORED), ARMORED),
         (WITH_VERSION, f" SHA256:{digest(ARMORED)[7:].upper()}", ARMORED),
         (PACKETS, digest(PACKETS), ARMORED),
@@ -376,7 +376,7 @@ def test_a_key_with_the_expected_digest_is_downloaded_once_and_written(run, key,
 
 
 def test_lines_that_a_digest_does_not_cover_are_not_written(run, key, tmp_path):
-    # A line of base64 that begins with Version would be another key to whoever reads the file as it was served.
+    # The digest ignores Version lines. A reader of the downloaded file would decode this one as part of the key.
     start = ARMORED.index(b"\n\n") + 2
     key.write_bytes(ARMORED[:start] + b"VersionAAAAA\n" + ARMORED[start:])
     target = tmp_path / "cuda.asc"
@@ -408,7 +408,7 @@ def test_an_earlier_key_is_replaced(run, key, tmp_path, trusts, armored):
     assert openpgp.fingerprints(target.read_bytes()) == [FINGERPRINT]
     key.unlink()
     assert not run(signing_key, fingerprint=trusted, **arguments)["changed"]
-    # What was noted of the earlier key is gone.
+    # The note about the earlier key is removed.
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"cuda.gpg", *(["cuda.gpg.sha256"] if trusted != FINGERPRINT and not armored else [])}
 
@@ -573,7 +573,7 @@ def test_an_error_of_dnf_fails_the_task(run, dnf, monkeypatch):
     ids=["signing_key", "package_versions"],
 )  # fmt: skip
 def test_the_arguments_are_shown_without_logins(capsys, module, arguments):
-    # Since ansible-core 2.21 a module returns them only if Ansible asks for them; older ones reject this argument.
+    # ansible-core 2.21 and later return them only with this argument, which older versions reject.
     asked = {"_ansible_inject_invocation": True} if CORE >= (2, 21) else {}
     with patch_module_args({**arguments, **asked}), pytest.raises(SystemExit):
         module.main()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Invalid and unknown input: one message each, with the value, the place and the way out.
+"""Invalid and unknown input: one message each, with the value, the place and the remedy.
 
 `files/driver_table.yml` has the refusals by platform, source and flavor.
 """

@@ -62,7 +62,7 @@ def test_a_preference_is_written_if_the_driver_comes_from_another_source(
     assert done["problems"] == []
     assert (FILE in files(done)) is written
     if written:
-        # Not after the entry: apt would have that alone in between.
+        # The preference is written first, so that apt never has the entry without it.
         assert list(files(done).items()) == [(FILE, "present"), (ENTRY, "present")]
         assert f"write {FILE}, {ENTRY}, /etc/profile.d/gpufleet-cuda.sh" in done["summary"]
         lines = done["files"][0]["content"].splitlines()

@@ -22,7 +22,7 @@ UNIT = (
 
 
 class Programs:
-    """The local programs that an observation asks."""
+    """The local programs that an observation runs."""
 
     def __init__(self, **answers: str) -> None:
         self.answers = answers

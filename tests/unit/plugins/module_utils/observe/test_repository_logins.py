@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repository as it is seen on a host: without its login, known again with it, and by which key."""
+"""An observed repository contains no login. The roles recognize it with its login and its key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(root: Path, path: str, content: str | bytes) -> None:
 
 
 def look(root: Path, key: str) -> dict[str, Any]:
-    """Return what is observed of the repositories in a tree."""
+    """Return the observation of the repositories in a tree."""
     write(root, "/etc/os-release", KEYS[key])
     seen = observation.observe(str(root), machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", ""))
     assert seen["os"]["key"] == key
@@ -56,7 +56,7 @@ def look(root: Path, key: str) -> dict[str, Any]:
 
 
 def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
-    """Have a driver's repository written as its role does, and return what is observed of it."""
+    """Write the repository of the driver like its role, and return its observation."""
     data = platform(key)["sources"]["nvidia"]
     wish = {"mirror": None, "proxy": None, "key_url": None, "key_fingerprint": TRUSTED, **wish}
     names = {"arch": data["arches"]["x86_64"]}
@@ -156,7 +156,7 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
     with_driver(tmp_path, key, mirror=MIRROR)
     kind = host(key)["os"]["package_manager"]
     path = nvidia_repository.keyring({"type": kind})
-    # What the server has; it is written in text form for rpm, and in binary form for apt.
+    # The key on the server. It is written in text form for rpm and in binary form for apt.
     text = openpgp.armored(SIGNER)
     trusted = TRUSTED if by == "fingerprint" else key_trust.digest(text)
     content = {"trusted": SIGNER, "outdated": EARLIER}.get(there, SIGNER)

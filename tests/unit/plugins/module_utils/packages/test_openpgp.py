@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ope
 
 BODY = b"\x04" + bytes(range(200))
 FINGERPRINT = hashlib.sha1(b"\x99" + len(BODY).to_bytes(2, "big") + BODY).hexdigest().upper()
-# A public key in each way that a packet's length can be written, then a user id.
+# A public key in every packet length format, and a user ID.
 OLD_TWO_OCTETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
 OLD_FOUR_OCTETS = b"\x9a" + len(BODY).to_bytes(4, "big") + BODY
 NEW_TWO_OCTETS = b"\xc6" + bytes([192 + ((len(BODY) - 192) >> 8), (len(BODY) - 192) & 0xFF]) + BODY

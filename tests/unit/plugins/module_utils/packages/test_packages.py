@@ -94,7 +94,7 @@ time.sleep(float(sys.argv[2]))
 
 @contextlib.contextmanager
 def locked(path, seconds=60.0):
-    """Let another process hold a lock as dpkg does."""
+    """Let another process hold a lock like dpkg."""
     with subprocess.Popen([sys.executable, "-c", HOLD, path, str(seconds)], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout.readline() == b"locked\n"
@@ -105,7 +105,7 @@ def locked(path, seconds=60.0):
 
 @pytest.fixture
 def dpkg(tmp_path):
-    """dpkg's directory with the journal of a run, which has ended or not."""
+    """Return the directory of dpkg with the journal of a running or interrupted run."""
     directory = tmp_path / "var/lib/dpkg"
     (directory / "updates").mkdir(parents=True)
     (directory / "updates" / "0001").write_text("")
