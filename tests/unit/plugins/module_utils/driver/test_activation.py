@@ -36,13 +36,13 @@ def upgraded(**changes) -> dict:
 
 MODULES = [
     ("nothing on disk", {}, False, [], [], []),
-    ("about to be installed", {}, True, ["nvidia", "nvidia_uvm"], [], []),
+    ("to be installed", {}, True, ["nvidia", "nvidia_uvm"], [], []),
     ("on disk", {"driver": {"on_disk": "535.309.01"}}, False, ["nvidia", "nvidia_uvm"], [], []),
     ("loaded without uvm", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia"]}, False,
      ["nvidia_uvm"], [], []),
     ("loaded", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia", "nvidia_uvm"]}, False,
      [], [], []),
-    ("loaded from a place of its own", {"driver": LOADED, "modules_loaded": ["nvidia"]}, False, [], [], []),
+    ("loaded without a file on disk", {"driver": LOADED, "modules_loaded": ["nvidia"]}, False, [], [], []),
 ]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def module(**fields) -> dict:
 
 SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"]}
 GATE = [
-    ("all is well", "when_required", False, {}, True, ""),
+    ("no obstacle", "when_required", False, {}, True, ""),
     ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
     ("controller", "when_required", True, {}, False, "the Ansible controller"),
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
@@ -191,9 +191,9 @@ GATE = [
     ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
     ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
     ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
-    ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
+    ("signed, untrusted key", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, whom this machine does not trust"),
-    ("signed by a friend", "when_required", False,
+    ("signed, trusted key", "when_required", False,
      {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
 ]  # fmt: skip
 
@@ -227,7 +227,7 @@ def test_reboot_into_same_module_is_refused():
         ("another/4", ["library_differs", "module_differs"], False),
         ("another/4", ["nouveau_bound"], True),
     ],
-    ids=["same boot: it was cut off before", "it did not help", "other reasons"],
+    ids=["interrupted before the reboot", "same reasons after the reboot", "other reasons"],
 )
 def test_failed_reboot_is_not_repeated(boot, reasons, go):
     content = json.dumps({"boot": boot, "reasons": reasons})

@@ -65,7 +65,7 @@ def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
     return driver_plan.plan(there, request, platform("debian-12"))
 
 
-@pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["nobody", "the daemon", "a job"])
+@pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["unused", "daemon", "job"])
 @pytest.mark.parametrize("version", ["550.54.15", "580.126.09"])
 def test_installer_runs_with_loaded_driver(version, holders):
     result = upgrade(version, "535.183.01", holders)

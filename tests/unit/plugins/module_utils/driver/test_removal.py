@@ -42,7 +42,8 @@ def test_recorded_packages_and_leftovers_are_removed():
 def test_removed_packages_are_purged():
     gone = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
     there = installed({"packages": [*OURS, *gone]})
-    there["package_state"]["config_files"] = sorted([*gone, "linux-image-6.1.0-1-amd64"])
+    # The user removed nvidia-settings, which the role did not install.
+    there["package_state"]["config_files"] = sorted([*gone, "nvidia-settings", "linux-image-6.1.0-1-amd64"])
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (plan["errors"], plan["unhold"]) == ([], ["libcuda1"])
     assert plan["packages"] == ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", *gone]

@@ -341,11 +341,11 @@ def test_secure_boot_accepts_trusted_modules(key, secure_boot, request_):
 
 ACME = {"enabled": True, "trusted_signers": ["ACME Inc: ACME module signing: 0123"]}
 SIGNED = [
-    ("by a key of the site's", {}, {}, "ACME module signing", True),
-    ("by nobody", {}, {}, None, False),
-    ("by a stranger", {}, {}, "another", False),
-    ("no packages that brought it", {"packages": {}}, {"source": "distribution"}, "ACME module signing", False),
-    ("for another kernel alone", {"next_kernel": "6.1.0-56-amd64"}, {}, "ACME module signing", False),
+    ("trusted key", {}, {}, "ACME module signing", True),
+    ("unsigned", {}, {}, None, False),
+    ("untrusted key", {}, {}, "another", False),
+    ("without its packages", {"packages": {}}, {"source": "distribution"}, "ACME module signing", False),
+    ("only for another kernel", {"next_kernel": "6.1.0-56-amd64"}, {}, "ACME module signing", False),
 ]
 
 

@@ -81,7 +81,7 @@ def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=60",
             {"reload": ["a"], "restart": ["b"]},
-            id="older",
+            id="neither reloaded nor restarted",
         ),
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160",
@@ -91,7 +91,7 @@ def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=success",
             {"reload": [], "restart": ["b"]},
-            id="reloaded well",
+            id="reload succeeded",
         ),
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=exit-code",

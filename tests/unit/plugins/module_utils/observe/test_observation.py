@@ -147,11 +147,11 @@ def test_nvlink5_switches_are_found_among_infiniband_devices(tree):
 
 ADAPTERS = [
     ("no driver", {}, b"\x82 NVLINK5 SW_MNG \x00", "", ["0000:05:00.0"]),
-    ("a name of InfiniBand's", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
-    ("no name yet", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
-    ("an adapter for the network", {}, b"\x82 ConnectX-7 \x00", "", []),
-    ("a virtual machine's", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
-    ("another vendor's", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
+    ("InfiniBand name", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
+    ("no name", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("network adapter", {}, b"\x82 ConnectX-7 \x00", "", []),
+    ("passed to a virtual machine", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
+    ("other vendor", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
 ]
 
 
@@ -189,7 +189,7 @@ def test_a_built_in_ib_umad_counts_as_loaded(tree, there):
         ("nvidia 1 0 - Live 0x0\next4 1 1 dm_x, Live 0x0\n", {}),
         ("gdrdrv 1 0 - Live 0x0\nnvidia 1 2 nvidia_uvm,gdrdrv, Live 0x0\n", {"nvidia": ["gdrdrv", "nvidia_uvm"]}),
     ],
-    ids=["a kernel without modules", "a line that says little", "others", "one of somebody else's"],
+    ids=["no modules", "short line", "other modules", "module that uses the driver"],
 )
 def test_modules_that_use_the_driver_are_listed(tree, lines, users):
     tree.file("proc/modules", lines)

@@ -361,9 +361,11 @@ def test_a_damaged_cache_is_ignored(tmp_path):
     assert found(tmp_path) == expected
 
 
-@pytest.mark.parametrize("sets", [[], ["compat32"]])
-def test_sets_that_select_nothing_are_an_error(sets):
-    with pytest.raises(driver_files.DriverFilesError, match="selects nothing"):
+@pytest.mark.parametrize(
+    ("sets", "message"), [([], "sets is empty and selects nothing"), (["compat32"], "sets=compat32 selects nothing")]
+)
+def test_sets_that_select_nothing_are_an_error(sets, message):
+    with pytest.raises(driver_files.DriverFilesError, match=message):
         driver_files.check_sets(sets)
 
 
