@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make `ansible_collections.gpufleet.hosts` importable under plain pytest, as ansible-test does for itself."""
+"""Make `ansible_collections.gpufleet.hosts` importable under plain pytest. ansible-test does this itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COLLECTION_ROOT = Path(__file__).resolve().parents[2]
 
 
 def _make_importable() -> None:
-    """Let the namespace package `ansible_collections` find this checkout, wherever it is checked out.
+    """Make the namespace package `ansible_collections` find this checkout in any directory.
 
-    On sys.path and not on the package's own `__path__`: Python computes that one anew whenever sys.path changes.
+    The path is added to sys.path and not to the package's `__path__`, which Python recomputes when sys.path changes.
     """
     link = COLLECTION_ROOT / ".ansible" / "collections"
     if "ansible_collections.gpufleet.hosts" not in sys.modules and link.is_dir() and str(link) not in sys.path:

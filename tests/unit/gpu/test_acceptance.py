@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The acceptance on real GPUs judges rightly: what it compares, and that it finds what is wrong."""
+"""The checks of the acceptance test on real GPUs: what they compare, and which errors they find."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ XML = (Path(__file__).parent / "files" / "h200.xml").read_text(encoding="utf-8")
 UUID = "GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61"
 OTHER = "GPU-00000000-0000-4000-8000-000000000001"
 
-# What NVML said on that host, as the facts write it.
+# The facts of that host.
 NO_ERRORS = dict.fromkeys(
     ("corrected", "dram_corrected", "sram_corrected", "uncorrected", "dram_uncorrected", "sram_uncorrected"), 0
 )
@@ -149,7 +149,7 @@ def test_the_facts_of_a_real_host_agree_with_its_nvidia_smi():
     assert len(comparison.near) > 25
 
 
-def test_every_default_fact_is_compared_or_known_not_to_be_printed():
+def test_every_default_fact_is_compared_or_listed_as_not_printed():
     facts = set(smi.flattened(fields.blank(gather.choose_subsets(gather.DEFAULT_SUBSETS))))
     mapped = {field.key for field in smi.FIELDS}
     assert facts - mapped - set(smi.UNPRINTED) == set(), "neither compared nor listed as not printed"
@@ -182,12 +182,12 @@ def test_every_default_fact_is_compared_or_known_not_to_be_printed():
         ("fabric.state", "completed"),
     ],
 )
-def test_a_fact_that_is_off_is_found(path, value):
+def test_a_wrong_fact_is_found(path, value):
     facts = changed(path, value)
     assert [difference.key for difference in compared(facts).differences] == [path]
 
 
-def test_a_fact_that_is_missing_is_found():
+def test_a_missing_fact_is_found():
     facts = copy.deepcopy(H200)
     del facts["temperature"]["gpu_c"]
     assert [str(one) for one in compared(facts).differences] == [
@@ -195,23 +195,23 @@ def test_a_fact_that_is_missing_is_found():
     ]
 
 
-def test_what_moves_may_lie_between_the_two_reports():
+def test_a_changing_value_may_lie_between_the_two_reports():
     hot = XML.replace("<gpu_temp>37 C", "<gpu_temp>70 C")
     assert compared(changed("temperature.gpu_c", 55), XML, hot).differences == []
     assert compared(changed("temperature.gpu_c", 90), XML, hot).differences != []
 
 
-def test_what_should_not_move_and_does_is_found():
+def test_a_fixed_value_that_changes_is_found():
     other = XML.replace("<current_ecc>Enabled", "<current_ecc>Disabled")
     assert [one.key for one in compared(H200, XML, other).differences] == ["ecc.enabled"]
 
 
-def test_what_a_driver_does_not_print_is_not_compared():
+def test_a_value_that_the_driver_does_not_print_is_not_compared():
     old = XML.replace("<gpu_recovery_action>None</gpu_recovery_action>", "")
     assert compared(changed("recovery_action", "anything"), old, old).differences == []
 
 
-def test_a_unit_that_is_not_the_expected_one_is_an_error():
+def test_an_unexpected_unit_is_an_error():
     strange = XML.replace("<total>143771 MiB</total>", "<total>140 GiB</total>")
     with pytest.raises(ValueError, match="prints fb_memory_usage/total as '140 GiB', not as a number of MiB"):
         compared(H200, strange, strange)
@@ -228,7 +228,7 @@ def test_a_unit_that_is_not_the_expected_one_is_an_error():
         ("<accounting_mode>Disabled", "<accounting_mode>Enabled", "accounting_mode: was 'Disabled', is 'Enabled'"),
     ],
 )
-def test_a_setting_that_changed_is_named(old, new, told):
+def test_a_changed_setting_is_named(old, new, told):
     assert old in XML
     before, after = smi.settings(smi.Report(XML)), smi.settings(smi.Report(XML.replace(old, new)))
     (change,) = smi.changed_settings(before, after)
@@ -236,7 +236,7 @@ def test_a_setting_that_changed_is_named(old, new, told):
     assert told in change
 
 
-def test_equal_settings_and_moving_values_are_no_change():
+def test_equal_settings_and_changing_values_are_no_change():
     before = smi.settings(smi.Report(XML))
     after = smi.settings(smi.Report(XML.replace("<gpu_temp>37 C", "<gpu_temp>70 C")))
     assert smi.changed_settings(before, after) == []
@@ -249,7 +249,7 @@ def passing(uuid):
 
 
 def inside(uuids, minors):
-    """What a container says that is as it should be."""
+    """Return the report of a correct container."""
     own = {str(minor): "given" if uuid in uuids else "EPERM" for uuid, minor in minors.items()}
     return {
         "given": {str(minor): "opens" if uuid in uuids else "ENOENT" for uuid, minor in minors.items()},
@@ -266,7 +266,7 @@ MINORS = {UUID: 0, OTHER: 1}
 
 
 @pytest.mark.parametrize("uuids", [[UUID], [OTHER], [UUID, OTHER], []])
-def test_a_container_as_it_should_be_has_no_problem(uuids):
+def test_a_correct_container_has_no_problem(uuids):
     assert checks.judge_inside(inside(uuids, MINORS), uuids, MINORS) == []
 
 
@@ -287,13 +287,13 @@ def test_a_container_as_it_should_be_has_no_problem(uuids):
         ("cuda", {"error": "cuInit failed"}, "CUDA: cuInit failed"),
     ],
 )
-def test_what_is_wrong_in_a_container_is_found(place, value, words):
+def test_a_problem_in_a_container_is_found(place, value, words):
     seen = {**inside([UUID], MINORS), place: value}
     problems = checks.judge_inside(seen, [UUID], MINORS)
     assert any(words in problem for problem in problems), problems
 
 
-def test_a_gpu_in_a_container_without_any_is_found():
+def test_a_gpu_in_a_container_without_gpus_is_found():
     problems = checks.judge_inside(inside([UUID], MINORS), [], MINORS)
     assert any("CUDA shows" in problem for problem in problems)
     assert any("/dev/nvidia0 was not given and is there" in problem for problem in problems)
@@ -312,17 +312,17 @@ def event(task, changed=False, status="ok", item=None, **result):
         ([event("Make", True)], ["Make again: there is no result"]),
     ],
 )
-def test_second_runs_have_to_be_unchanged(events, problems):
+def test_a_change_in_a_second_run_is_a_problem(events, problems):
     found = checks.changes(events, {"Make": True, "Make again": False})
     assert [text.replace(" says that it changed", " says that it changes") for text in found] == problems
 
 
-def test_failures_are_told_in_the_modules_words():
+def test_failures_quote_the_message_of_the_module():
     events = [event("Start", status="failed", item={"name": "one"}, msg="no such GPU"), event("Start", True)]
     assert checks.failures(events) == ["Start one: no such GPU"]
 
 
-def test_a_check_that_breaks_is_a_failed_check():
+def test_an_exception_in_a_check_fails_the_check():
     def broken(_bench):
         yield checks.Result("first", True, "fine")
         raise KeyError("gone")
@@ -337,12 +337,12 @@ def test_a_check_that_breaks_is_a_failed_check():
     assert told == results
 
 
-def test_what_a_check_builds_on_is_run_before_it():
+def test_required_checks_run_first():
     assert checks.chosen(["containers-cdi"]) == ["volume", "cdi", "containers-cdi"]
     assert checks.chosen([]) == list(checks.CHECKS)
 
 
-def test_containers_are_asked_for_each_gpu_each_pair_all_and_none():
+def test_containers_cover_each_gpu_each_pair_all_and_none():
     bench = types.SimpleNamespace(uuids=["GPU-a", "GPU-b", "GPU-c"])
     wanted = checks.wanted_containers(bench, "cdi")
     assert [one.uuids for one in wanted] == [
@@ -354,7 +354,7 @@ def test_containers_are_asked_for_each_gpu_each_pair_all_and_none():
     assert len({one.name for one in wanted}) == len(wanted)
 
 
-def test_without_gpus_one_line_and_a_status_of_its_own(monkeypatch, capsys):
+def test_a_machine_without_gpus_gets_one_line_and_its_own_status(monkeypatch, capsys):
     monkeypatch.setattr(command, "has_gpus", lambda: False)
     assert command.main([]) == 77
     assert capsys.readouterr().out.splitlines() == [
@@ -377,7 +377,7 @@ ABOUT = {
 }
 
 
-def test_a_page_says_what_passed_and_what_failed():
+def test_the_page_lists_passed_and_failed_checks():
     results = [
         checks.Result("good", True, "a | b", (), 1.0),
         checks.Result("bad", False, "looked", ("GPU 1 is gone",), 2.0),

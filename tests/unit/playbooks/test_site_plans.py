@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which roles site.yml plans for, in the order in which they act: so a run reports the same conflicts each time."""
+"""The roles that site.yml plans, in the order in which they act. Every run reports conflicts in this order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible.template import Templar, trust_as_template
 
 PLAYBOOK = Path(__file__).resolve().parents[3] / "playbooks/site.yml"
 ALL = ["nvidia_driver", "nvidia_persistenced", "container_engine"]
-# So many that a set's order cannot match by chance.
+# Enough roles that the order of a set cannot match by chance.
 MANY = [f"role_{number}" for number in range(30)]
 
 

@@ -28,15 +28,15 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sl
 
 
 def platform(key: str) -> dict:
-    """Return the data that role nvidia_driver has of a platform."""
+    """Return the data of role nvidia_driver for a platform."""
     text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
     return yaml.safe_load(text)["__nvidia_driver_platform"]
 
 
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:
-    """Describe a bare host with its kernel's headers missing; `changes` replace what differs.
+    """Describe a bare host without kernel headers. `changes` replaces values.
 
-    `packages` maps names to versions, `held` names what is held, `driver` updates that part.
+    `packages` maps names to versions, `held` lists the held packages, `driver` updates the key `driver`.
     """
     family, _dash, version = key.partition("-")
     arch = changes.pop("arch", "x86_64")

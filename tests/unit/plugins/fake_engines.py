@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Container engines that know volumes and containers, and nothing else: Docker behind a socket, Podman as a command."""
+"""Fake container engines with only volumes and containers: Docker behind a socket, Podman as a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FakeDocker:
         self.volumes = {}
         self.containers = []
         self.requests = []
-        self.answer = None  # (status, body) to give to everything
+        self.answer = None  # (status, body) for every request
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,12 +53,12 @@ class FakeDocker:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self):
-        """Stop answering."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def handle(self, method, path, body):
-        """Answer as Docker does."""
+        """Answer like Docker."""
         if path == "/_ping":
             return 200, b"OK"
         if path == "/containers/json":
@@ -78,7 +78,7 @@ class FakeDocker:
 
 
 class FakePodman:
-    """What `run_command` gives for podman's commands."""
+    """A fake `run_command` for the commands of Podman."""
 
     def __init__(self):
         self.volumes = {}
@@ -87,7 +87,7 @@ class FakePodman:
         self.failure = None
 
     def run(self, argv):
-        """Run podman as AnsibleModule.run_command does."""
+        """Run Podman like AnsibleModule.run_command."""
         self.commands.append(argv[1:])
         if self.failure:
             return self.failure

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts as directory trees: what sysfs, procfs and the disk of a GPU host hold, for tests to feed to our readers."""
+"""Hosts as directory trees with the files in sysfs, in procfs and on the disk of a GPU host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Wed Aug  6 05
 
 
 class Tree:
-    """One host's root directory."""
+    """The root directory of a host."""
 
     def __init__(self, root: Path, kernel: str = "6.1.0-40-amd64") -> None:
         self.path = root
@@ -44,7 +44,7 @@ class Tree:
         numa_node: int | None = 0,
         subsystem: str = "0x134f",
     ) -> None:
-        """Put a function on the PCI bus."""
+        """Add a function to the PCI bus."""
         base = f"sys/bus/pci/devices/{address}"
         values = {
             "vendor": vendor,
@@ -67,12 +67,12 @@ class Tree:
         self.file("sys/module/nvidia/version", version + "\n")
 
     def library(self, version: str, directory: str = "usr/lib/x86_64-linux-gnu") -> None:
-        """Install the user-space library as a package does."""
+        """Install the user-space library like a package."""
         self.file(f"{directory}/libnvidia-ml.so.{version}", b"\x7fELF")
         self.link(f"{directory}/libnvidia-ml.so.1", f"libnvidia-ml.so.{version}")
 
     def module(self, version: str, kernel: str | None = None, name: str = "nvidia", suffix: str = "") -> None:
-        """Build a kernel module for a kernel and have depmod know it."""
+        """Add a kernel module for a kernel and list it in modules.dep."""
         kernel = kernel or self.kernel
         path = f"updates/dkms/{name}.ko{suffix}"
         self.file(f"lib/modules/{kernel}/{path}", b"" if suffix else kernel_module(version))
@@ -83,13 +83,13 @@ class Tree:
         )
 
     def boot_image(self, kernel: str) -> None:
-        """Install a kernel's image."""
+        """Install the image of a kernel."""
         self.file(f"boot/vmlinuz-{kernel}")
         (self.path / "lib/modules" / kernel).mkdir(parents=True, exist_ok=True)
 
 
 def kernel_module(version: str) -> bytes:
-    """Make an ELF file with a .modinfo section, as a kernel module has one."""
+    """Return an ELF file with a .modinfo section, like a kernel module."""
     modinfo = b"license=Dual MIT/GPL\0version=" + version.encode() + b"\0srcversion=0123456789ABCDEF\0"
     names = b"\0.modinfo\0.shstrtab\0"
     modinfo_at, names_at = 64, 64 + len(modinfo)

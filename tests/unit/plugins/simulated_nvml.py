@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated NVML library inside the test's own process: the quick way to run thousands of cases.
+"""The simulated NVML library in the process of the test, which makes thousands of cases fast.
 
-The library reads its state anew at each nvmlInit; so one loaded library serves every description.
+The library reads its state again on each nvmlInit, so one loaded library is enough for all descriptions.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import session
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "bindings"
-# Debian 12's, Debian 13's, and the one of the tests' own environment.
+# The versions in Debian 12, in Debian 13, and in the environment of the tests.
 BINDINGS = ("11.525.112", "12.550.89", "installed")
 
 
 def binding_directory(version: str) -> Path:
-    """Give the directory of a binding's pynvml.py; fetch the release on first use."""
+    """Return the directory of pynvml.py of a release, which is downloaded on first use."""
     if version == "installed":
         return Path(importlib.util.find_spec("pynvml").origin).parent
     directory = CACHE / version
@@ -39,7 +39,7 @@ def binding_directory(version: str) -> Path:
         fresh = Path(tempfile.mkdtemp(dir=CACHE))
         try:
             _fetch(version, fresh)
-            with contextlib.suppress(OSError):  # Another run of the tests may have been quicker.
+            with contextlib.suppress(OSError):  # Another test run may have created it first.
                 fresh.rename(directory)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -47,7 +47,7 @@ def binding_directory(version: str) -> Path:
 
 
 def _fetch(version: str, directory: Path) -> None:
-    """Unpack a release from the package index that pip is configured for."""
+    """Unpack a release from the package index in the configuration of pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(directory), f"nvidia-ml-py=={version}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -61,17 +61,17 @@ def _fetch(version: str, directory: Path) -> None:
 
 @functools.cache
 def load(version: str = "installed"):
-    """Load a binding as a module of its own, beside any other."""
+    """Load a binding as a separate module, beside others."""
     path = binding_directory(version) / "pynvml.py"
     spec = importlib.util.spec_from_file_location(f"pynvml_{version.replace('.', '_')}", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # The binding makes its error classes out of what it finds there.
+    sys.modules[spec.name] = module  # The binding creates its error classes from the names in this module.
     spec.loader.exec_module(module)
     return module
 
 
 class Simulated:
-    """GPUs as described, behind the real C ABI, in this process."""
+    """The described GPUs, in this process, with the real C ABI."""
 
     def __init__(self, directory: Path, description: dict, binding=None) -> None:
         self.lab = NvmlLab(directory, description)
@@ -81,7 +81,7 @@ class Simulated:
 
     @contextlib.contextmanager
     def session(self, faults: dict | None = None, on_call=None):
-        """Open NVML with state keys changed for this one time."""
+        """Open NVML once with changed state keys."""
         lines = "".join(f"{key}={value}\n" for key, value in (faults or {}).items())
         self.lab.state.write_text(self._described + lines, encoding="utf-8")
         os.environ["GPUSIM_STATE"] = str(self.lab.state)
@@ -93,7 +93,7 @@ class Simulated:
 
 
 def leaves(value, path: str = "") -> dict:
-    """Flatten facts to one entry a value, so that two of them compare field by field."""
+    """Flatten facts to one entry per value, to compare them field by field."""
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list):

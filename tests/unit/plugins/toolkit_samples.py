@@ -39,7 +39,7 @@ def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t
 
 
 def bare(key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
-    """Return a completely observed host without a toolkit."""
+    """Return a complete observation of a host without a toolkit."""
     there = host(key, **changes)
     for version in ("11.8", "12.6", "13.0"):
         there["files"].setdefault(f"/usr/local/cuda-{version}/bin/nvcc", {"exists": False, "content": None})
@@ -65,7 +65,7 @@ def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
 
 
 def trust(seen: dict[str, t.Any], repository: dict[str, t.Any]) -> None:
-    """Put the trusted key of a repository on a host."""
+    """Add the trusted key of a repository to a host."""
     trusted = repository["fingerprint"]
     key = {"fingerprints": [trusted if not key_trust.is_digest(trusted) else KEY], "digests": [trusted]}
     seen["keyrings"][nvidia_repository.keyring(repository)] = key

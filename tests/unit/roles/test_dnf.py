@@ -9,36 +9,9 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.modules import dnf_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, platform
 
 ROLES = ("nvidia_driver", "cuda_toolkit")
-OPTIONS = yaml.safe_load(dnf_packages.DOCUMENTATION)["options"]
-
-
-def inner(tasks: list[dict]) -> list[dict]:
-    """Return the tasks, including those in blocks."""
-    return [
-        one
-        for task in tasks
-        for one in (task, *inner([part for name in ("block", "rescue", "always") for part in task.get(name, [])]))
-    ]
-
-
-def calls(role: str) -> list[dict]:
-    files = sorted((ROOT / "roles" / role / "tasks").glob("*.yml"))
-    tasks = [task for file in files for task in inner(yaml.safe_load(file.read_text(encoding="utf-8")))]
-    assert [task["name"] for task in tasks if "ansible.builtin.dnf" in task] == []
-    return [task["ansible.builtin.package"] for task in tasks if "ansible.builtin.package" in task]
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_every_call_of_dnf_uses_the_platforms_module_and_options_of_both_modules(role):
-    found = calls(role)
-    assert len(found) > 4
-    for call in found:
-        assert call["use"] == f"{{{{ __{role}_dnf }}}}"
-        assert set(call) - {"use"} <= set(OPTIONS)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -56,9 +29,3 @@ def test_platforms_without_usable_dnf_bindings_use_the_dnf_command(role, key, mo
     text = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text(encoding="utf-8"))[f"__{role}_dnf"]
     data = {"__nvidia_driver_platform": platform(key)} if key else {}
     assert jinja2.Environment().from_string(text).render(data).strip() == module
-
-
-def test_the_platform_data_is_loaded_before_a_toolkit_is_removed():
-    tasks = yaml.safe_load((ROOT / "roles/cuda_toolkit/tasks/absent.yml").read_text(encoding="utf-8"))
-    assert tasks[0]["ansible.builtin.include_role"]["tasks_from"] == "platform.yml"
-    assert tasks[0]["when"] == 'gpufleet_host.os.package_manager == "dnf"'

@@ -78,23 +78,3 @@ def test_live_restore_is_kept_for_running_containers(was_restarted: bool, action
     options = task["gpufleet.hosts.docker_daemon_config"]["options"]
     known = {"__container_engine_was_restarted": was_restarted, "__container_engine_apply": {"action": action}}
     assert JINJA.from_string(options).render(known) == kept
-
-
-def test_no_task_of_the_rollback_stops_it() -> None:
-    *tasks, last = load("docker_rollback.yml")
-    for task in tasks:
-        assert "ansible.builtin.set_fact" in task or task["failed_when"] is False, task["name"]
-    assert "ansible.builtin.fail" in last
-
-
-def test_reload_and_restart_have_a_rescue() -> None:
-    blocks = [task for task in load("docker_config.yml") if "block" in task]
-    found = []
-    for block in blocks:
-        assert block["block"][0]["register"] == "__container_engine_journal_end"
-        (rescue,) = block["rescue"]
-        assert rescue["ansible.builtin.include_tasks"] == "docker_rollback.yml"
-        states = {task["ansible.builtin.systemd_service"]["state"] for task in block["block"]
-                  if "ansible.builtin.systemd_service" in task}  # fmt: skip
-        found.append((states, rescue["vars"]["__container_engine_was_restarted"]))
-    assert found == [({"reloaded"}, False), ({"restarted"}, True)]

@@ -47,13 +47,3 @@ def test_the_observation_includes_the_requested_packages(variables, names):
     everything = {"nvidia_driver_extra_packages": [], "nvidia_driver_kernel_packages": [], **variables}
     requested = load("nvidia_driver/vars/main.yml")["__nvidia_driver_requested_packages"]
     assert rendered(requested, everything) == names
-
-
-def test_unobserved_packages_are_observed_before_the_plan():
-    tasks = load("nvidia_driver/tasks/plan.yml")
-    (observe,) = [place for place, task in enumerate(tasks) if "ansible.builtin.include_role" in task]
-    assert observe < next(place for place, task in enumerate(tasks) if "ansible.builtin.set_fact" in task)
-    condition = "{{ " + tasks[observe]["when"] + " }}"
-    for asked, again in (({}, True), ({"nvtop": False, "x": True}, False), ({"x": True}, True)):
-        variables = {"__nvidia_driver_requested_packages": ["nvtop"], "gpufleet_host": {"packages_asked": asked}}
-        assert rendered(condition, variables) is again

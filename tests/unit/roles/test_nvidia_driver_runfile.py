@@ -68,15 +68,6 @@ def download(root: Path, url: str, checksum: str, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_installer_is_downloaded_before_the_first_change() -> None:
-    first, *others = load("apply.yml")
-    assert first["ansible.builtin.include_tasks"] == "download_installer.yml"
-    assert first["when"] == "__nvidia_driver_plan.steps.runfile"
-    assert others[0]["ansible.builtin.include_tasks"] == "packages.yml"
-    # The installer is not downloaded again before it runs.
-    assert "get_url" not in str(load("run_installer.yml"))
-
-
 @pytest.mark.parametrize("login", ["", "robot:s3cret@"], ids=["no login", "login"])
 @pytest.mark.parametrize(
     "case",
@@ -130,9 +121,3 @@ def test_the_installer_is_downloaded_once_and_not_in_check_mode(tmp_path: Path, 
     assert "failed=0" in output, output
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (INSTALLER, 0o700)
     assert "changed=0" in download(tmp_path, url, CHECKSUM)
-
-
-def test_the_version_is_recorded_before_the_installer_runs() -> None:
-    tasks = [str(task) for task in load("run_installer.yml")]
-    order = [next(i for i, text in enumerate(tasks) if word in text) for word in ("record.yml", "'argv'")]
-    assert order == sorted(order)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "observe"
-# What Ansible returned where the host's Python was 3.6, 3.7, 3.8, an older one that it refuses by itself, or none.
+# Ansible's results for hosts with Python 3.6, 3.7, 3.8, a version that Ansible rejects, and without Python.
 DESERIALIZATION = "Module result deserialization failed: No start of json char found"
 OLD = [
     {"msg": DESERIALIZATION, "module_stderr": "SyntaxError: future feature annotations is not defined\n"},

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The roles wait for a running dpkg, and do not trust a plan that they made while it ran."""
+"""When the roles observe a host again before they act: while dpkg runs, or for packages that were not observed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Roles:
             for path in (folder / "roles" / name / "tasks").iterdir():
                 text = path.read_text(encoding="utf-8").replace("gpufleet.hosts.observe", "observe")
                 if path.name in NOT_RUN.get(name, ()):
-                    # What follows a change: the new observation and its plan.
+                    # The tasks after a change: the new observation and its plan.
                     kept = yaml.safe_load(text)[-2:] if path.name == "packages.yml" else []
                     text = yaml.safe_dump([{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept])
                 path.write_text(text.replace("gpufleet.hosts.gpu_host_info", "next_observation"), encoding="utf-8")
@@ -193,3 +193,20 @@ def test_removing_the_driver_waits(roles):
     assert (good, f"{LOCKED} 77 seconds" in output, "<run " in output) == (False, True, False), output
     good, output, timeouts = roles.run("nvidia_driver", busy, busy, dry=True, **values)
     assert (good, LOCKED in output) == (True, False), output
+
+
+def test_removing_the_driver_requires_root_and_shows_its_plan_in_check_mode(roles):
+    record = {config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
+    here = {**driver_host(busy=False, installed=False), "files": record, "package_names": ["nvidia-driver"]}
+    good, output, _timeouts = roles.run("nvidia_driver", {**here, "uid": 1000}, nvidia_driver_state="absent")
+    assert (good, "This role needs root but runs as uid 1000" in output, "<run " in output) == (False, True, False)
+    good, output, _timeouts = roles.run("nvidia_driver", here, dry=True, nvidia_driver_state="absent")
+    assert (good, f"remove {config_files.RECORD_FILE}" in output, "changed=0" in output) == (True, True, False), output
+
+
+@pytest.mark.parametrize(("known", "observations"), [({}, 2), ({"nvtop": False, "x": True}, 1), ({"x": True}, 2)])
+def test_a_requested_package_is_observed_again_if_the_observation_does_not_cover_it(roles, known, observations):
+    here = {**driver_host(busy=False, installed=True), "packages_asked": known}
+    values = {**DRIVER[2], "nvidia_driver_extra_packages": ["nvtop"]}
+    _good, output, timeouts = roles.run("nvidia_driver", here, tasks="plan.yml", **values)
+    assert len(timeouts) == observations, output

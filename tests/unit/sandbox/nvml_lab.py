@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated NVML without a host, for unit tests. docs/simulator.md shows how tests use it.
+"""Provide the simulated NVML to unit tests, without a simulated host. docs/simulator.md describes its use.
 
-`lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}]})` describes GPUs as a sandbox host's description does;
-`lab.env` is the environment for a child process in which any NVML client sees them;
-`lab.python("import pynvml; …")` runs Python there and gives what it printed;
-`lab.set({"gpu.0.temperature": 91})` changes the state, which clients see at their next nvmlInit.
+`lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}]})` describes GPUs in the format of a simulated host.
+`lab.env` is the environment in which the NVML clients of a child process see these GPUs.
+`lab.python("import pynvml; …")` runs Python in this environment and returns its output.
+`lab.set({"gpu.0.temperature": 91})` changes the state. Clients read the state on their next nvmlInit.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DRIVER = {"version": "550.163.01", "flavor": "proprietary"}
 
 @functools.cache
 def build(without: tuple[str, ...] = ()) -> Path:
-    """Compile the simulated libraries (once for each set of symbols to leave out) and say where they lie."""
+    """Compile the simulated libraries, once for each set of omitted symbols, and return their directory."""
     target = CACHE / ("unit" if not without else "unit-without-" + "-".join(sorted(without)))
     subprocess.run([str(SIMULATOR / "build.sh"), "--nvml-only", str(target), *sorted(without)], check=True)
     return target
 
 
 class NvmlLab:
-    """One described set of GPUs, its state file and the environment that leads an NVML client to it."""
+    """Described GPUs, their state file, and the environment for NVML clients."""
 
     def __init__(self, directory: Path, description: dict, host: str = "lab", without: tuple[str, ...] = ()) -> None:
-        """Describe GPUs as a sandbox host's description does; the driver is DRIVER unless `driver` says otherwise.
+        """Describe GPUs in the format of a simulated host. The default driver is DRIVER.
 
-        `without` names NVML functions that the library lacks, as an old driver's does.
+        `without` lists NVML functions that the library lacks, like the library of an old driver.
         """
         described = {"driver": DRIVER, "check_nodes": False, **description}
         self.host, text = describe.render(described, host)
@@ -58,15 +58,15 @@ class NvmlLab:
         }
 
     def set(self, values: dict) -> None:
-        """Append state keys; the last line of a key wins. A value of None removes the key of a GPU."""
+        """Append keys to the state. The last line of a key wins. The value None removes the key of a GPU."""
         with self.state.open("a", encoding="utf-8") as state:
             for key, value in values.items():
                 state.write(f"{key}={'-' if value is None else value}\n")
 
     def python(self, code: str, *, binding: Path | None = None, timeout: float = 30) -> str:
-        """Run Python code in a fresh process that finds the simulated library, and give what it printed.
+        """Run Python code in a new process with the simulated library, and return its output.
 
-        `binding` is a directory with another pynvml.py to use in place of the installed one.
+        `binding` is a directory with a pynvml.py that replaces the installed one.
         """
         env = dict(self.env)
         if binding:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Descriptions: what they become, and what is refused in which words."""
+"""Descriptions of hosts: their state, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMUL
 
 
 def state_of(description: dict, host: str = "host") -> dict:
-    """Give the state as a dictionary."""
+    """Return the state as a dictionary."""
     return gpusim.parse_state(describe.render(description, host)[1])
 
 
@@ -41,7 +41,7 @@ def test_every_model_can_be_described(model):
 
 
 @pytest.mark.parametrize("model", [name for name, model in describe.models().items() if "mig" in model])
-def test_every_mig_profile_fits_as_often_as_it_says(model):
+def test_every_mig_profile_fits_up_to_its_maximum(model):
     for profile, shape in describe.models()[model]["mig"].items():
         layout = [profile] * shape[5]
         state = state_of({"gpus": [{"model": model, "mig": layout}]})
@@ -63,7 +63,7 @@ def test_gpus_are_numbered_in_pci_order():
     assert [state[f"gpu.{gpu}.minor"] for gpu in range(2)] == ["1", "0"]
 
 
-def test_nvswitches_and_other_functions_are_on_the_bus():
+def test_nvswitches_and_other_functions_are_on_the_pci_bus():
     rendered, _text = describe.render(
         {
             "gpus": [{"model": "A100-SXM4-40GB", "count": 8}],
@@ -81,7 +81,7 @@ def test_nvswitches_and_other_functions_are_on_the_bus():
     assert neuron["files"]["modalias"] == "pci:v00001D0Fd00007064sv00001D0Fsd00000000bc08sc80i00"
 
 
-def test_a_card_with_outputs_is_a_display_controller_with_sound():
+def test_a_card_with_display_outputs_has_an_audio_function():
     rendered, _text = describe.render({"gpus": [{"model": "RTX-4090"}]}, "host")
     assert [(f["address"], f["files"]["class"]) for f in rendered["pci"] if f["files"]["vendor"] == "0x10de"] == [
         ("0000:07:00.0", "0x030000"),
@@ -129,7 +129,7 @@ def test_compute_instances_share_a_gpu_instance():
         ({"driver": {"versoin": "1"}}, "driver: unknown key versoin"),
     ],
 )
-def test_what_cannot_be_is_refused(description, words):
+def test_an_invalid_description_is_refused(description, words):
     with pytest.raises(describe.DescriptionError, match=re.escape(words)):
         describe.render(description, "here")
 

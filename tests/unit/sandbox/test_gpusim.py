@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpusim does where a kernel would load a module, on a host that is a directory."""
+"""gpusim as the kernel of a simulated host, whose root is a directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REAL_DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n511 watchdog\n\nBlock
 
 
 class Host:
-    """A host's root, powered on as gpusim boot leaves it (but for mounts and coldplug)."""
+    """The root of a host after `gpusim boot`, without mounts and coldplug."""
 
     def __init__(self, root: Path, description: dict) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Host:
         return file
 
     def module(self, name: str = "nvidia", pack=bytes, **information: str) -> Path:
-        """Lay a module file down."""
+        """Create a module file."""
         fields = {"name": name, "license": "NVIDIA", "version": "535.309.01", "vermagic": f"{RELEASE} SMP mod_unload "}
         fields.update(information)
         return self.write(f"lib/modules/{name}.ko", pack(gpusim.module_file(fields)))
@@ -82,7 +82,7 @@ class Host:
 
 @pytest.fixture
 def host_of(tmp_path, monkeypatch):
-    """Give a function that makes a host; its device nodes are plain files that say what they would be."""
+    """Return a function that creates a host. Its device nodes are text files with their properties."""
     monkeypatch.setenv("GPUSIM_ROOT", str(tmp_path))
 
     def node(path, major, minor, mode=0o666, owner=(0, 0)):
@@ -95,7 +95,7 @@ def host_of(tmp_path, monkeypatch):
 A100 = {"gpus": [{"model": "A100-SXM4-40GB", "count": 2}]}
 
 
-def test_loading_the_driver_brings_everything_up(host_of):
+def test_loading_the_driver_creates_its_files_and_nodes(host_of):
     host = host_of(A100)
     assert host.load() == 0
     assert host.read("sys/module/nvidia/version") == "535.309.01\n"
@@ -114,7 +114,7 @@ def test_loading_the_driver_brings_everything_up(host_of):
     assert host.state()["module.version"] == "535.309.01"
 
 
-def test_majors_are_free_ones(host_of):
+def test_device_majors_are_unique(host_of):
     host = host_of(A100)
     host.load()
     devices = host.read("run/gpusim/devices")
@@ -124,7 +124,7 @@ def test_majors_are_free_ones(host_of):
     assert majors == sorted(majors, key=int)
 
 
-def test_the_open_flavour_and_the_newer_names(host_of):
+def test_the_open_flavor_has_the_newer_names(host_of):
     host = host_of({"gpus": [{"model": "B200"}]})
     assert host.load(license="Dual MIT/GPL", version="580.65.06") == 0
     assert "NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build" in host.read(
@@ -147,7 +147,7 @@ def test_the_open_flavour_and_the_newer_names(host_of):
         ({**A100, "secure_boot": True}, {"intree": "Y"}, 0),
     ],
 )
-def test_what_the_kernel_says_to_the_driver(host_of, description, information, number):
+def test_the_kernel_accepts_or_rejects_the_module(host_of, description, information, number):
     assert host_of(description).load(**information) == number
 
 
@@ -173,7 +173,7 @@ def test_modules_load_once_and_in_order(host_of):
     assert host.load(version="550.163.01") == 0
 
 
-def test_nouveau_keeps_the_gpus_until_it_is_gone(host_of):
+def test_nouveau_keeps_the_gpus_until_it_is_unloaded(host_of):
     host = host_of({**A100, "nouveau": True})
     assert host.load("nouveau", license="GPL", version="1.0") == 0
     assert (host.root / "sys/bus/pci/devices/0000:07:00.0/driver").readlink().name == "nouveau"
@@ -188,7 +188,7 @@ def test_a_host_described_without_nouveau_has_none(host_of):
     assert host.load() == 0
 
 
-def test_a_holder_keeps_the_driver(host_of):
+def test_a_holder_prevents_unloading(host_of):
     host = host_of({**A100, "holders": ["dcgm"]})
     host.load()
     assert host.run("unload", "nvidia") == errno.EWOULDBLOCK
@@ -201,25 +201,25 @@ def test_a_holder_keeps_the_driver(host_of):
     assert host.run("unload", "nvidia") == 0
 
 
-def test_an_unknown_module_is_taken_for_loaded(host_of):
+def test_an_unknown_module_counts_as_loaded(host_of):
     host = host_of({})
     assert host.load("ib_umad", license="GPL") == 0
     assert host.read("sys/module/ib_umad/initstate") == "live\n"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bytes])
-def test_packed_modules(host_of, pack):
+def test_compressed_modules_are_loaded(host_of, pack):
     host = host_of(A100)
     assert host.run("load", host.module(pack=pack)) == 0
 
 
 @pytest.mark.parametrize("junk", [b"", b"#!/bin/sh\n", b"\x7fELF\2" + bytes(10), b"\x7fELF\2".ljust(64, b"\xff")])
-def test_junk_is_no_module(host_of, junk):
+def test_invalid_files_are_rejected_as_modules(host_of, junk):
     host = host_of(A100)
     assert host.run("load", host.write("junk.ko", junk)) == errno.ENOEXEC
 
 
-def test_the_signers_key_may_be_enrolled(host_of):
+def test_a_module_with_an_enrolled_key_is_loaded(host_of):
     host = host_of({**A100, "secure_boot": True, "mok": ["DKMS module signing key"]})
     name = b"DKMS module signing key"
     signature = b"\x30\x82" + b"\x06\x03\x55\x04\x03\x0c" + bytes([len(name)]) + name + b"tail"
@@ -230,7 +230,7 @@ def test_the_signers_key_may_be_enrolled(host_of):
     assert host.run("load", file) == 0
 
 
-def test_parameters_of_the_module(host_of):
+def test_module_parameters_take_effect(host_of):
     host = host_of(A100)
     assert host.run("load", host.module(), "NVreg_DeviceFileMode=0660 NVreg_DeviceFileGID=44") == 0
     assert host.read("dev/nvidia0") == "195:0 660 0:44"
@@ -238,13 +238,13 @@ def test_parameters_of_the_module(host_of):
     assert host.read("sys/module/nvidia/parameters/NVreg_DeviceFileGID") == "44\n"
 
 
-def test_no_nodes_where_the_module_is_told_so(host_of):
+def test_a_module_parameter_disables_device_nodes(host_of):
     host = host_of(A100)
     host.run("load", host.module(), "NVreg_ModifyDeviceFiles=0")
     assert host.nodes() == []
 
 
-def test_nvswitches_come_with_the_driver(host_of):
+def test_nvswitches_appear_with_the_driver(host_of):
     host = host_of({"gpus": [{"model": "H100-SXM5-80GB", "count": 8}], "nvswitches": 4})
     host.load(license="Dual MIT/GPL", version="550.163.01")
     assert len(list((host.root / "proc/driver/nvidia-nvswitch/devices").iterdir())) == 4
@@ -253,7 +253,7 @@ def test_nvswitches_come_with_the_driver(host_of):
     assert not (host.root / "proc/driver/nvidia-nvswitch").exists()
 
 
-def test_gpus_are_in_the_fabric_once_its_manager_has_begun_and_until_the_driver_goes(host_of):
+def test_gpus_leave_the_fabric_when_the_driver_is_unloaded(host_of):
     host = host_of({"gpus": [{"model": "H100-SXM5-80GB", "count": 2}], "nvswitches": 2, "fabric": "not_started"})
     host.load(license="Dual MIT/GPL", version="550.163.01")
     states = ("gpu.0.fabric.state", "gpu.1.fabric.state")
@@ -264,7 +264,7 @@ def test_gpus_are_in_the_fabric_once_its_manager_has_begun_and_until_the_driver_
     assert [host.state()[key] for key in states] == ["1", "1"]
 
 
-def test_gpus_without_a_fabric_join_none(host_of):
+def test_gpus_without_a_fabric_have_no_fabric_state(host_of):
     host = host_of(A100)
     host.load()
     assert host.run("fabric", "completed") == 0
@@ -289,7 +289,7 @@ def test_mig_instances_have_capabilities(host_of):
     assert host.run("mig", 5, "on") == errno.ENODEV
 
 
-def test_pending_modes_take_effect_and_settings_go_when_the_driver_is_loaded_again(host_of):
+def test_reloading_the_driver_applies_pending_modes_and_resets_settings(host_of):
     host = host_of(A100)
     host.load()
     host.run(
@@ -304,7 +304,7 @@ def test_pending_modes_take_effect_and_settings_go_when_the_driver_is_loaded_aga
     assert state["gpu.0.temperature"] == "77"
 
 
-def test_a_reset_brings_pending_modes_and_a_gpu_that_asked_for_it(host_of):
+def test_a_reset_applies_pending_modes_and_restores_the_gpu(host_of):
     host = host_of(
         {"gpus": [{"model": "A100-SXM4-40GB", "health": "reset_required", "mig": {"mode": False, "pending": True}}]}
     )
@@ -319,7 +319,7 @@ def test_a_reset_brings_pending_modes_and_a_gpu_that_asked_for_it(host_of):
     assert host.run("reset", 1) == errno.ENODEV
 
 
-def test_hardware_remembers_over_a_power_cycle(host_of):
+def test_pending_modes_survive_a_power_cycle(host_of):
     host = host_of(A100)
     host.write("var/lib/gpusim/kept", "gpu.0.ecc.pending=0\ngpu.1.mig.pending=1\n")
     state = gpusim.parse_state(gpusim.first_state(host.description))
@@ -327,7 +327,7 @@ def test_hardware_remembers_over_a_power_cycle(host_of):
     assert (state["gpu.1.mig.current"], state["gpu.0.mig.current"]) == ("1", "0")
 
 
-def test_faults_are_set_and_forgotten(host_of):
+def test_faults_are_set_and_cleared(host_of):
     host = host_of(A100)
     assert host.run("fault", "nvmlDeviceGetName", "--gpu", "1", "--return", "15") == 0
     assert host.state()["gpu.1.return.nvmlDeviceGetName"] == "15"
@@ -351,7 +351,7 @@ def state_in(file: Path) -> dict:
         return gpusim.parse_state(opened.read(size).decode())
 
 
-def test_grafting_replaces_the_drivers_libraries_only(host_of):
+def test_grafting_replaces_only_the_libraries_of_the_driver(host_of):
     host = host_of(A100)
     mine = host.write(f"{LIBRARIES}/libnvidia-ml.so.535.309.01", ELF)
     mine.chmod(0o640)
@@ -375,7 +375,7 @@ def test_grafting_replaces_the_drivers_libraries_only(host_of):
     assert [other.name for other in others if b"GPUSIM" in other.read_bytes()] == []
 
 
-def test_grafting_twice_touches_nothing(host_of):
+def test_grafting_again_changes_nothing(host_of):
     host = host_of(A100)
     mine = host.write(f"{LIBRARIES}/libnvidia-ml.so.535.309.01", ELF)
     host.run("graft", "--quiet")
@@ -384,7 +384,7 @@ def test_grafting_twice_touches_nothing(host_of):
     assert (mine.stat().st_ino, mine.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_links_and_copies_follow_the_state(host_of):
+def test_links_and_copies_have_the_current_state(host_of):
     host = host_of(A100)
     mine = host.write(f"{LIBRARIES}/libnvidia-ml.so.535.309.01", ELF)
     host.load()

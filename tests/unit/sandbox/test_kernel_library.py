@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a simulated host preloads into every program."""
+"""The library that every program of a simulated host preloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYS_PIPE2, SYS_MMAP, SYS_FINIT, SYS_INIT, SYS_DELETE = 293, 9, 313, 175, 176
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Compile the library for a home of ours, with a gpusim that writes down what it is asked."""
+    """Compile the library for a test directory with a fake gpusim that logs its calls."""
     home = tmp_path_factory.mktemp("gpusim")
     command = ["gcc", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f'-DHOME="{home}"', "-o", home / "preload.so"]
     subprocess.run([*command, SIMULATOR / "src" / "kernel.c"], check=True)
@@ -37,7 +37,7 @@ def home(tmp_path_factory):
 
 
 def run(home, code: str, answer: int = 0) -> tuple[str, list[str]]:
-    """Run Python with the library preloaded; give what it printed and what gpusim was asked."""
+    """Run Python with the library preloaded. Return its output and the calls of gpusim."""
     (home / "answer").write_text(str(answer))
     (home / "asked").write_text("")
     prelude = (
@@ -54,12 +54,12 @@ def run(home, code: str, answer: int = 0) -> tuple[str, list[str]]:
     return done.stdout.strip(), (home / "asked").read_text().splitlines()
 
 
-def test_the_kernel_has_a_name_of_its_own(home):
+def test_a_host_has_its_own_kernel_release(home):
     printed, _asked = run(home, "u = os.uname(); print(u.release, u.version, u.machine, sep='|')")
     assert printed == f"6.1.0-99-amd64|#1 SMP PREEMPT_DYNAMIC Debian 6.1.999-1|{os.uname().machine}"
 
 
-def test_without_a_name_the_real_one_is_said(home):
+def test_a_host_without_a_kernel_release_has_the_real_one(home):
     os.rename(home / "kernel-release", home / "away")
     try:
         assert run(home, "print(os.uname().release)")[0] == os.uname().release
@@ -78,7 +78,7 @@ def test_without_a_name_the_real_one_is_said(home):
     ],
 )
 @pytest.mark.parametrize("answer", [0, errno.ENOEXEC, errno.ENODEV, errno.EKEYREJECTED, errno.EEXIST])
-def test_every_way_to_load_a_module_leads_to_gpusim(home, tmp_path, code, answer):
+def test_every_call_that_loads_a_module_runs_gpusim(home, tmp_path, code, answer):
     module = tmp_path / "some.ko"
     module.write_text("a module's bytes")
     filled = code.format(module=module, finit=SYS_FINIT, init=SYS_INIT)
@@ -91,13 +91,13 @@ def test_every_way_to_load_a_module_leads_to_gpusim(home, tmp_path, code, answer
 @pytest.mark.parametrize(
     "code", ["call('delete_module', b'nvidia', 2048)", "call('syscall', {delete}, b'nvidia', 2048)"]
 )
-def test_every_way_to_unload_a_module_leads_to_gpusim(home, code):
+def test_every_call_that_unloads_a_module_runs_gpusim(home, code):
     printed, asked = run(home, f"print({code.format(delete=SYS_DELETE)})", errno.EWOULDBLOCK)
     assert printed == str((-1, errno.EWOULDBLOCK))
     assert [line.split("|")[0] for line in asked] == ["unload"]
 
 
-def test_other_system_calls_pass_with_all_six_arguments(home):
+def test_other_system_calls_keep_all_six_arguments(home):
     code = (
         f"libc.syscall.restype = ctypes.c_long\n"
         f"at = libc.syscall({SYS_MMAP}, None, ctypes.c_long(8192), 3, 0x22, -1, ctypes.c_long(0))\n"
@@ -107,11 +107,11 @@ def test_other_system_calls_pass_with_all_six_arguments(home):
     assert run(home, code)[0].splitlines() == ["True", str((-1, errno.EFAULT))]
 
 
-def test_a_bad_descriptor_is_the_callers_mistake(home):
+def test_an_invalid_descriptor_is_an_error_of_the_caller(home):
     assert run(home, "print(call('finit_module', 99, b'', 0))") == (str((-1, errno.EBADF)), [])
 
 
-def test_files_open_as_ever(home, tmp_path):
+def test_other_files_are_opened_normally(home, tmp_path):
     path = tmp_path / "file"
     code = (
         f"fd = os.open('{path}', os.O_CREAT | os.O_WRONLY, 0o640); os.write(fd, b'x'); os.close(fd)\n"
@@ -134,7 +134,7 @@ def test_shells_and_their_children_work(home):
     assert done.stderr == ""
 
 
-def test_it_exports_what_it_replaces_and_nothing_else(home):
+def test_the_library_exports_only_the_replaced_functions(home):
     listed = subprocess.run(
         ["nm", "-D", "--defined-only", home / "preload.so"], capture_output=True, text=True, check=True
     )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated NVML has the C ABI that the maintained Python binding speaks."""
+"""The simulated NVML has the C ABI of the maintained Python binding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMUL
 
 BINDING = Path(pynvml.__file__).read_text(encoding="utf-8")
 
-# Name in nvml_abi.h → name in the binding.
+# Names in nvml_abi.h and in the binding.
 STRUCTURES = {
     "nvmlPciInfo_t": "nvmlPciInfo_t",
     "nvmlPciInfo_v2_t": "nvmlPciInfo_v2_t",
@@ -47,7 +47,7 @@ STRUCTURES = {
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory) -> dict:
-    """Ask the C compiler for the size of every structure and the offset of every field that both sides have."""
+    """Return the size of each structure and the offset of each common field, as the C compiler computes them."""
     lines = []
     for ours, theirs in STRUCTURES.items():
         lines.append(f'printf("{ours} %zu\\n", sizeof({ours}));')
@@ -78,15 +78,15 @@ def test_a_structure_has_the_bindings_layout(layouts, ours, theirs):
     assert compared >= 2, "the field names of both sides should meet"
 
 
-def test_every_call_that_the_binding_makes_is_there():
+def test_the_library_has_every_call_of_the_binding():
     library = ctypes.CDLL(str(build() / "libnvidia-ml.so.1"))
     wanted = set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"', BINDING))
     assert len(wanted) > 300
     assert [name for name in sorted(wanted) if not hasattr(library, name)] == []
 
 
-def test_older_names_are_there_too():
-    """Names that bindings and clients of NVML 11 call, or that C's header redirects."""
+def test_the_library_has_the_older_names():
+    """Bindings and clients of NVML 11 call these names, or the C header redirects to them."""
     library = ctypes.CDLL(str(build() / "libnvidia-ml.so.1"))
     for name in (
         "nvmlInit", "nvmlInit_v2", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo",

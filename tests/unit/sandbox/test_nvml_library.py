@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the simulated NVML answers: states of the driver, products, MIG, faults, settings."""
+"""Results of the simulated NVML: driver states, products, MIG, faults, settings."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def gpu(index=0):
 
 
 def ask(lab: NvmlLab, expression: str):
-    """Evaluate an expression over pynvml (`n`) after nvmlInit, in a fresh process."""
+    """Evaluate an expression with pynvml (`n`) after nvmlInit in a new process."""
     return json.loads(lab.python(f"{PRELUDE}\nn.nvmlInit()\nprint(json.dumps({expression}))"))
 
 
 def init_code(lab: NvmlLab) -> int:
-    """Give the code of nvmlInit."""
+    """Return the result of nvmlInit."""
     return int(lab.python(f"{PRELUDE}\nprint((tried(n.nvmlInit) or 'error 0').split()[1])"))
 
 
 def of_model(tmp_path, model: str, **more) -> NvmlLab:
-    """Describe one kind of GPU."""
+    """Describe one GPU of a model."""
     return NvmlLab(tmp_path, {"gpus": [{"model": model, **more}]})
 
 
@@ -46,11 +46,11 @@ def of_model(tmp_path, model: str, **more) -> NvmlLab:
         ({"version": "535.261.03", "library": "550.163.01"}, 18),
     ],
 )
-def test_init_tells_the_state_of_the_driver(tmp_path, driver, code):
+def test_init_returns_the_state_of_the_driver(tmp_path, driver, code):
     assert init_code(NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "driver": driver})) == code
 
 
-def test_a_host_without_gpu_initialises_and_counts_none(tmp_path):
+def test_a_host_without_gpu_initializes_and_has_no_gpu(tmp_path):
     assert ask(NvmlLab(tmp_path, {}), "n.nvmlDeviceGetCount()") == 0
 
 
@@ -75,7 +75,7 @@ def test_cuda_version_follows_the_drivers_branch(tmp_path, version, cuda):
         ("B200", 10, [10, 0], 183359),
     ],
 )
-def test_products(tmp_path, model, architecture, capability, memory_mib):
+def test_every_product_has_its_properties(tmp_path, model, architecture, capability, memory_mib):
     lab = of_model(tmp_path, model)
     assert ask(lab, "n.nvmlDeviceGetArchitecture(gpu())") == architecture
     assert ask(lab, "n.nvmlDeviceGetCudaComputeCapability(gpu())") == capability
@@ -99,18 +99,18 @@ def test_products(tmp_path, model, architecture, capability, memory_mib):
         ("A100-SXM4-40GB", "nvmlDeviceGetHostVgpuMode", 3),
     ],
 )
-def test_what_a_product_lacks_is_not_supported(tmp_path, model, call, code):
+def test_a_missing_feature_of_a_product_is_not_supported(tmp_path, model, call, code):
     assert ask(of_model(tmp_path, model), f"tried(n.{call}, gpu())") == f"error {code}"
 
 
-def test_pci_domain_above_0xffff(tmp_path):
+def test_a_pci_domain_above_0xffff_is_supported(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "GB200", "count": 2, "pci_domain": 0x10000}]})
     assert ask(lab, "n.nvmlDeviceGetPciInfo(gpu()).busId") == "00010000:07:00.0"
     assert ask(lab, "n.nvmlDeviceGetPciInfo(gpu()).domain") == 0x10000
     assert ask(lab, "n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId('00010000:0F:00.0'))") == 1
 
 
-def test_mig_devices(tmp_path):
+def test_mig_devices_have_names_and_instances(tmp_path):
     layouts = [["3g.20gb", "2g.10gb", "1g.5gb"], [], None]
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "A100-SXM4-40GB", "count": 3, "mig": layouts}]})
     assert ask(lab, "[n.nvmlDeviceGetMigMode(gpu(i)) for i in range(3)]") == [[1, 1], [1, 1], [0, 0]]
@@ -132,7 +132,7 @@ def test_mig_devices(tmp_path):
     assert ask(lab, f"n.nvmlDeviceGetIndex({parent})") == 0
 
 
-def test_field_values(tmp_path):
+def test_field_values_are_returned(tmp_path):
     lab = NvmlLab(
         tmp_path,
         {
@@ -147,7 +147,7 @@ def test_field_values(tmp_path):
     assert ask(lab, links) == [18, 1, 26562]
 
 
-def test_topology(tmp_path):
+def test_topology_has_levels_affinity_and_links(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "V100-SXM2-16GB", "count": 4}], "cpus": 40, "numa_nodes": 2})
     levels = "[n.nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu(i)) for i in range(4)]"
     assert ask(lab, levels) == [0, 20, 50, 50]
@@ -169,7 +169,7 @@ def test_a_lost_gpu_keeps_its_number(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"])
-def test_a_fault_is_meant_with_and_without_the_version_in_its_name(tmp_path, call):
+def test_a_fault_applies_to_the_named_version_of_a_call_or_to_all(tmp_path, call):
     lab = of_model(tmp_path, "T4", faults=[{"call": call, "return": "NO_PERMISSION"}])
     assert ask(lab, "tried(n.nvmlDeviceGetMemoryInfo, gpu(), n.nvmlMemory_v2)") == "error 4"
     expected = "error 4" if call == "nvmlDeviceGetMemoryInfo" else 15360 << 20
@@ -179,7 +179,7 @@ def test_a_fault_is_meant_with_and_without_the_version_in_its_name(tmp_path, cal
     )
 
 
-def test_a_fault_of_one_mig_device(tmp_path):
+def test_a_fault_can_affect_one_mig_device(tmp_path):
     lab = NvmlLab(
         tmp_path,
         {
@@ -192,25 +192,25 @@ def test_a_fault_of_one_mig_device(tmp_path):
     assert ask(lab, infos) == [False, True]
 
 
-def test_a_lie(tmp_path):
+def test_a_fault_can_return_invalid_data(tmp_path):
     lab = of_model(tmp_path, "T4", faults=[{"call": "nvmlDeviceGetTemperature", "garbage": 0xFF}])
     assert ask(lab, "n.nvmlDeviceGetTemperature(gpu(), 0)") == 0xFFFFFFFF
 
 
-def test_a_hang_is_as_long_as_asked_for(tmp_path):
+def test_a_hang_lasts_the_requested_time(tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "faults": [{"call": "nvmlInit", "delay": 0.4}]})
     code = "import time, pynvml as n; begin = time.monotonic(); n.nvmlInit(); print(time.monotonic() - begin > 0.35)"
     assert lab.python(code) == "True\n"
 
 
-def test_a_value_may_be_a_return_code_or_missing(tmp_path):
+def test_a_value_can_be_a_return_code_or_missing(tmp_path):
     lab = of_model(tmp_path, "T4")
     lab.set({"gpu.0.power.draw": "!16", "gpu.0.temperature": None, "gpu.0.name": "caf%e9"})
     assert ask(lab, "tried(n.nvmlDeviceGetPowerUsage, gpu())") == "error 16"
     assert ask(lab, "tried(n.nvmlDeviceGetTemperature, gpu(), 0)") == "error 3"
 
 
-def test_settings_are_written_down(tmp_path):
+def test_settings_are_kept_for_later_processes(tmp_path):
     lab = of_model(tmp_path, "A100-SXM4-40GB")
     assert ask(lab, "n.nvmlDeviceSetPersistenceMode(gpu(), 1) or n.nvmlDeviceGetPersistenceMode(gpu())") == 1
     assert ask(lab, "n.nvmlDeviceGetPersistenceMode(gpu())") == 1, "a later process should see it"
@@ -219,14 +219,14 @@ def test_settings_are_written_down(tmp_path):
     assert ask(lab, "n.nvmlDeviceSetMigMode(gpu(), 1) or n.nvmlDeviceGetMigMode(gpu())") == [1, 1]
 
 
-def test_mig_mode_waits_for_a_reset_while_there_are_clients(tmp_path):
+def test_mig_mode_is_pending_while_clients_run(tmp_path):
     lab = of_model(tmp_path, "A100-SXM4-40GB", set={"processes.compute": "4711:1048576"})
     in_use = 19
     assert ask(lab, "n.nvmlDeviceSetMigMode(gpu(), 1)") == in_use
     assert ask(lab, "n.nvmlDeviceGetMigMode(gpu())") == [0, 1]
 
 
-def test_processes(tmp_path):
+def test_processes_are_listed_with_their_memory(tmp_path):
     lab = of_model(tmp_path, "T4", set={"processes.compute": "4711:1048576,4712:-"})
     listed = "[[p.pid, p.usedGpuMemory] for p in n.nvmlDeviceGetComputeRunningProcesses(gpu())]"
     assert ask(lab, listed) == [[4711, 1048576], [4712, None]]
@@ -235,7 +235,7 @@ def test_processes(tmp_path):
     assert ask(lab, "n.nvmlSystemGetProcessName(4711)") == "/usr/bin/train"
 
 
-def test_calls_before_init_and_bad_arguments(tmp_path):
+def test_calls_before_init_and_invalid_arguments_fail(tmp_path):
     lab = of_model(tmp_path, "T4")
     assert lab.python(f"{PRELUDE}\nprint(tried(n.nvmlDeviceGetCount))") == "error 1\n"
     assert ask(lab, "tried(n.nvmlDeviceGetHandleByIndex, 1)") == "error 2"
@@ -243,7 +243,7 @@ def test_calls_before_init_and_bad_arguments(tmp_path):
     assert ask(lab, "tried(n.nvmlDeviceGetName, n.c_nvmlDevice_t())") == "error 2"
 
 
-def test_young_calls_are_unknown_to_old_drivers(tmp_path):
+def test_old_drivers_lack_new_calls(tmp_path):
     call = "tried(n.nvmlSystemGetDriverBranch)"
     old = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "driver": {"version": "535.309.01"}})
     assert ask(old, call) == "error 13"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs that speak NVML on simulated hosts: gpu-client, and what stands for nvidia-smi."""
+"""The NVML programs on simulated hosts: gpu-client and the simulated nvidia-smi."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import SIMUL
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """Compile both."""
+    """Compile both programs."""
     directory = tmp_path_factory.mktemp("programs")
     for name, source in (("gpu-client", "client.c"), ("nvidia-smi", "smi.c")):
         subprocess.run(
@@ -27,7 +27,7 @@ def programs(tmp_path_factory):
 
 
 def run(programs, lab: NvmlLab | None, *command: str) -> tuple[int, str]:
-    """Run a program with the lab's library; give its exit status and all that it printed."""
+    """Run a program with the simulated library. Return its exit status and output."""
     env = lab.env if lab else {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     done = subprocess.run(
         [programs / command[0], *command[1:]], env=env, text=True, check=False,
@@ -38,7 +38,7 @@ def run(programs, lab: NvmlLab | None, *command: str) -> tuple[int, str]:
 
 @pytest.fixture
 def two(tmp_path):
-    """Two GPUs, the first one in two MIG devices."""
+    """Describe two GPUs, the first with two MIG devices."""
     gpu = {
         "model": "A100-SXM4-40GB",
         "count": 2,
@@ -54,18 +54,18 @@ def test_gpu_client_lists_mig_devices_in_place_of_their_gpu(programs, two):
     assert run(programs, two, "gpu-client", "--count") == (0, "3\n")
 
 
-def test_gpu_client_says_what_nvml_says(programs, tmp_path):
+def test_gpu_client_prints_the_error_of_nvml(programs, tmp_path):
     lab = NvmlLab(tmp_path, {"gpus": [{"model": "T4"}], "driver": {"version": "550.1", "loaded": False}})
     assert run(programs, lab, "gpu-client") == (1, "gpu-client: nvmlInit_v2: Driver Not Loaded (9)\n")
 
 
-def test_gpu_client_without_a_library(programs):
+def test_gpu_client_fails_without_a_library(programs):
     status, printed = run(programs, None, "gpu-client")
     assert status == 1
     assert printed.startswith("gpu-client: libnvidia-ml.so.1: cannot open shared object file")
 
 
-def test_gpu_client_tries_loader_and_files(programs, tmp_path):
+def test_gpu_client_opens_libraries_and_files(programs, tmp_path):
     assert run(programs, None, "gpu-client", "--dlopen", "libc.so.6") == (0, "ok\n")
     assert run(programs, None, "gpu-client", "--dlopen", "libno.so.1")[0] == 1
     assert run(programs, None, "gpu-client", "--open", "/dev/null") == (0, "ok\n")
@@ -73,7 +73,7 @@ def test_gpu_client_tries_loader_and_files(programs, tmp_path):
     assert run(programs, None, "gpu-client", "--what")[0] == 2
 
 
-def test_smi_lists(programs, two):
+def test_smi_lists_gpus_and_mig_devices(programs, two):
     status, printed = run(programs, two, "nvidia-smi", "-L")
     lines = printed.splitlines()
     assert status == 0
@@ -97,7 +97,7 @@ def test_smi_answers_queries(programs, two, fields, options, printed):
     assert run(programs, two, "nvidia-smi", f"--query-gpu={fields}", f"--format={options}") == (0, printed)
 
 
-def test_smi_takes_gpus_by_index_uuid_and_address(programs, two):
+def test_smi_accepts_gpus_by_index_uuid_and_address(programs, two):
     for identity in ("1", "GPU-bbbb", "00000000:0F:00.0", "0000:0f:00.0"):
         asked = ("--query-gpu=index", "--format=csv,noheader", "-i", identity)
         assert run(programs, two, "nvidia-smi", *asked) == (0, "1\n"), identity
@@ -113,7 +113,7 @@ def test_smi_writes_xml(programs, two):
     assert log.findtext("gpu/mig_mode/current_mig") == "Enabled"
 
 
-def test_smi_sets(programs, two):
+def test_smi_changes_settings(programs, two):
     assert run(programs, two, "nvidia-smi", "-i", "1", "-pm", "1")[0] == 0
     asked = ("--query-gpu=persistence_mode", "--format=csv,noheader")
     assert run(programs, two, "nvidia-smi", *asked) == (0, "Disabled\nEnabled\n")
@@ -141,12 +141,12 @@ def test_smi_sets(programs, two):
         ),
     ],
 )
-def test_smi_exits_as_the_real_one(programs, tmp_path, description, status, words):
+def test_smi_exits_like_the_real_one(programs, tmp_path, description, status, words):
     code, printed = run(programs, NvmlLab(tmp_path, description), "nvidia-smi", "-L")
     assert (code, words in printed) == (status, True), printed
 
 
-def test_smi_without_a_library_and_with_an_unknown_option(programs, two):
+def test_smi_fails_without_a_library_and_with_unknown_options(programs, two):
     assert run(programs, None, "nvidia-smi")[0] == 12
     assert run(programs, two, "nvidia-smi", "--accounting")[0] == 2
     assert run(programs, two, "nvidia-smi", "--query-gpu=colour", "--format=csv") == (
@@ -155,7 +155,7 @@ def test_smi_without_a_library_and_with_an_unknown_option(programs, two):
     )
 
 
-def test_smi_table_is_straight(programs, two):
+def test_smi_table_has_lines_of_equal_length(programs, two):
     status, printed = run(programs, two, "nvidia-smi")
     assert status == 0
     assert {len(line) for line in printed.splitlines()[1:]} == {79}

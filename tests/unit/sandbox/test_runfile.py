@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stand-in for NVIDIA's installer minds loaded modules as the vendor's does. It ends here for want of dkms."""
+"""The stand-in for NVIDIA's installer checks for loaded modules like the original. Without DKMS, it then exits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ GOES_ON = "there is no dkms"
         ([], False, ["--skip-everything"], "no option of this installer"),
     ],
 )
-def test_loaded_modules(tmp_path, monkeypatch, *, loaded, is_held, options, says):
+def test_the_installer_checks_for_loaded_modules(tmp_path, monkeypatch, *, loaded, is_held, options, says):
     monkeypatch.syspath_prepend(str(VENDOR))
     text = importlib.import_module("make_runfile").INSTALLER.format(stand_in="", version="580.95.05")
     script, modules, programs = tmp_path / "driver.run", tmp_path / "modules", tmp_path / "bin"
     script.write_text(text.replace("/sys/module", str(modules)), encoding="utf-8")
     programs.mkdir()
-    # It may not hurt the machine that it is tested on.
+    # The installer must not change the test machine.
     (programs / "rmmod").write_text(
         f"#!/bin/sh\n{'exit 1' if is_held else f'/bin/rmdir {modules}/$1'}\n", encoding="utf-8"
     )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the check of the tarball objects to."""
+"""The problems that the check of the tarball finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_developer_files_are_found(names, found):
         ("`x[0](y)`\n```sh\n[a](missing)\n```\n", []),
     ],
 )
-def test_links_that_lead_nowhere_are_found(tmp_path, text, found):
+def test_broken_links_are_found(tmp_path, text, found):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("[up](../README.md)")
     (tmp_path / "README.md").write_text(text)
@@ -48,5 +48,5 @@ def test_links_that_lead_nowhere_are_found(tmp_path, text, found):
         ),
     ],
 )
-def test_complaints_of_the_importer_are_found(output, found):
+def test_warnings_of_the_importer_are_found(output, found):
     assert release_check.complaints(output) == found

@@ -15,7 +15,7 @@ README = f"# A role\n\nWritten by hand.\n\n{role_readme.BEGIN}\n{role_readme.END
 
 @pytest.fixture
 def role(tmp_path):
-    """Give a role that has a table still to be written."""
+    """Create a role with an empty table."""
     path = tmp_path / "roles" / "engine"
     specify(path, {"engine_name": {"type": "str", "choices": ["docker", "podman"], "description": "The engine."}})
     (path / "defaults").mkdir()
@@ -54,7 +54,7 @@ def run(role, *arguments):
         ("I(this) B(that) E(HOME) RV(report)", "*this* **that** `HOME` `report`"),
     ],
 )
-def test_markup_becomes_markdown_that_fits_into_a_cell(description, markdown):
+def test_markup_is_converted_to_markdown_for_a_table_cell(description, markdown):
     assert role_readme.render(description) == markdown
 
 
@@ -68,18 +68,18 @@ def test_markup_becomes_markdown_that_fits_into_a_cell(description, markdown):
         ({"type": "int", "choices": [1, 2]}, "int |  | `1`, `2` | "),
     ],
 )
-def test_type_default_and_choices_of_a_variable(option, cells):
+def test_type_default_and_choices_of_a_variable_are_shown(option, cells):
     found = role_readme.table({"argument_specs": {"main": {"options": {"engine_x": option}}}}, {})
     assert found.splitlines()[-1] == f"| `engine_x` | {cells} |"
 
 
-def test_keys_of_a_variable_follow_it():
+def test_keys_of_a_variable_are_listed_after_it():
     options = {"engine_user": {"type": "dict", "options": {"name": {"description": "Its name."}}}}
     found = role_readme.table({"argument_specs": {"main": {"options": options}}}, {})
     assert found.splitlines()[-1] == "| `engine_user.name` | str |  |  | Its name. |"
 
 
-def test_a_changed_specification_is_noticed_and_only_the_table_rewritten(role, capsys):
+def test_a_changed_specification_rewrites_only_the_table(role, capsys):
     assert run(role, "--check") == 1
     assert "roles/engine/README.md: The table of variables is out of date. Run `make docs`." in capsys.readouterr().err
     assert run(role) == 0
@@ -99,7 +99,7 @@ def test_a_changed_specification_is_noticed_and_only_the_table_rewritten(role, c
         ("# A role\n", "The table's place is not marked."),
     ],
 )
-def test_a_readme_without_a_place_for_the_table_is_named(role, capsys, readme, message):
+def test_a_readme_without_markers_for_the_table_is_named(role, capsys, readme, message):
     (role / "README.md").unlink()
     if readme:
         (role / "README.md").write_text(readme)
@@ -107,7 +107,7 @@ def test_a_readme_without_a_place_for_the_table_is_named(role, capsys, readme, m
     assert f"roles/engine/README.md: {message}" in capsys.readouterr().err
 
 
-def test_markup_that_ansible_does_not_know_is_named(role, capsys):
+def test_unknown_markup_is_named(role, capsys):
     specify(role, {"engine_name": {"description": "See F(/etc/x)."}})
     assert run(role) == 1
     assert "roles/engine/README.md: Ansible knows no markup like F(/etc/x)." in capsys.readouterr().err

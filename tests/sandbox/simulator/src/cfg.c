@@ -2,8 +2,8 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * A simulated libnvidia-cfg.so.1: what nvidia-persistenced asks of it. Opening a GPU holds it (state.h), which is what
- * NVML then reports as persistence mode and what keeps the driver from being unloaded; it ends with the daemon.
+ * Simulate libnvidia-cfg.so.1, as far as nvidia-persistenced calls it. Opening a GPU holds it (state.h). While the GPU
+ * is held, NVML reports persistence mode, and the driver cannot be unloaded. The hold ends with the daemon.
  */
 #define _GNU_SOURCE
 #include "state.h"
@@ -111,7 +111,7 @@ API nvCfgDetachDevice(void *handle)
 API nvCfgEnableUVMPersistence(void *handle)
 {
     (void)handle;
-    return 0; /* only confidential computing has it */
+    return 0; /* only in confidential computing */
 }
 
 API nvCfgDisableUVMPersistence(void *handle)

@@ -2,12 +2,12 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * A tiny client of NVML, for containers on simulated hosts (and on real ones).
+ * A small NVML client for containers on simulated and real hosts.
  *
- *   gpu-client               the UUIDs that NVML shows, one a line; of a GPU in MIG mode those of its MIG devices
- *   gpu-client --count       how many these are
- *   gpu-client --dlopen NAME whether the loader finds the library: prints ok, or says why not and exits 1
- *   gpu-client --open PATH   whether the file can be opened for reading and writing: prints ok or the error's name
+ *   gpu-client               print the UUIDs of the visible GPUs, one per line; for a GPU in MIG mode, its MIG devices
+ *   gpu-client --count       print the number of UUIDs
+ *   gpu-client --dlopen NAME load the library: print ok, or print the error and exit with status 1
+ *   gpu-client --open PATH   open the file for reading and writing: print ok or the name of the error
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ static int fail(const char *call, int code)
     return 1;
 }
 
-/* NVML's calls, found by name when they are made. */
+/* NVML functions are resolved by name on each call. */
 #define CALL(name, ...)                                                                     \
     ({                                                                                      \
         int (*function)() = (int (*)())dlsym(library, name);                                \

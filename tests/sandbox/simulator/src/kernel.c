@@ -2,8 +2,8 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * Preloaded into every program of a simulated host. Gives the host a kernel release of its own, and takes every request
- * to load or unload a kernel module to /usr/lib/gpusim/gpusim. No such request reaches the real kernel.
+ * Every program on a simulated host preloads this library. It gives the host its own kernel release and passes every
+ * request to load or unload a kernel module to /usr/lib/gpusim/gpusim. No such request reaches the real kernel.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,14 +26,14 @@
 
 #define API __attribute__((visibility("default")))
 #ifndef HOME
-#define HOME "/usr/lib/gpusim" /* a unit test says otherwise */
+#define HOME "/usr/lib/gpusim" /* unit tests override this */
 #endif
 #define GPUSIM HOME "/gpusim"
-#define KERNEL_RELEASE HOME "/kernel-release" /* the release; a second line may hold the version */
+#define KERNEL_RELEASE HOME "/kernel-release" /* first line: release; optional second line: version */
 #define PROC_MODULES "/proc/modules"
 #define OUR_MODULES "/run/gpusim/modules"
 
-/* ---- the kernel's name -------------------------------------------------------------------------------------- */
+/* ---- kernel release --------------------------------------------------------------------------------------------- */
 
 static size_t kernel_release(char *text, size_t size)
 {
@@ -70,9 +70,9 @@ API int uname(struct utsname *name)
     return 0;
 }
 
-/* ---- modules ------------------------------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
 
-/* Runs gpusim and takes its exit status as an errno. */
+/* Run gpusim. Its exit status is an errno. */
 static int ask_gpusim(const char *verb, const char *what, const char *parameters)
 {
     static char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -112,7 +112,7 @@ static int load_descriptor(int fd, const char *parameters)
 
 API int finit_module(int fd, const char *parameters, int flags)
 {
-    (void)flags; /* a compressed file is recognised by its first bytes */
+    (void)flags; /* gpusim detects compressed files by their first bytes */
     return load_descriptor(fd, parameters);
 }
 
@@ -146,7 +146,7 @@ API int delete_module(const char *name, unsigned flags)
     return ask_gpusim("unload", name, NULL);
 }
 
-/* ---- syscall(), by which libkmod loads modules ------------------------------------------------------------------ */
+/* ---- syscall(), which libkmod uses ------------------------------------------------------------------------------ */
 
 __attribute__((visibility("hidden"), used)) long gpusim_module_call(long number, long a, long b, long c)
 {
@@ -164,7 +164,7 @@ __attribute__((visibility("hidden"), used)) long gpusim_fail(long negative)
 }
 
 #if defined(__x86_64__)
-/* In assembler, so that every other call goes to the kernel just as the C library's own syscall() sends it. */
+/* Assembler passes every other call to the kernel exactly like syscall() of the C library. */
 __asm__(".text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
@@ -209,9 +209,9 @@ API long syscall(long number, ...)
 }
 #endif
 
-/* ---- files that the real kernel has not ------------------------------------------------------------------------------ */
+/* ---- files that the real kernel lacks --------------------------------------------------------------------------- */
 
-/* A kernel without modules has no /proc/modules that gpusim could mount its own over: whoever opens it is led there. */
+/* A kernel without modules has no /proc/modules for gpusim to mount over, so opening it opens the simulated file. */
 static const char *instead(const char *path)
 {
     return path && path[0] == '/' && path[1] == 'p' && !strcmp(path, PROC_MODULES) &&
@@ -220,8 +220,8 @@ static const char *instead(const char *path)
                : path;
 }
 
-/* NVIDIA's nodes have no driver behind them. On the host they open all the same, while the module is loaded: what has
- * been opened is /dev/null. (Containers do not preload this and get ENXIO, where the device cgroup lets them.) */
+/* NVIDIA's nodes have no driver. On the host, opening one opens /dev/null while the module is loaded. Containers do not
+ * preload this library and get ENXIO, or EPERM if the device cgroup forbids the node. */
 static int stand_in(int fd, const char *path, int flags)
 {
     if (fd >= 0 || errno != ENXIO || strncmp(path, "/dev/nvidia", 11))
@@ -270,8 +270,8 @@ OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
-/* The persistence daemon asks whether a GPU's memory is a NUMA node of its own; it is not. Zeros say so, and zeros are
- * what it asks with. */
+/* The persistence daemon queries whether the GPU memory is a separate NUMA node. The buffer that it passes contains
+ * zeros, which means no, so the call only has to succeed. */
 API int ioctl(int fd, unsigned long request, ...)
 {
     struct stat st;

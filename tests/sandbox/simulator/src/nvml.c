@@ -2,14 +2,14 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * A simulated libnvidia-ml.so.1: the C ABI of NVML 11.5 to 13, answered from the state (state.h).
+ * Simulate libnvidia-ml.so.1: the C ABI of NVML 11.5 to 13, with values from the state (state.h).
  *
- * Every call can be made to fail, to hang or to lie. For a function f, in the scope of the whole library, of
- * gpu.<n>. (gpu.*.) or of gpu.<n>.mig.<m>., the state may say
- *     return.<f>=<code>    what f returns, without doing anything
- *     delay.<f>=<seconds>  how long f sleeps first
- *     garbage.<f>=<byte>   f succeeds, and fills what it should have answered with this byte
- * where <f> is the function's name, its name without _v<n>, or `*`.
+ * Every call can fail, hang or return invalid data. For a function f, the state can contain these keys, without a
+ * prefix for the whole library, or with the prefix gpu.<n>., gpu.*. or gpu.<n>.mig.<m>.:
+ *     return.<f>=<code>    f returns this code and does nothing
+ *     delay.<f>=<seconds>  f sleeps first
+ *     garbage.<f>=<byte>   f succeeds and fills its result with this byte
+ * <f> is the name of the function, its name without _v<n>, or `*`.
  */
 #define _GNU_SOURCE
 #include "state.h"
@@ -31,9 +31,9 @@
 #define API __attribute__((visibility("default"))) int
 
 struct nvmlDevice_st {
-    int gpu;   /* number in the state */
-    int mig;   /* MIG device's number there, -1 for the GPU itself */
-    int index; /* as this process counts */
+    int gpu;   /* index in the state */
+    int mig;   /* index of the MIG device in the state, -1 for the GPU */
+    int index; /* index in this process */
     struct nvmlDevice_st *parent;
 };
 typedef struct nvmlDevice_st *dev_t_;
@@ -46,7 +46,7 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nvmlDevice_st devices[MAX_DEVICES];
 static int device_count, gpu_count, init_count;
 
-/* ---- reading the state -------------------------------------------------------------------------------------- */
+/* ---- reading the state ------------------------------------------------------------------------------------------ */
 
 /* `!n` → n; missing → NOT_SUPPORTED; else SUCCESS with the text. */
 static int text_of(dev_t_ d, const char *key, const char **value)
@@ -113,7 +113,7 @@ static const char *key_of(char *buffer, size_t size, const char *format, ...)
 }
 #define KEY(...) key_of((char[96]){0}, 96, __VA_ARGS__)
 
-/* ---- what every call begins with ---------------------------------------------------------------------------- */
+/* ---- start of every call ---------------------------------------------------------------------------------------- */
 
 static const char *injected(dev_t_ d, const char *kind, const char *name)
 {
@@ -137,7 +137,7 @@ static const char *injection(dev_t_ d, const char *kind, const char *function)
         dev_t_ scope = scoped ? d : NULL;
         if ((value = injected(scope, kind, function)) || (value = injected(scope, kind, base)))
             return value;
-        /* `*` speaks of devices and of init alike, but never of the way out. */
+        /* `*` applies to devices and to init, but never to shutdown. */
         if (strcmp(base, "nvmlShutdown") && (value = injected(scope, kind, "*")))
             return value;
     }
@@ -198,7 +198,7 @@ static int enter(const char *function, int wants_device, dev_t_ d, ...)
     return rc;
 }
 
-/* O: what a call answers into. S: a string's buffer. V: a structure whose first field, its version, is the caller's. */
+/* O: an output argument. S: a string buffer. V: a structure whose first field, its version, the caller sets. */
 #define O(p) (void *)(p), sizeof(*(p))
 #define S(p, size) (void *)(p), (size_t)((size) ? (size)-1 : 0)
 #define V(p) (void *)((p) ? (char *)(p) + 4 : NULL), sizeof(*(p)) - 4
@@ -220,7 +220,7 @@ static int enter(const char *function, int wants_device, dev_t_ d, ...)
         if (rc_ != GO_ON)                                                 \
             return rc_;                                                   \
     } while (0)
-/* A structure of a version that this call does not know. */
+/* This call does not know the version of the structure. */
 #define NEED_VERSION(p, wanted)                                           \
     do {                                                                  \
         if (p && (p)->version != (wanted))                                \
@@ -233,7 +233,7 @@ static int driver_major(void)
     return version ? atoi(version) : 0;
 }
 
-/* ---- init, shutdown, who is visible --------------------------------------------------------------------------- */
+/* ---- init, shutdown, visible GPUs ------------------------------------------------------------------------------- */
 
 static int gpu_visible(int gpu)
 {
@@ -344,9 +344,9 @@ __attribute__((visibility("default"))) const char *nvmlErrorString(int code)
     return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "Unknown Error";
 }
 
-/* ---- the system ------------------------------------------------------------------------------------------------ */
+/* ---- the system ------------------------------------------------------------------------------------------------- */
 
-/* The newest CUDA that a driver branch serves. */
+/* The newest CUDA version that a driver branch supports. */
 static int cuda_version(void)
 {
     static const struct {
@@ -460,7 +460,7 @@ API nvmlGetExcludedDeviceCount(unsigned *count)
     return NVML_SUCCESS;
 }
 
-/* ---- finding a device ------------------------------------------------------------------------------------------ */
+/* ---- finding a device ------------------------------------------------------------------------------------------- */
 
 static int count_devices(const char *function, unsigned *count)
 {
@@ -474,7 +474,7 @@ static int count_devices(const char *function, unsigned *count)
 API nvmlDeviceGetCount(unsigned *count) { return count_devices(__func__, count); }
 API nvmlDeviceGetCount_v2(unsigned *count) { return count_devices(__func__, count); }
 
-/* Hands out a handle, unless this very GPU was told to fail in this very call. */
+/* Return a handle, unless a fault affects this call for this GPU. */
 static int hand_out(const char *function, dev_t_ found, dev_t_ *device)
 {
     int rc = enter(function, 1, found, O(device), LAST);
@@ -563,7 +563,7 @@ API nvmlDeviceGetIndex(dev_t_ d, unsigned *index)
     return NVML_SUCCESS;
 }
 
-/* ---- identity ---------------------------------------------------------------------------------------------------- */
+/* ---- identity --------------------------------------------------------------------------------------------------- */
 
 #define STRING_CALL(function, key)                          \
     API function(dev_t_ d, char *buffer, unsigned length)   \
@@ -717,7 +717,7 @@ API nvmlDeviceOnSameBoard(dev_t_ d, dev_t_ other, int *same)
     return NVML_SUCCESS;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 struct memory {
     unsigned long long total, reserved, free, used;
@@ -770,7 +770,7 @@ API nvmlDeviceGetBAR1MemoryInfo(dev_t_ d, nvmlBAR1Memory_t *bar1)
     return NVML_SUCCESS;
 }
 
-/* ---- errors of memory ----------------------------------------------------------------------------------------------- */
+/* ---- errors of memory ------------------------------------------------------------------------------------------- */
 
 UINT_PAIR_CALL(nvmlDeviceGetEccMode, "ecc.current", "ecc.pending")
 UINT_CALL(nvmlDeviceGetDefaultEccMode, "ecc.default")
@@ -801,7 +801,7 @@ API nvmlDeviceGetMemoryErrorCounter(dev_t_ d, int error, int counter, int locati
     ENTER(d, O(count));
     if (location < 0 || location > 7)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (location != 2 && location != 7) /* device memory and SRAM are what today's parts count */
+    if (location != 2 && location != 7) /* current products count only device memory and SRAM */
         return NVML_ERROR_NOT_SUPPORTED;
     if (location == 7) {
         *count = number_or(d, KEY("ecc.sram.%s.%s", counter ? "aggregate" : "volatile",
@@ -924,7 +924,7 @@ API nvmlDeviceGetRepairStatus(dev_t_ d, nvmlRepairStatus_t *status)
     return rc ? rc : uint_of(d, "repair.tpc_pending", &status->bTpcRepairPending);
 }
 
-/* ---- modes ------------------------------------------------------------------------------------------------------------ */
+/* ---- modes ------------------------------------------------------------------------------------------------------ */
 
 UINT_CALL(nvmlDeviceGetDisplayMode, "display_mode")
 UINT_CALL(nvmlDeviceGetDisplayActive, "display_active")
@@ -963,7 +963,7 @@ API nvmlDeviceGetGspFirmwareVersion(dev_t_ d, char *version)
     if (number_or(d, "gsp.enabled", 0) != 1)
         return NVML_ERROR_NOT_SUPPORTED;
     int rc = text_of(d, "gsp.version", &value);
-    if (rc == NVML_ERROR_NOT_SUPPORTED) /* it is the driver's own */
+    if (rc == NVML_ERROR_NOT_SUPPORTED) /* the firmware has the version of the driver */
         rc = text_of(NULL, "module.version", &value);
     return rc ? rc : copy_text(value, version, 64);
 }
@@ -985,7 +985,7 @@ API nvmlDeviceGetC2cModeInfoV(dev_t_ d, unsigned *enabled)
     return uint_of(d, "c2c.enabled", enabled);
 }
 
-/* ---- power, clocks, heat, load ------------------------------------------------------------------------------------------- */
+/* ---- power, clocks, temperature, utilization -------------------------------------------------------------------- */
 
 UINT_CALL(nvmlDeviceGetPowerUsage, "power.draw")
 UINT_CALL(nvmlDeviceGetPowerManagementMode, "power.management")
@@ -1034,7 +1034,7 @@ API nvmlDeviceGetClock(dev_t_ d, int type, int id, unsigned *clock)
     return id < 0 || id > 3 ? NVML_ERROR_INVALID_ARGUMENT : clock_of(d, kinds[id], type, clock);
 }
 
-/* A comma-separated list of numbers into an array whose size the caller says. */
+/* Write a comma-separated list of numbers to an array whose size the caller passes. */
 static int list_of(dev_t_ d, const char *key, unsigned *count, unsigned *out)
 {
     const char *list;
@@ -1153,7 +1153,7 @@ API nvmlDeviceGetFanSpeed_v2(dev_t_ d, unsigned fan, unsigned *speed)
                    speed);
 }
 
-/* With MIG on, a parent has no figure of its own. */
+/* In MIG mode, the GPU itself has no value. */
 static int load_of(dev_t_ d, const char *key, unsigned *load)
 {
     return number_or(d, "mig.current", 0) == 1 ? NVML_ERROR_NOT_SUPPORTED : uint_of(d, key, load);
@@ -1179,7 +1179,7 @@ ENGINE_CALL(nvmlDeviceGetDecoderUtilization, "utilization.decoder")
 ENGINE_CALL(nvmlDeviceGetJpgUtilization, "utilization.jpeg")
 ENGINE_CALL(nvmlDeviceGetOfaUtilization, "utilization.ofa")
 
-/* ---- PCIe, topology, NVLink --------------------------------------------------------------------------------------------------- */
+/* ---- PCIe, topology, NVLink ------------------------------------------------------------------------------------- */
 
 UINT_CALL(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.generation.max")
 UINT_CALL(nvmlDeviceGetCurrPcieLinkGeneration, "pcie.generation.now")
@@ -1295,7 +1295,7 @@ static int remote_pci(dev_t_ d, unsigned link, nvmlPciInfo_t *pci)
     unsigned device_id = 0, state = 0;
     int rc = link_text(d, link, "remote", &bus_id);
     if (!rc && !link_uint(d, link, "state", &state) && state != 1)
-        rc = NVML_ERROR_NOT_SUPPORTED; /* nobody answers at the other end */
+        rc = NVML_ERROR_NOT_SUPPORTED; /* the other end does not respond */
     if (rc)
         return rc;
     for (int i = 0; i < MAX_GPUS; i++) {
@@ -1381,7 +1381,7 @@ API nvmlDeviceGetMemoryAffinity(dev_t_ d, unsigned words, unsigned long *set, in
     return rc ? rc : set_bits(node, words, set);
 }
 
-/* ---- fabric ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- fabric ----------------------------------------------------------------------------------------------------- */
 
 struct fabric {
     unsigned char cluster[16];
@@ -1445,7 +1445,7 @@ API nvmlDeviceGetGpuFabricInfoV(dev_t_ d, nvmlGpuFabricInfo_v3_t *info)
     return NVML_SUCCESS;
 }
 
-/* ---- MIG ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- MIG -------------------------------------------------------------------------------------------------------- */
 
 API nvmlDeviceGetMaxMigDeviceCount(dev_t_ d, unsigned *count)
 {
@@ -1531,7 +1531,7 @@ API nvmlDeviceGetAttributes_v2(dev_t_ d, nvmlDeviceAttributes_t *attributes)
     return attributes_of(d, attributes);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- processes -------------------------------------------------------------------------------------------------- */
 
 /* processes.<kind>=<pid>:<bytes or ->[:<gi>:<ci>],… */
 static int processes(const char *function, dev_t_ d, const char *kind, unsigned *count, void *out, int version)
@@ -1584,7 +1584,7 @@ PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses, "mps", 1)
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps", 2)
 PROCESS_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps", 3)
 
-/* ---- field values ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- field values ----------------------------------------------------------------------------------------------- */
 
 enum { AS_UINT = 1, AS_U64 = 3, AS_S64 = 4, AS_INT = 5 };
 
@@ -1592,7 +1592,7 @@ static const struct {
     unsigned id;
     int type;
     const char *key;
-    int since; /* driver branch that brought the field, 0: long there */
+    int since; /* first driver branch with the field; 0: all branches */
 } fields[] = {
     {1, AS_UINT, "ecc.current", 0}, {2, AS_UINT, "ecc.pending", 0},
     {3, AS_U64, "ecc.volatile.corrected", 0}, {4, AS_U64, "ecc.volatile.uncorrected", 0},
@@ -1678,9 +1678,9 @@ API nvmlDeviceGetFieldValues(dev_t_ d, int count, nvmlFieldValue_t *values)
     return NVML_SUCCESS;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- events ----------------------------------------------------------------------------------------------------- */
 
-static int event_set; /* its address is the handle: there are no events, but waiting for them must work */
+static int event_set; /* its address is the handle; no events occur, but waiting for them must work */
 
 API nvmlEventSetCreate(void **set)
 {
@@ -1723,7 +1723,7 @@ API nvmlEventSetWait_v2(void *set, void *data, unsigned milliseconds)
     return nvmlEventSetWait(set, data, milliseconds);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- settings --------------------------------------------------------------------------------------------------- */
 
 static int change(dev_t_ d, const char *key, unsigned long long value)
 {
@@ -1821,7 +1821,7 @@ API nvmlDeviceResetMemoryLockedClocks(dev_t_ d)
     return locked(d, "memory", 0, 0);
 }
 
-/* MIG mode waits for a reset where the state says so (Ampere with clients), else it is on at once. */
+/* MIG mode is pending until a reset if the state requires one (Ampere with clients). Otherwise it changes at once. */
 API nvmlDeviceSetMigMode(dev_t_ d, unsigned mode, int *activation)
 {
     ENTER(d, O(activation));
@@ -1831,7 +1831,7 @@ API nvmlDeviceSetMigMode(dev_t_ d, unsigned mode, int *activation)
     int rc = change(d, "mig.pending", mode);
     if (rc)
         return rc;
-    if (number_or(d, "mig.resetless", 0) != 1) /* Ampere writes it down, later parts forget it */
+    if (number_or(d, "mig.resetless", 0) != 1) /* Ampere stores the mode, later products do not */
         sim_keep_gpu(d->gpu, "mig.pending", KEY("%u", mode));
     *activation = NVML_SUCCESS;
     if (number_or(d, "mig.current", 0) == mode)
@@ -1844,7 +1844,7 @@ API nvmlDeviceSetMigMode(dev_t_ d, unsigned mode, int *activation)
     return change(d, "mig.current", mode);
 }
 
-/* ---- all that exists and that no simulated product supports ------------------------------------------------------------------------------------ */
+/* ---- calls that no simulated product supports ------------------------------------------------------------------- */
 
 #define STUB(function)                                                              \
     API function(void *first)                                                       \

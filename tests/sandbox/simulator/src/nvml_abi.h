@@ -2,8 +2,8 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * The structures and numbers of NVML's C ABI that the simulated library answers with. A unit test holds their sizes
- * and offsets against those of the nvidia-ml-py binding.
+ * The structures and constants of NVML's C ABI that the simulated library uses. A unit test compares their sizes and
+ * offsets with those of the nvidia-ml-py binding.
  */
 #ifndef GPUSIM_NVML_ABI_H
 #define GPUSIM_NVML_ABI_H
@@ -26,7 +26,7 @@ enum {
     NVML_ERROR_UNKNOWN = 999,
 };
 
-/* A versioned structure says its size and version in its first field. */
+/* The first field of a versioned structure contains its size and version. */
 #define VERSION_OF(type, number) ((unsigned)(sizeof(type) | (number) << 24))
 
 typedef unsigned long long u64;

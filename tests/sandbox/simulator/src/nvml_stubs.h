@@ -2,7 +2,7 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * Calls of NVML that are there by name, take injected faults like all others, and else say "not supported".
+ * NVML calls that return "not supported", unless a fault is injected.
  */
 STUB(nvmlComputeInstanceDestroy)
 STUB(nvmlComputeInstanceGetInfo_v2)

@@ -2,9 +2,9 @@
  * GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
- * Takes nvidia-smi's place on a simulated host: the real one speaks to the driver past NVML's public calls, and there is
- * no driver. Knows what scripts use most, over the public calls: the table, -L, --query-gpu, -q, the settings -pm, -c,
- * -pl, -e, -mig; and exits with the codes that the real one has.
+ * Replace nvidia-smi on a simulated host. The real program uses private calls of the driver, which does not exist
+ * there. This program supports the common options through the public calls of NVML: the table, -L, --query-gpu, -q, and
+ * the settings -pm, -c, -pl, -e, -mig. Its exit codes are those of the real program.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ static const char *error_text(int code)
     return function ? function(code) : "Unknown Error";
 }
 
-/* ---- what can be asked of a GPU -------------------------------------------------------------------------------- */
+/* ---- query fields of a GPU -------------------------------------------------------------------------------------- */
 
 static const char *problem(int code)
 {
@@ -232,7 +232,7 @@ static const char *ask(device d, unsigned index, const char *name, int units)
     return text;
 }
 
-/* ---- which GPUs ------------------------------------------------------------------------------------------------- */
+/* ---- selection -------------------------------------------------------------------------------------------------- */
 
 static unsigned gpu_count(void)
 {
@@ -241,7 +241,7 @@ static unsigned gpu_count(void)
     return count;
 }
 
-/* Whether a GPU is meant by -i: an index, UUID or bus id, or a list of these. */
+/* Return whether -i selects the GPU. Its value is an index, UUID or bus ID, or a list of these. */
 static int chosen(const char *ids, unsigned index, device d)
 {
     char list[512], *rest = list, *word, number[16];
@@ -265,7 +265,7 @@ static int none_chosen(const char *ids)
     return 6;
 }
 
-/* ---- commands ---------------------------------------------------------------------------------------------------- */
+/* ---- commands --------------------------------------------------------------------------------------------------- */
 
 static int list_gpus(const char *ids)
 {
@@ -383,7 +383,7 @@ static void tag(int depth, const char *name, const char *text)
     printf("</%s>\n", name);
 }
 
-/* The part of `-q` that names a GPU and says how it is: as text, or (-x) as XML under the real one's names. */
+/* Print the part of `-q` for one GPU: as text, or with -x as XML with the element names of the real program. */
 static int report(int xml, const char *ids)
 {
     static const struct {
@@ -490,7 +490,7 @@ static int set(const char *option, const char *value, const char *ids)
     return worst;
 }
 
-/* Past NVML's public calls, here as there: the host's hardware does it. */
+/* The real program does not use public calls of NVML for this either. gpusim simulates it. */
 static int reset(const char *ids)
 {
     for (unsigned i = 0; i < gpu_count(); i++) {

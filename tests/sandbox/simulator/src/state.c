@@ -67,7 +67,7 @@ static void put(char *key, char *value)
     e->value = value;
 }
 
-/* %XX becomes that byte: how a description says "not UTF-8" or "two lines". */
+/* Replace %XX with that byte. Descriptions use this for invalid UTF-8 and for line ends. */
 static void unescape(char *s)
 {
     char *out = s;
@@ -184,7 +184,7 @@ const char *sim_gpu(int gpu, int mig, const char *key)
     }
     snprintf(full, sizeof full, "gpu.%d.%s", gpu, key);
     if ((value = sim_get(full)))
-        return *value == '-' && !value[1] ? NULL : value; /* a lone dash: this GPU has none, whatever gpu.* says */
+        return *value == '-' && !value[1] ? NULL : value; /* `-`: this GPU has no value, even if gpu.* has one */
     snprintf(full, sizeof full, "gpu.*.%s", key);
     return sim_get(full);
 }
@@ -230,7 +230,7 @@ const char *sim_own_version(void)
     const char *suffix, *stated;
     if (!own_path(path) && (suffix = strstr(path, ".so."))) {
         suffix += strlen(".so.");
-        if (strchr(suffix, '.')) /* .so.1 is a SONAME link that was copied, not a version */
+        if (strchr(suffix, '.')) /* .so.1 is a copied SONAME link, not a version */
             return suffix;
     }
     stated = sim_get("library.version");
@@ -278,7 +278,7 @@ int sim_is_held(const char *bus_id)
 int sim_hold(const char *bus_id)
 {
     int fd = held_fd(bus_id, O_RDWR | O_CREAT);
-    /* Only a look at it (shared, for a moment) or another holder can stand in the way: the second is as good. */
+    /* A reader with a short shared lock or another holder can prevent the lock. Another holder is equivalent. */
     for (int try = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && try < 20; try++)
         usleep(1000);
     return fd;

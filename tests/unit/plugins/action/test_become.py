@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often a task asks sudo, by Ansible's own connections. A stand-in for ssh runs the command here; sudo counts."""
+"""How often a task calls sudo through Ansible's connections. A fake ssh runs the command locally."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for argument; do
 done
 exec sh -c "$command"
 """
-# Like sudo -S: prompts on standard error, reads one line, and starts the command (the last argument) if it is right.
+# Like sudo -S: print a prompt to standard error, read one line, and run the last argument if the password is right.
 SUDO = """#!/bin/sh
 input=
 for argument; do
@@ -126,13 +126,13 @@ def test_a_wrong_password_reaches_sudo_once(run, call):
     assert "password" in json.dumps(result)
 
 
-def test_the_failure_quotes_sudo_where_ansible_does_not_know_its_words(run):
+def test_an_unknown_message_of_sudo_is_quoted(run):
     result, _passwords, output = run(FACTS, password="wrong", tries=1)
     assert "sudo on the host failed with status 1: sudo: 1 incorrect password attempt" in result["msg"], output
 
 
 @pytest.mark.parametrize("connection", ["ssh", "local"])
-def test_the_right_password_does_without_pipelining(run, connection):
+def test_the_right_password_works_without_pipelining(run, connection):
     result, passwords, output = run(FACTS, connection=connection, password="right", pipelining=False)
     assert result["ansible_facts"]["nvidia_gpu_state"] == "ready", output
     assert passwords == ["right"]
@@ -145,7 +145,7 @@ def test_the_right_password_does_without_pipelining(run, connection):
         "a terminal is required to read the password; either use the -S option or configure an askpass helper",
     ],
 )
-def test_a_sudo_that_wants_a_terminal_runs_the_module_on_one(run, message):
+def test_a_sudo_that_requires_a_terminal_gets_one(run, message):
     result, passwords, output = run(FACTS, password="right", wants_terminal=message, pipelining=False)
     assert result["ansible_facts"]["nvidia_gpu_state"] == "ready", output
     assert passwords == ["right"]

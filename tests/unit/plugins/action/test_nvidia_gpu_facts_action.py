@@ -78,7 +78,7 @@ def remaining_files(directory: Path) -> list[str]:
     return [str(path) for path in (directory / "remote").rglob("*") if path.is_file()]
 
 
-def test_the_controller_s_binding_is_sent_if_the_host_has_none(ad_hoc, bare_python, tmp_path):
+def test_the_binding_of_the_controller_is_sent_if_the_host_has_none(ad_hoc, bare_python, tmp_path):
     gpus = [{"model": "A100-SXM4-40GB", "mig": ["1g.5gb", "2g.10gb"]}, {"model": "T4"}]
     own = ad_hoc("gather_subset=all", gpus=gpus)
     assert (own["nvml_binding"], own["nvml_binding_version"]) == ("host", "13.615.71")
@@ -212,7 +212,7 @@ def test_a_host_without_a_driver_needs_no_binding(ad_hoc, bare_python, tmp_path)
     assert "pynvml-" not in ad_hoc.output  # No binding was sent.
 
 
-def test_a_driver_that_hangs_takes_the_timeout(ad_hoc):
+def test_a_driver_that_hangs_ends_with_the_timeout(ad_hoc):
     faults = [{"model": "T4", "faults": [{"call": "nvmlDeviceGetUUID", "delay": 300}]}]
     result = ad_hoc("timeout=1", gpus=faults)
     facts = result["ansible_facts"]
@@ -289,7 +289,7 @@ PLAY = """
 """
 
 
-def test_host_text_is_not_a_template_and_the_program_has_the_task_environment(tmp_path):
+def test_host_text_is_no_template_and_the_task_environment_is_used(tmp_path):
     """A fact cache must not turn a dictionary with `__ansible_type` into a trusted string either."""
     text = "{{ 40 + 2 }}"
     trusted = {"__ansible_type": "_AnsibleTaggedStr", "value": text, "tags": [{"__ansible_type": "TrustedAsTemplate"}]}

@@ -25,7 +25,7 @@ def test_invalid_request_or_host_fails(observed, request_, message):
     assert message in str(error.value)
 
 
-def test_apt_removable():
+def test_apt_removable_returns_removed_candidates():
     text = "Reading...\nRemv dkms [3.0.10-8]\nRemv gcc-12 [12.2.0]\nRemv vim [9]\n"
     assert filters.apt_removable(text, ["dkms", "gcc-12", "make"]) == ["dkms", "gcc-12"]
 
@@ -55,7 +55,7 @@ def erased(name, *needed_by, rc=None, error=""):
         ([erased("a", rc=1, error="error: package a is not installed"), erased("b")], [], ["b"]),
     ],
 )
-def test_rpm_removable(tests, removed, expected):
+def test_rpm_removable_returns_packages_that_nothing_else_needs(tests, removed, expected):
     assert filters.rpm_removable(tests, removed) == expected
 
 
@@ -96,6 +96,6 @@ UNRELATED = [
 
 
 @pytest.mark.parametrize(("text", "changeable", "held", "released", "expected"), UNRELATED)
-def test_unrelated_packages(text, changeable, held, released, expected):
+def test_unrelated_packages_are_found(text, changeable, held, released, expected):
     packages = {name: {"held": name in held} for name in ("libcuda1", "docker.io", "vim")}
     assert filters.unrelated_packages(text, changeable, packages, released) == expected

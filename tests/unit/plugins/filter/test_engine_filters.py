@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filters convert the text that command lines, inventories and surveys pass."""
+"""The filters pass the values of playbooks to functions, which have their own tests."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_invalid_strings_are_reported(options: t.Any, recommended: t.Any, words:
     assert "s3cret" not in str(caught.value)
 
 
-def test_what_a_playbook_gives_arrives() -> None:
+def test_values_of_a_playbook_reach_the_functions() -> None:
     plan = planned({"mtu": 9000}, False)
     assert (plan["packages"], plan["options"], plan["service"]) == (["docker.io"], {"mtu": 9000}, None)
     apply = engine_internal.apply_plan(

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages of module_utils: what may import what, and how large a package or a file may become."""
+"""The packages of module_utils: their order of imports, and the limits for packages and files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_LINES = 400
 
 
 def imported_packages(source: str) -> set[str]:
-    """Name the packages of module_utils that a source imports from, at its top or inside a function."""
+    """Return the packages of module_utils that a source imports from, at its top or inside a function."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -53,7 +53,7 @@ def imported_packages(source: str) -> set[str]:
 
 
 def code_lines(source: str) -> int:
-    """Count the lines of code: no empty line, no comment, no docstring, no documentation of a module."""
+    """Count the lines of code, without empty lines, comments, docstrings and module documentation."""
     texts = set()
     for node in ast.walk(ast.parse(source)):
         is_documentation = isinstance(node, ast.Expr) or (

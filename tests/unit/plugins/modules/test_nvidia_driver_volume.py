@@ -43,7 +43,7 @@ class Host:
         (root / "proc/self").symlink_to("1")
 
     def process(self, pid, mounts):
-        """Add a process with a mount namespace of its own."""
+        """Add a process with its own mount namespace."""
         directory = self.root / "proc" / str(pid)
         (directory / "ns").mkdir(parents=True)
         (directory / "ns/mnt").symlink_to(f"mnt:[{pid}]")

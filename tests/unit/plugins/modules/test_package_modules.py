@@ -322,7 +322,7 @@ def test_a_missing_package_manager_is_named(run, monkeypatch):
 
 
 @pytest.mark.parametrize("armored", [False, True])
-def test_a_key_is_written_if_it_is_the_right_one_and_fetched_once(run, key, tmp_path, armored):
+def test_a_key_with_the_expected_fingerprint_is_downloaded_once_and_written(run, key, tmp_path, armored):
     target = tmp_path / "keyrings" / "cuda.gpg"
     spaced = " ".join(FINGERPRINT[start : start + 4] for start in range(0, 40, 4)).lower()
     arguments = {"url": key.as_uri(), "fingerprint": spaced, "path": str(target), "armored": armored}
@@ -351,13 +351,13 @@ def digest(content: bytes) -> str:
     [
         (ARMORED, digest(ARMORED), ARMORED),
         (WITH_VERSION, digest(WITH_VERSION), WITH_VERSION),
-        # As NVIDIA's Dockerfiles compute it.
+        # The digest as NVIDIA's Dockerfiles compute it.
         (WITH_VERSION, digest(ARMORED), ARMORED),
         (WITH_VERSION, f" SHA256:{digest(ARMORED)[7:].upper()}", ARMORED),
         (PACKETS, digest(PACKETS), ARMORED),
     ],
 )
-def test_a_key_is_trusted_by_the_digest_of_its_file_and_fetched_once(run, key, tmp_path, case, armored):
+def test_a_key_with_the_expected_digest_is_downloaded_once_and_written(run, key, tmp_path, case, armored):
     served, trusted, text = case
     key.write_bytes(served)
     target = tmp_path / "keyrings" / "cuda.gpg"
@@ -376,7 +376,7 @@ def test_a_key_is_trusted_by_the_digest_of_its_file_and_fetched_once(run, key, t
 
 
 def test_lines_that_a_digest_does_not_cover_are_not_written(run, key, tmp_path):
-    # A line of base64 that begins with Version would be another key to whoever reads the file as it was served.
+    # The digest ignores Version lines. A reader of the downloaded file would decode this one as part of the key.
     start = ARMORED.index(b"\n\n") + 2
     key.write_bytes(ARMORED[:start] + b"VersionAAAAA\n" + ARMORED[start:])
     target = tmp_path / "cuda.asc"
@@ -408,12 +408,12 @@ def test_an_earlier_key_is_replaced(run, key, tmp_path, trusts, armored):
     assert openpgp.fingerprints(target.read_bytes()) == [FINGERPRINT]
     key.unlink()
     assert not run(signing_key, fingerprint=trusted, **arguments)["changed"]
-    # What was noted of the earlier key is gone.
+    # The note about the earlier key is removed.
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"cuda.gpg", *(["cuda.gpg.sha256"] if trusted != FINGERPRINT and not armored else [])}
 
 
-def test_a_key_that_somebody_changed_after_its_digest_was_checked_is_fetched_again(run, key, tmp_path):
+def test_a_changed_key_is_downloaded_again(run, key, tmp_path):
     target = tmp_path / "cuda.gpg"
     arguments = {"url": key.as_uri(), "fingerprint": digest(ARMORED), "path": str(target)}
     run(signing_key, **arguments)
@@ -470,7 +470,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG)
-def test_what_cannot_be_done_is_refused_in_check_mode_too(run, key, tmp_path, arguments, words):
+def test_invalid_options_fail_also_in_check_mode(run, key, tmp_path, arguments, words):
     arguments = {name: value.replace("{tmp}", str(tmp_path)) for name, value in arguments.items()}
     wanted = {"url": key.as_uri(), "fingerprint": FINGERPRINT, "path": str(tmp_path / "x.gpg"), **arguments}
     result = run(signing_key, **wanted)
@@ -481,7 +481,7 @@ def test_what_cannot_be_done_is_refused_in_check_mode_too(run, key, tmp_path, ar
     assert [path.name for path in tmp_path.iterdir()] == [key.name]
 
 
-def test_a_directory_that_cannot_be_made_is_named(run, key, tmp_path):
+def test_the_error_names_a_directory_that_cannot_be_created(run, key, tmp_path):
     (tmp_path / "file").write_text("")
     path = str(tmp_path / "file" / "keyrings" / "x.gpg")
     result = run(signing_key, url=key.as_uri(), fingerprint=FINGERPRINT, path=path)
@@ -490,7 +490,7 @@ def test_a_directory_that_cannot_be_made_is_named(run, key, tmp_path):
         assert word in result["msg"]
 
 
-def test_a_proxy_is_used_for_the_key_alone(run, key, tmp_path, monkeypatch):
+def test_the_proxy_is_used_only_for_the_key(run, key, tmp_path, monkeypatch):
     monkeypatch.delenv("http_proxy", raising=False)
     monkeypatch.setenv("https_proxy", "http://others.example:1")
     arguments = {"url": key.as_uri(), "fingerprint": FINGERPRINT, "path": str(tmp_path / "x.gpg")}
@@ -573,7 +573,7 @@ def test_an_error_of_dnf_fails_the_task(run, dnf, monkeypatch):
     ids=["signing_key", "package_versions"],
 )  # fmt: skip
 def test_the_arguments_are_shown_without_logins(capsys, module, arguments):
-    # Since ansible-core 2.21 a module returns them only if Ansible asks for them; older ones reject this argument.
+    # ansible-core 2.21 and later return them only with this argument, which older versions reject.
     asked = {"_ansible_inject_invocation": True} if CORE >= (2, 21) else {}
     with patch_module_args({**arguments, **asked}), pytest.raises(SystemExit):
         module.main()

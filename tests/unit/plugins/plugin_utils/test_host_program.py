@@ -38,7 +38,7 @@ def facts_of(done: subprocess.CompletedProcess) -> dict:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the modules of the collection that a source imports anywhere."""
+    """Return the modules of the collection that a source imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(host_program.PACKAGE):

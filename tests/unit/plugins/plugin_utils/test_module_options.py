@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options from the documentation of installed modules, found as Ansible finds it."""
+"""Options from the documentation of installed modules, found in the same places as by Ansible."""
 
 from __future__ import annotations
 

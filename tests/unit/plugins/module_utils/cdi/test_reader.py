@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 import yaml
@@ -158,7 +157,7 @@ def test_malformed_file_is_reported_and_hides_no_other(tmp_path, monkeypatch, te
     others, broken = cdi_file.other_specs([str(tmp_path / "etc/cdi")], "nvidia.com/gpu", "/own.json")
     assert [other.devices for other in others] == [("GPU-aaaa",)]
     assert [line.startswith(f"{bad} cannot be read as a CDI specification: ") for line in broken] == [True]
-    assert all(os.path.realpath(name) for name in cdi_file.host_paths_in(bad))
+    assert [name for name in cdi_file.host_paths_in(bad) if "\0" in name or not name.startswith("/")] == []
 
 
 def test_devices_include_the_nodes_of_the_whole_specification(tmp_path):

@@ -43,7 +43,7 @@ def label(version):
         ({}, {"CUDA_VERSION": "8.0.61"}, "all"),
     ],
 )
-def test_gpu_requests_of_images(labels, env, expected):
+def test_gpu_requests_of_images_are_read(labels, env, expected):
     requested = requested_gpus(labels, env)
     assert (requested and requested[0]) == expected
 

@@ -489,7 +489,7 @@ def test_no_access_disables_nvidias_runtime(env, expected):
         ("volume", docker(cgroup_driver="cgroupfs"), None),
     ],
 )
-def test_daemon_reload_risk(tree, isolation, engine, words):
+def test_daemon_reload_risk_is_reported(tree, isolation, engine, words):
     risk = daemon_reload_risk(isolation, engine, tree.host(), ONE)
     assert (risk is None) if words is None else (words in risk)
 
@@ -515,7 +515,7 @@ def test_missing_device_links_are_a_daemon_reload_risk(tree):
         ("runtime", True, "1", "0 0", [], False),
     ],
 )
-def test_selinux_risk(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
+def test_selinux_risk_is_reported(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
     tree.files("/sys/fs/selinux/enforce", text=enforcing)
     if boolean is not None:
         tree.files("/sys/fs/selinux/booleans/container_use_devices", text=boolean)
@@ -565,7 +565,7 @@ def test_selinux_risk(tree, *, isolation, selinux, enforcing, boolean, options, 
         (podman(), "cdi", "always", {"/etc/systemd/system/default.target.wants/podman-restart.service": ""}, None),
     ],
 )
-def test_restart_risk(tree, *, engine, isolation, policy, files, words):
+def test_restart_risk_is_reported(tree, *, engine, isolation, policy, files, words):
     for path, text in files.items():
         tree.files(path, text=text)
     risk = restart_risk(isolation, engine, tree.host(), policy)

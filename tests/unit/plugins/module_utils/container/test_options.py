@@ -188,7 +188,7 @@ def test_invalid_and_conflicting_options_are_refused(engine, named, engine_optio
     assert words in str(error.value)
 
 
-def test_volume_access_for_docker():
+def test_volume_isolation_adds_nodes_and_volume_for_docker():
     own = {"devices": ["/dev/fuse"], "volumes": ["/a:/b"], "labels": {"mine": "x"}, "env": {"A": "1"}}
     assert compose("docker", own, labels={"gpufleet.gpus": "GPU-1"}) == {
         "name": "c",
@@ -202,7 +202,7 @@ def test_volume_access_for_docker():
     }
 
 
-def test_volume_access_for_podman():
+def test_volume_isolation_adds_nodes_and_volume_for_podman():
     options = compose("podman", labels={"gpufleet.gpus": "GPU-1"})
     assert options["device"] == ["/dev/nvidiactl", "/dev/nvidia2"]
     assert options["volume"] == ["nvidia_driver_1.2:/usr/local/nvidia:ro"]
@@ -236,7 +236,7 @@ def test_visible_devices_of_the_user_are_replaced():
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_cdi_access():
+def test_cdi_isolation_adds_cdi_devices():
     access = Access(isolation="cdi", cdi_devices=("nvidia.com/gpu=GPU-1",))
     assert compose("docker", access=access)["device_requests"] == [
         {"driver": "cdi", "count": 0, "device_ids": ["nvidia.com/gpu=GPU-1"]}
@@ -244,14 +244,14 @@ def test_cdi_access():
     assert compose("podman", {"device": ["/dev/fuse"]}, access)["device"] == ["/dev/fuse", "nvidia.com/gpu=GPU-1"]
 
 
-def test_device_requests_access():
+def test_device_requests_isolation_adds_a_device_request():
     access = Access(isolation="device_requests", device_ids=("GPU-1",), request_capabilities=("gpu", "video"))
     assert compose("docker", access=access)["device_requests"] == [
         {"driver": "", "count": 0, "device_ids": ["GPU-1"], "capabilities": [["gpu", "video"]]}
     ]
 
 
-def test_runtime_access():
+def test_runtime_isolation_sets_runtime_and_visible_devices():
     access = Access(isolation="runtime", runtime="nvidia", env={"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
     options = compose("docker", access=access)
     assert (options["runtime"], options["env"]) == ("nvidia", {"NVIDIA_VISIBLE_DEVICES": "GPU-1"})
@@ -327,11 +327,11 @@ def test_other_options_cause_no_warning(own):
         ({"docker_url": "unix:///option"}, {}, "unix:///option"),
     ],
 )
-def test_docker_host(options, environment, expected):
+def test_docker_host_is_found(options, environment, expected):
     assert docker_host(options, environment) == expected
 
 
-def test_connection_options():
+def test_connection_options_reach_every_module():
     options = {"docker_host": "unix:///x", "timeout": 5, "log_driver": "journald", "executable": "p"}
     assert connection_options("docker", options) == {"docker_host": "unix:///x", "timeout": 5}
     assert connection_options("podman", options) == {"executable": "p"}

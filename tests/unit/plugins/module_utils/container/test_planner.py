@@ -1088,7 +1088,7 @@ def test_podman_uses_another_isolation_if_the_specification_is_stale(case):
 
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize("state", ["started", "present", "stopped", "absent"])
-def test_name_that_matches_another_containers_identifier_is_refused(case, state, exists):
+def test_name_that_begins_the_identifier_of_another_container_is_refused(case, state, exists):
     case.docker.matched_by_id_names = {"ct": "billing"}
     if exists:
         case.has(container("ct"))

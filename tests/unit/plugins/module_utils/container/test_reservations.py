@@ -159,7 +159,7 @@ def test_lock_file_that_cannot_be_opened_is_named(tmp_path, clock):
         ({"/run/user/1000": 0}, {}, "/tmp/gpufleet-1000"),
     ],
 )
-def test_directory_of_each_user(monkeypatch, owners, environment, expected):
+def test_each_user_has_a_directory(monkeypatch, owners, environment, expected):
     monkeypatch.setattr(container_reservations, "_owner", owners.get)
     assert directory_for(1000, environment) == expected
     assert directory_for(0, environment) == "/run/gpufleet"

@@ -52,7 +52,7 @@ PLATFORMS = {
         (("11.8",), ["12.6"], ["cuda-toolkit-12-6"], "12.6"),
     ],
 )
-def test_toolkits_of_nvidias_repository(
+def test_toolkits_come_from_nvidias_repository(
     place: tuple[str, str], there: tuple[str, ...], wanted: list[str], missing: list[str], default: str
 ) -> None:
     key, arch = place
@@ -196,7 +196,7 @@ def test_an_architecture_without_a_repository_is_rejected() -> None:
     assert "does not support debian-12 (riscv64)" in nvidia(bare(arch="riscv64"), "12.6")["problems"][0]
 
 
-def test_a_mirror_with_its_key_and_a_proxy() -> None:
+def test_a_mirror_may_have_its_own_key_and_a_proxy() -> None:
     wish = {"mirror": "https://mirror.example/cuda/", "proxy": PROXY, "key_fingerprint": "0" * 40}
     done = nvidia(bare(), "12.6", **wish)
     assert done["repository"]["url"] == "https://mirror.example/cuda/debian12/x86_64"
@@ -362,7 +362,7 @@ def test_a_url_other_than_the_drivers_is_rejected() -> None:
 # --- the distribution's ---
 
 
-def test_the_distributions_toolkit_beside_the_driver() -> None:
+def test_the_distributions_toolkit_is_installed_beside_the_driver() -> None:
     done = resolve(bare(packages={"libcuda1": "535"}))
     assert (done["problems"], done["packages"], done["profile"]) == ([], ["nvidia-cuda-toolkit", "g++"], None)
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/bin/nvcc"]
@@ -509,7 +509,7 @@ NO_CODE = "CUDA 13.0 does not support"
         ((), None, "auto", "compiled"),
     ],
 )
-def test_gpus_that_a_toolkit_does_not_support(
+def test_gpus_that_a_toolkit_does_not_support_are_reported(
     gpus: tuple[str, ...], driver: str | None, verify: str, outcome: str
 ) -> None:
     done = nvidia(bare("ubuntu-24.04", gpus=gpus, driver={"loaded": driver, "library": driver}), "13.0", verify=verify)

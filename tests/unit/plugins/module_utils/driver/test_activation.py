@@ -36,19 +36,19 @@ def upgraded(**changes) -> dict:
 
 MODULES = [
     ("nothing on disk", {}, False, [], [], []),
-    ("about to be installed", {}, True, ["nvidia", "nvidia_uvm"], [], []),
+    ("to be installed", {}, True, ["nvidia", "nvidia_uvm"], [], []),
     ("on disk", {"driver": {"on_disk": "535.309.01"}}, False, ["nvidia", "nvidia_uvm"], [], []),
     ("loaded without uvm", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia"]}, False,
      ["nvidia_uvm"], [], []),
     ("loaded", {"driver": {**LOADED, "on_disk": "535.309.01"}, "modules_loaded": ["nvidia", "nvidia_uvm"]}, False,
      [], [], []),
-    ("loaded from a place of its own", {"driver": LOADED, "modules_loaded": ["nvidia"]}, False, [], [], []),
+    ("loaded without a file on disk", {"driver": LOADED, "modules_loaded": ["nvidia"]}, False, [], [], []),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "coming", "load", "unload", "services"), [row[1:] for row in MODULES],
                          ids=[row[0] for row in MODULES])  # fmt: skip
-def test_modules_to_load(changes, coming, load, unload, services):
+def test_only_missing_modules_are_loaded(changes, coming, load, unload, services):
     expected = {"load": load, "unload": unload, "services": services}
     assert activation.modules(host("debian-12", **changes), coming) == expected
 
@@ -103,7 +103,7 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize(("text", "expected"), IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_unload_obstacles(text, expected):
+def test_obstacles_prevent_unloading(text, expected):
     assert activation.unload_obstacles(text, ALL) == expected
 
 
@@ -152,12 +152,12 @@ def test_gpu_users_of_current_driver_require_no_reboot():
     assert activation.reboot(there, "never", False)["reasons"] == []
 
 
-def test_flavor_change_differs():
+def test_changed_flavor_counts_as_different_driver():
     driver = {**UPGRADED, "on_disk": "535.309.01", "library": "535.309.01", "on_disk_flavor": "open"}
     assert activation.differs(upgraded(driver=driver))
 
 
-def test_no_reasons_no_reboot():
+def test_host_without_reasons_is_not_rebooted():
     there = host("debian-12", driver={**LOADED, "on_disk": "535.309.01", "library": "535.309.01"})
     decision = activation.reboot(there, "when_required", False)
     assert (decision["go"], decision["reasons"], decision["why_not"]) == (False, [], None)
@@ -179,7 +179,7 @@ def module(**fields) -> dict:
 
 SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"]}
 GATE = [
-    ("all is well", "when_required", False, {}, True, ""),
+    ("no obstacle", "when_required", False, {}, True, ""),
     ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
     ("controller", "when_required", True, {}, False, "the Ansible controller"),
     ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
@@ -191,16 +191,16 @@ GATE = [
     ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
     ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
     ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
-    ("signed by a stranger", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
+    ("signed, untrusted key", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
      False, "signed by DKMS key, whom this machine does not trust"),
-    ("signed by a friend", "when_required", False,
+    ("signed, trusted key", "when_required", False,
      {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("policy", "controller", "changes", "go", "words"), [row[1:] for row in GATE],
                          ids=[row[0] for row in GATE])  # fmt: skip
-def test_reboot_decision(policy, controller, changes, go, words):
+def test_policy_and_reasons_decide_about_reboot(policy, controller, changes, go, words):
     kernel = changes.pop("kernel_", None) if "kernel_" in changes else None
     changes = {name: value for name, value in changes.items() if name != "kernel_"}
     there = upgraded(**changes)
@@ -227,7 +227,7 @@ def test_reboot_into_same_module_is_refused():
         ("another/4", ["library_differs", "module_differs"], False),
         ("another/4", ["nouveau_bound"], True),
     ],
-    ids=["same boot: it was cut off before", "it did not help", "other reasons"],
+    ids=["interrupted before the reboot", "same reasons after the reboot", "other reasons"],
 )
 def test_failed_reboot_is_not_repeated(boot, reasons, go):
     content = json.dumps({"boot": boot, "reasons": reasons})
@@ -244,7 +244,7 @@ def test_damaged_reboot_record_is_ignored(content):
     assert activation.reboot(there, "when_required", False)["go"]
 
 
-def test_reboot_record_round_trip():
+def test_reboot_record_has_boot_and_reasons():
     there = upgraded()
     ids = activation.reboot(there, "when_required", False)["ids"]
     assert json.loads(activation.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
@@ -280,7 +280,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
-def test_reasons_for_a_reboot(name, changes, words):
+def test_every_reason_for_a_reboot_is_explained(name, changes, words):
     texts = {reason["id"]: reason["text"] for reason in host_reboot.reasons(host("debian-12", **changes))}
     for word in words:
         assert word in texts[name]

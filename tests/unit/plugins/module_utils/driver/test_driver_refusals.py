@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Invalid and unknown input: one message each, with the value, the place and the way out.
+"""Invalid and unknown input: one message each, with the value, the place and the remedy.
 
 `files/driver_table.yml` has the refusals by platform, source and flavor.
 """
@@ -56,7 +56,7 @@ def test_unknown_platform_is_refused(key, source):
     assert "set nvidia_driver_source to preinstalled" in error
 
 
-def test_installer_on_unknown_platform():
+def test_installer_is_accepted_on_unknown_platform():
     there = host("gentoo-2", kernel="6.12.1", headers=("6.12.1",))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, None)
@@ -132,13 +132,13 @@ GPUS = [
 
 
 @pytest.mark.parametrize(("request_", "gpus", "words"), GPUS)
-def test_unsupported_by_gpus(request_, gpus, words):
+def test_request_that_gpus_do_not_support_is_refused(request_, gpus, words):
     error = refusal(host("el-9", gpus), request_, platform("el-9"))
     for word in words:
         assert word in error
 
 
-def test_turing_with_branch_without_open_modules():
+def test_turing_with_branch_without_open_modules_gets_proprietary_ones():
     result = driver_plan.plan(host("el-9", (T4,)), {"branch": "470"}, platform("el-9"))
     assert (result["errors"], result["flavor"]) == ([], "proprietary")
     assert "proprietary kernel modules: branch 470 has no open ones" in result["reasons"]
@@ -207,7 +207,7 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("request_", "words"), TOGETHER)
-def test_contradicting_versions(request_, words):
+def test_contradicting_versions_are_refused(request_, words):
     error = refusal(host("el-9"), request_, platform("el-9"))
     for word in [*words, "Set only one of them"]:
         assert word in error
@@ -243,7 +243,7 @@ def test_contradicting_versions(request_, words):
         ),
     ],
 )
-def test_missing_in_source(key, request_, words):
+def test_request_that_source_does_not_offer_is_refused(key, request_, words):
     error = refusal(host(key), request_, platform(key))
     for word in words:
         assert word in error
@@ -281,7 +281,7 @@ OFFERS = [
 
 
 @pytest.mark.parametrize(("key", "request_", "offer", "words"), OFFERS)
-def test_missing_in_repositories(key, request_, offer, words):
+def test_version_that_repositories_do_not_offer_is_refused(key, request_, offer, words):
     there, request = host(key, headers=(KERNELS[key],)), {**request_, "module_build": "dkms"}
     asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
     available = {name: [offer] if offer else [] for name in asked}
@@ -303,7 +303,7 @@ def test_missing_in_repositories(key, request_, offer, words):
         ({"runfile_checksum": SUM}, ["nvidia_driver_version is not set"]),
     ],
 )
-def test_an_installer_without_version_or_checksum(request_, words):
+def test_installer_without_version_or_checksum_is_refused(request_, words):
     error = refusal(host("el-9"), {"source": "runfile", **request_}, platform("el-9"))
     for word in [*words, "nvidia_driver_source is runfile", "sha256:"]:
         assert word in error
@@ -340,7 +340,7 @@ def test_an_installer_without_version_or_checksum(request_, words):
         ),
     ],
 )
-def test_unsuitable_preinstalled_driver(there, request_, words):
+def test_unsuitable_preinstalled_driver_is_refused(there, request_, words):
     error = refusal(host("el-9", **there), request_, platform("el-9"))
     for word in words:
         assert word in error
@@ -377,7 +377,7 @@ def test_incomplete_driver_may_be_completed(changes):
 
 @pytest.mark.parametrize("secure_boot", [{"enabled": True}, {"signatures_enforced": True}])
 @pytest.mark.parametrize("key", ["debian-12", "debian-13", "el-8", "el-9", "el-10", "amazon-2023"])
-def test_secure_boot_without_a_key(key, secure_boot):
+def test_secure_boot_without_key_is_refused(key, secure_boot):
     there = host(key, headers=(KERNELS[key],), secure_boot={**secure_boot, "dkms_key": "/var/lib/dkms/mok.pub"})
     error = refusal(there, {}, platform(key))
     for word in (
@@ -405,7 +405,7 @@ NO_KEY = [
 
 
 @pytest.mark.parametrize(("key", "packages", "words", "place"), NO_KEY)
-def test_secure_boot_without_dkms_key(key, packages, words, place):
+def test_secure_boot_without_dkms_key_is_refused(key, packages, words, place):
     there = host(key, headers=(KERNELS[key],), packages=packages, secure_boot={"enabled": True})
     error = refusal(there, {"source": "nvidia"}, platform(key))
     for word in (
@@ -438,7 +438,7 @@ def test_secure_boot_suggests_source_with_signed_modules():
         assert "signed modules" not in text, (key, text)
 
 
-def test_unsigned_prebuilt_modules():
+def test_unsigned_prebuilt_modules_are_refused():
     there = host("sles-15", (V100,), secure_boot={"enabled": True, "dkms_key": DKMS_KEY})
     error = refusal(there, {}, platform("sles-15"))
     assert "they are prebuilt and not signed" in error

@@ -117,7 +117,7 @@ def imex_of(key: str, answer: dict) -> list[str]:
 @pytest.mark.parametrize("gpus", COLUMNS)
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("key", PLATFORMS)
-def test_every_platform_arch_source_flavor_and_gpu(key, arch, gpus):
+def test_resolver_matches_every_row_of_the_table(key, arch, gpus):
     expected = rows(key)
     for source, flavor in itertools.product(SOURCES, FLAVORS):
         request = {"source": source, "flavor": flavor, **(RUNFILE if source == "runfile" else {})}
@@ -172,7 +172,7 @@ def test_installed_driver_rows_are_complete():
 
 
 @pytest.mark.parametrize("row", records("companions"), ids=" ".join)
-def test_companion_names_and_lockstep(row):
+def test_companions_match_the_table(row):
     key, source, branch, *cells = row
     switch, nvlink5, imex = ([] if cell == "-" else cell.split(",") for cell in cells)
     request = {"source": source, "branch": branch}
@@ -197,7 +197,7 @@ def test_companion_names_and_lockstep(row):
 
 
 @pytest.mark.parametrize(("case", "packages"), TABLE["renames"].items())
-def test_names_follow_the_branch(case, packages):
+def test_package_names_follow_the_branch(case, packages):
     key, source, branch = case.split()
     result = resolve(key, "A100", {"source": source, "branch": branch, "flavor": "open", "module_build": "dkms"})
     assert result["errors"] == []
@@ -205,7 +205,7 @@ def test_names_follow_the_branch(case, packages):
 
 
 @pytest.mark.parametrize(("key", "kernel", "packages"), records("kernels"))
-def test_kernel_kinds(key, kernel, packages):
+def test_kernel_packages_match_the_table(key, kernel, packages):
     arch = "aarch64" if any(word in kernel for word in ("aarch64", "arm64", "64k")) else "x86_64"
     result = resolve(key, "A100", {}, arch, kernel=kernel)
     if packages == "refused":
@@ -218,7 +218,7 @@ def test_kernel_kinds(key, kernel, packages):
 
 
 @pytest.mark.parametrize(("key", "source", "video", "opencl"), records("components"))
-def test_components(key, source, video, opencl):
+def test_components_match_the_table(key, source, video, opencl):
     bare = resolve(key, "A100", {"source": source})
     for name, cell in (("video", video), ("opencl", opencl)):
         more = resolve(key, "A100", {"source": source, "components": ["compute", name]})
@@ -230,7 +230,7 @@ def test_components(key, source, video, opencl):
 
 @pytest.mark.parametrize(("key", "source", "modern", "old"), records("secure_boot"))
 @pytest.mark.parametrize("enrolled", [False, True])
-def test_secure_boot(key, source, modern, old, enrolled):
+def test_secure_boot_matches_the_table(key, source, modern, old, enrolled):
     for gpus, cell in (("A100", modern), ("V100", old)):
         request = {"source": source, "secure_boot_key_enrolled": enrolled}
         result = resolve(key, gpus, request, secure_boot={"enabled": True})

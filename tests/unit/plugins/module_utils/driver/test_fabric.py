@@ -63,7 +63,7 @@ def test_fabric_manager_of_other_version_is_refused(name, services):
     assert not result["acts"]
 
 
-def test_matching_fabric_manager_beside_older_one():
+def test_matching_fabric_manager_beside_older_one_is_accepted():
     result = adopted(packages={"nvidia-fabricmanager-570": "570.86.15-1", **OURS}, services=AT_WORK)
     assert result["errors"] == []
 
@@ -88,7 +88,7 @@ def test_disabled_fabric_manager_is_ignored(request_, nvidia):
     assert not any("fabric" in reason for reason in result["reasons"])
 
 
-def test_requested_and_installed_fabric_manager():
+def test_requested_fabric_manager_that_is_installed_is_accepted():
     result = adopted({"fabric_manager": "enabled"}, nvidia={"nvswitches": []}, packages=OURS, services=AT_REST)
     assert result["todo"]["services"] == [UNIT]
     assert not any("is ignored" in reason for reason in result["reasons"])
@@ -105,7 +105,7 @@ FABRIC = [
 
 
 @pytest.mark.parametrize(("fabric", "words"), FABRIC)
-def test_gpus_outside_fabric(fabric, words):
+def test_gpus_outside_fabric_are_listed(fabric, words):
     joined = {"index": 0, "pci_bus_id": "0000:1b:00.0", "fabric": {"state": "completed", "status": 0}}
     asked = {"index": 1, "pci_bus_id": "0000:43:00.0", "fabric": fabric}
     waiting = driver_fabric.gpus_outside_fabric({"nvidia_gpus": [joined, asked]})
@@ -116,7 +116,7 @@ def test_gpus_outside_fabric(fabric, words):
         assert "nvidia-fabricmanager" in text
 
 
-def test_gpus_outside_fabric_without_address_or_facts():
+def test_gpus_without_address_are_listed_by_index():
     gpu = {"index": 3, "pci_bus_id": None, "fabric": {"state": "in_progress", "status": None}}
     assert driver_fabric.gpus_outside_fabric({"nvidia_gpus": [gpu]})[0].startswith("GPU 3: ")
     assert driver_fabric.gpus_outside_fabric({}) == []
@@ -152,7 +152,7 @@ NVLINK5 = [
 
 @pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "sles-15"])
 @pytest.mark.parametrize("row", NVLINK5)
-def test_nvlink_5_companions(key, row):
+def test_nvlink_5_adds_companions(key, row):
     gpu, request_, nvidia, companions, words = row
     result, came = planned(gpu, {"source": "nvidia", **request_}, key, nvidia=nvidia)
     assert (result["errors"], came) == ([], companions)

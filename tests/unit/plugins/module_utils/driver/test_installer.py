@@ -23,7 +23,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("version", "flavor", "kind"), KINDS)
-def test_flavor_option_by_branch(version, flavor, kind):
+def test_branch_determines_flavor_option(version, flavor, kind):
     assert installer.options(host(), version, flavor, True) == [
         "--silent",
         "--dkms",
@@ -33,7 +33,7 @@ def test_flavor_option_by_branch(version, flavor, kind):
     assert "--dkms" not in installer.options(host(), version, flavor, False)
 
 
-def test_old_gpu_with_installer():
+def test_old_gpu_gets_proprietary_modules_from_installer():
     there = host("debian-12", (K80,), headers=(KERNELS["debian-12"],), packages={"dkms": "3.0.10-8"})
     request = {"source": "runfile", "version": "470.256.02", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, platform("debian-12"))
@@ -65,9 +65,9 @@ def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
     return driver_plan.plan(there, request, platform("debian-12"))
 
 
-@pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["nobody", "the daemon", "a job"])
+@pytest.mark.parametrize("holders", [[], [DAEMON], [DAEMON, JOB]], ids=["unused", "daemon", "job"])
 @pytest.mark.parametrize("version", ["550.54.15", "580.126.09"])
-def test_installation_with_loaded_driver(version, holders):
+def test_installer_runs_with_loaded_driver(version, holders):
     result = upgrade(version, "535.183.01", holders)
     assert result["errors"] == []
     assert OPTION in result["todo"]["runfile"]["options"]

@@ -37,7 +37,7 @@ UBUNTU_METAS = [
 
 
 @pytest.mark.parametrize(("name", "version", "kernel"), UBUNTU_METAS)
-def test_meta_packages_of_headers(name, version, kernel):
+def test_header_meta_packages_are_installed(name, version, kernel):
     more = {"packages": {f"linux-image-{name}": version}, "kernel": kernel}
     request = {"source": "nvidia"}
     meta = f"linux-headers-{name}"
@@ -68,7 +68,7 @@ MODULE_METAS = [
 
 
 @pytest.mark.parametrize(("key", "gpu", "image", "offered", "expected"), MODULE_METAS)
-def test_meta_packages_of_prebuilt_modules(key, gpu, image, offered, expected):
+def test_module_meta_packages_are_installed(key, gpu, image, offered, expected):
     more = {"packages": {f"linux-image-{image[0]}": image[1]}, "gpus": (gpu,)}
     if "hwe" in image[0]:
         more["kernel"] = "6.14.0-33-generic"

@@ -65,7 +65,7 @@ def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
     return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
 
 
-def test_host_without_gpu() -> None:
+def test_host_without_gpu_needs_no_daemon() -> None:
     done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
     assert not done["wanted"]
     assert steps(done) == ([], {}, False, False, False)
@@ -79,7 +79,7 @@ def test_debian_unit_needs_no_drop_in() -> None:
     assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
 
 
-def test_a_bare_host() -> None:
+def test_daemon_is_installed_on_bare_host() -> None:
     done = plan(host(NO_UNIT, loaded=None), PACKAGES)
     assert steps(done) == (["nvidia-persistenced", "libnvidia-cfg1"], {}, True, False, False)
     assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
@@ -91,7 +91,7 @@ def test_failed_daemon_is_started() -> None:
     assert done["reason"] == "the daemon is failed"
 
 
-def test_driver_not_loaded() -> None:
+def test_daemon_is_not_started_without_loaded_driver() -> None:
     assert steps(plan(host(STOPPED, DEBIANS, loaded=None), PACKAGES)) == ([], {}, False, False, False)
 
 
@@ -153,7 +153,7 @@ def test_pin_makes_versions_unnecessary() -> None:
     assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
 
 
-def test_ubuntu_package_of_branch() -> None:
+def test_ubuntu_package_matches_branch() -> None:
     seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
     seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
     assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
@@ -184,14 +184,14 @@ def test_user_unit_stays() -> None:
     assert plan(seen, PACKAGES)["files"] == {}
 
 
-def test_driver_without_daemon() -> None:
+def test_driver_without_daemon_is_reported() -> None:
     driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
     done = plan(host(NO_UNIT, driver=driver), PACKAGES)
     assert steps(done) == ([], {}, False, False, True)
     assert "no known package, unit or installer" in done["reason"]
 
 
-def test_no_systemd() -> None:
+def test_host_without_systemd_needs_no_change() -> None:
     assert steps(plan(host(RUNNING, DEBIANS, services={}), PACKAGES)) == ([], {}, False, False, True)
 
 
@@ -205,7 +205,7 @@ def test_no_systemd() -> None:
         ),
     ],
 )
-def test_problems(seen: dict[str, t.Any], words: str) -> None:
+def test_problems_are_reported(seen: dict[str, t.Any], words: str) -> None:
     assert words in " ".join(plan(seen, PACKAGES)["problems"])
 
 
@@ -213,7 +213,7 @@ def test_converged_host_needs_no_root() -> None:
     assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
 
 
-def test_gpus_with_mode_off() -> None:
+def test_gpus_without_persistence_mode_are_listed() -> None:
     facts = {
         "nvidia_gpus": [
             {"index": 0, "pci_bus_id": "0000:3b:00.0", "name": "A100", "persistence_mode": True},
@@ -232,7 +232,7 @@ def test_timeout_below_minimum_is_refused(timeout: int) -> None:
 
 
 @pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
-def test_timeout_as_text(timeout: int | str, retries: int) -> None:
+def test_timeout_may_be_text(timeout: int | str, retries: int) -> None:
     done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
     assert (done["problems"], done["retries"]) == ([], retries)
 
@@ -255,7 +255,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("line", "command"), COMMANDS)
-def test_unit_command_parsing(line: str, command: str | None) -> None:
+def test_unit_command_is_parsed(line: str, command: str | None) -> None:
     text = persistenced.drop_in(f"{OWN}[Service]\n{line}")
     if command is None:
         assert text is None
@@ -265,7 +265,7 @@ def test_unit_command_parsing(line: str, command: str | None) -> None:
 
 
 @pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
-def test_unit_that_stops_when_unneeded(value: str) -> None:
+def test_unit_that_stops_when_unneeded_is_overridden(value: str) -> None:
     text = persistenced.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
     assert text is not None
     assert "[Unit]\nStopWhenUnneeded=false\n" in text
@@ -280,7 +280,7 @@ def test_commented_section_is_ignored() -> None:
 NVIDIAS = f"[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --verbose\n\n{OWN}"
 
 
-def test_daemon_user_of_package() -> None:
+def test_daemon_runs_as_user_of_package() -> None:
     system = {"key": "el-9", "family": "el", "package_manager": "dnf"}
     seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
     done = plan(seen, PACKAGES)

@@ -62,7 +62,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("key", "request_"), NAMED)
-def test_requested_packages_with_architecture(key, request_):
+def test_requested_packages_may_have_an_architecture(key, request_):
     (names,) = request_.values()
     there = converged(key, packages_asked=dict.fromkeys(names, True))
     result = driver_plan.plan(there, request_, platform(key))
@@ -87,7 +87,7 @@ def test_host_without_gpu_has_empty_plan():
     assert (result["action"], result["acts"], result["errors"]) == ("none", False, [])
 
 
-def test_plan_of_bare_debian_host():
+def test_bare_debian_host_gets_complete_plan():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free", "non-free-firmware"]})
     result = driver_plan.plan(bare, {}, platform("debian-12"))
     assert result["todo"]["components"] == ["contrib", "non-free", "non-free-firmware"]
@@ -97,7 +97,7 @@ def test_plan_of_bare_debian_host():
     assert result["acts"]
 
 
-def test_newest_common_version():
+def test_newest_common_version_is_installed():
     available = offers("debian-12", {}, NEW, OLD)
     available["libcuda1"] = [OLD]
     result = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)
@@ -123,7 +123,7 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("request_", "more", "version", "error"), VERSIONS)
-def test_requested_version(request_, more, version, error):
+def test_requested_version_is_installed(request_, more, version, error):
     result = driver_plan.plan(
         host("debian-12", **more), request_, platform("debian-12"), offers("debian-12", {}, NEW, OLD)
     )
@@ -148,7 +148,7 @@ def test_missing_package_is_named():
         ("nvidia", "check that the repository (nvidia_driver_mirror) is complete", "whole archive"),
     ],
 )
-def test_remedy_without_any_version(source, remedy, not_meant):
+def test_missing_version_has_remedy(source, remedy, not_meant):
     offered = offers("debian-12", {"source": source}, NEW)
     headers = {name: versions if name.startswith("linux-") else [] for name, versions in offered.items()}
     (error,) = driver_plan.plan(host("debian-12"), {"source": source}, platform("debian-12"), headers)["errors"]
@@ -164,7 +164,7 @@ def test_incomplete_version_names_packages():
     assert "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Available drivers: 580.82.07." in error
 
 
-def test_available_versions_with_renamed_companions():
+def test_available_versions_include_renamed_companions():
     request = {"version": "580.11.11"}
     there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]})
     query = driver_plan.plan(there, request, platform("el-9"))["todo"]["query"]
@@ -290,7 +290,7 @@ def test_newer_version_is_ignored():
     assert not driver_plan.plan(converged(version=OLD), {}, platform("debian-12"))["acts"]
 
 
-def test_missing_package_at_installed_version():
+def test_missing_package_is_installed_at_installed_version():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
@@ -470,7 +470,7 @@ def test_module_stream_is_enabled(streams, expected):
 
 
 @pytest.mark.parametrize("key", ["el-8", "el-9", "el-10", "amazon-2023"])
-def test_lock_plugin_on_complete_host(key):
+def test_lock_plugin_is_installed_on_complete_host(key):
     driver = {"library": "580.95.05", "loaded": "580.95.05"}
     there = converged(key, version="3:580.95.05-1", driver=driver, held=())
     todo = driver_plan.plan(there, {}, platform(key))["todo"]
@@ -701,7 +701,7 @@ REPOSITORIES = [
 
 
 @pytest.mark.parametrize(("key", "directory", "text", "path"), REPOSITORIES)
-def test_changed_proxy_for_dnf_and_zypper(key, directory, text, path):
+def test_changed_proxy_is_written_for_dnf_and_zypper(key, directory, text, path):
     url = f"{URL}/{path}/x86_64"
     there = converged(key)
     there["files"][f"{directory}/gpufleet-nvidia-cuda.repo"] = {"exists": True, "content": text.format(url=url)}
@@ -715,7 +715,7 @@ def test_changed_proxy_for_dnf_and_zypper(key, directory, text, path):
     assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key))["todo"]["repository"] is None
 
 
-def test_older_entries_beside_current_repository():
+def test_older_entries_beside_current_repository_are_removed():
     url = f"{URL}/debian12/x86_64"
     signed = {"uris": [url], "enabled": True, "signed_by": "/x.gpg"}
     sources = [
@@ -803,7 +803,7 @@ def test_locks_are_compared_with_all_packages():
 RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}
 
 
-def test_installer_run():
+def test_installer_is_run():
     todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
     url = "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run"
     assert todo["runfile"] == {
@@ -821,7 +821,7 @@ def test_installer_run():
 
 
 @pytest.mark.parametrize(("headers", "install"), [((), [f"linux-headers-{K12}", "dkms"]), ((K12,), ["dkms"])])
-def test_installer_build_packages(headers, install):
+def test_installer_needs_build_packages(headers, install):
     there = host("debian-12", headers=headers)
     asked = driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["query"]
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"), {name: ["3.0.10-8"] for name in asked})
@@ -870,7 +870,7 @@ def test_hold_false_removes_holds_and_files():
     assert "Pin: version" not in pin
 
 
-def test_modprobe_file_content():
+def test_modprobe_file_has_requested_content():
     nouveau = {"nouveau": {"loaded": False, "bound": [], "available": True, "blacklisted_by": []}}
     there = converged(foreign_drivers=nouveau)
     options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
@@ -980,7 +980,7 @@ FULFILLED = [
 
 
 @pytest.mark.parametrize(("wish", "changes", "words"), FULFILLED)
-def test_satisfied_settings_of_adopted_driver(wish, changes, words):
+def test_satisfied_settings_of_adopted_driver_are_not_reported(wish, changes, words):
     driver = {"library": "570.86.15", "on_disk": "570.86.15", "loaded": "570.86.15"}
     there = host("ubuntu-22.04", driver=driver, **changes)
     result = driver_plan.plan(there, {"source": "preinstalled", **wish}, platform("ubuntu-22.04"))
@@ -997,7 +997,7 @@ def test_satisfied_settings_of_adopted_driver(wish, changes, words):
         ("# Something\nnvidia_peermem\n", False, ["nvidia_uvm"]),
     ],
 )
-def test_adopted_driver_with_peermem(there, peermem, written):
+def test_peermem_is_loaded_for_adopted_driver(there, peermem, written):
     files = {config_files.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
     adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
     todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]
@@ -1037,7 +1037,7 @@ def test_nvlink_5_loads_ib_umad(loaded, modules, load):
     ("key", "packages", "has_dkms"),
     [("el-9", {}, True), ("sles-15", {}, False), ("sles-15", {"dkms": "3.0-1"}, True), ("gentoo-2", {}, True)],
 )
-def test_installer_with_dkms(key, packages, has_dkms):
+def test_installer_uses_dkms(key, packages, has_dkms):
     kernel = KERNELS.get(key, "6.12.1")
     there = host(key, packages=packages, kernel=kernel, headers=(kernel,))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}

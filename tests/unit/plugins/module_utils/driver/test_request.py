@@ -163,7 +163,7 @@ def test_invalid_values_are_refused(key, request_, words):
     assert "word@" not in result["errors"][0]
 
 
-def test_module_options_file():
+def test_module_options_are_written_to_file():
     request = {"module_options": {"nvidia": {}, "nvidia_drm": {"modeset": True, "fbdev": False}}}
     files = driver_plan.plan(host("debian-12"), request, platform("debian-12"))["todo"]["files"]
     text = next(file["content"] for file in files if file["path"] == config_files.MODPROBE_FILE)

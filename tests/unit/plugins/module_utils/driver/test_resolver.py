@@ -45,7 +45,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "expected"), RULES)
-def test_rules(key, gpus, request_, expected):
+def test_rules_choose_source_flavor_and_branch(key, gpus, request_, expected):
     result = resolver.resolve(host(key, gpus), request_, platform(key))
     assert result["errors"] == []
     assert "{source} {flavor} {branch} {module_build}".format(**result) == expected
@@ -118,7 +118,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "words"), REFUSALS)
-def test_refusals(key, gpus, request_, words):
+def test_impossible_requests_are_refused(key, gpus, request_, words):
     result = resolver.resolve(host(key, gpus), request_, platform(key))
     assert len(result["errors"]) == 1
     for word in words:
@@ -172,13 +172,13 @@ def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
     assert resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
 
 
-def test_no_gpu():
+def test_host_without_gpu_needs_no_driver():
     result = resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
     assert "no NVIDIA GPU" in result["reasons"][0]
 
 
-def test_gpus_of_virtual_machines():
+def test_gpus_of_virtual_machines_need_no_driver():
     guests = {"gpus_of_guests": ["0000:3b:00.0", "0000:af:00.0"]}
     result = resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
     assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
@@ -187,7 +187,7 @@ def test_gpus_of_virtual_machines():
     ]
 
 
-def test_proprietary_modules_if_open_ones_do_not_build():
+def test_proprietary_modules_are_used_if_open_ones_do_not_build():
     result = resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
     assert result["flavor"] == "proprietary"
     assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
@@ -341,17 +341,17 @@ def test_secure_boot_accepts_trusted_modules(key, secure_boot, request_):
 
 ACME = {"enabled": True, "trusted_signers": ["ACME Inc: ACME module signing: 0123"]}
 SIGNED = [
-    ("by a key of the site's", {}, {}, "ACME module signing", True),
-    ("by nobody", {}, {}, None, False),
-    ("by a stranger", {}, {}, "another", False),
-    ("no packages that brought it", {"packages": {}}, {"source": "distribution"}, "ACME module signing", False),
-    ("for another kernel alone", {"next_kernel": "6.1.0-56-amd64"}, {}, "ACME module signing", False),
+    ("trusted key", {}, {}, "ACME module signing", True),
+    ("unsigned", {}, {}, None, False),
+    ("untrusted key", {}, {}, "another", False),
+    ("without its packages", {"packages": {}}, {"source": "distribution"}, "ACME module signing", False),
+    ("only for another kernel", {"next_kernel": "6.1.0-56-amd64"}, {}, "ACME module signing", False),
 ]
 
 
 @pytest.mark.parametrize(("changes", "request_", "signer", "goes"), [row[1:] for row in SIGNED],
                          ids=[row[0] for row in SIGNED])  # fmt: skip
-def test_signer_of_installed_modules(changes, request_, signer, goes):
+def test_modules_with_the_signer_of_installed_ones_are_accepted(changes, request_, signer, goes):
     there = host("debian-12", **{"packages": {"nvidia-kernel-dkms": "535.261.03-1"}, "secure_boot": ACME, **changes})
     for entry in there["kernel"]["kernels"]:
         if entry["release"] == there["kernel"]["running"]:
@@ -371,7 +371,7 @@ def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     assert "they are built on this host and not signed" in error
 
 
-def test_headers_of_running_and_next_kernel():
+def test_headers_of_running_and_next_kernel_are_requested():
     there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
     result = resolver.resolve(there, {}, platform("debian-12"))
     assert result["kernel_packages"] == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
@@ -432,7 +432,7 @@ def test_requested_headers_match_kernels(releases, headers, named, expected):
         ("610", "nvidia-driver-cuda", "nvidia-smi"),
     ],
 )
-def test_nvidias_debian_packages_by_branch(key, branch, package, other):
+def test_branch_determines_nvidias_debian_packages(key, branch, package, other):
     result = resolver.resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
     assert package in result["packages"]
     assert package in result["lockstep"]
@@ -441,7 +441,7 @@ def test_nvidias_debian_packages_by_branch(key, branch, package, other):
 
 @pytest.mark.parametrize("fabric_manager", ["auto", "enabled", "disabled"])
 @pytest.mark.parametrize("switches", [[], ["0000:83:00.0", "0000:84:00.0"]])
-def test_fabric_manager_for_switches_or_on_request(switches, fabric_manager):
+def test_fabric_manager_is_added_for_switches_or_on_request(switches, fabric_manager):
     there = host("el-9", (H100,), nvidia={"nvswitches": switches})
     result = resolver.resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
     wanted = fabric_manager == "enabled" or (fabric_manager == "auto" and bool(switches))
@@ -474,7 +474,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("key", "request_", "nvidia", "source", "why"), SOURCES)
-def test_first_suitable_source(key, request_, nvidia, source, why):
+def test_first_suitable_source_is_chosen(key, request_, nvidia, source, why):
     result = resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
     assert result["source"] == source
     rejections = [reason for reason in result["reasons"] if reason.startswith("not source")]
@@ -518,7 +518,7 @@ EL_10 = "sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb
         ),
     ],
 )
-def test_key_address_and_trust(key, request_, url, trusted):
+def test_key_address_and_fingerprint_reach_the_repository(key, request_, url, trusted):
     wish = {"source": "nvidia", "mirror": "https://m.example", **request_}
     there = host(key, arch="aarch64")
     plan = driver_plan.plan(there, wish, platform(key))
@@ -566,6 +566,6 @@ def test_input_is_not_modified():
         (0x4000, "newer than all known generations"),
     ],
 )
-def test_generation_of_a_device(device, name):
+def test_device_id_determines_generation(device, name):
     assert generations.of(device).name == name
     assert generations.of(f"{device:#06x}").name == name

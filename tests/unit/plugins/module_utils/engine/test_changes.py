@@ -57,7 +57,7 @@ def test_release_keeps_keys_that_others_added() -> None:
     ],
 )
 @pytest.mark.parametrize("want", [{"path": "n"}, {"path": "n", "args": []}, {"path": "n", "runtimeArgs": []}])
-def test_equal_definitions_of_a_runtime(have: dict[str, t.Any], want: dict[str, t.Any]) -> None:
+def test_equal_definitions_of_a_runtime_are_no_change(have: dict[str, t.Any], want: dict[str, t.Any]) -> None:
     text = json.dumps({"runtimes": {"nvidia": have}})
     done = plan(text, {"runtimes": {"nvidia": want}})
     assert (done.text, done.changed_keys) == (text, ())
@@ -78,7 +78,7 @@ def test_equal_definitions_of_a_runtime(have: dict[str, t.Any], want: dict[str, 
         ({"runtimes": {"nvidia": {"path": "n"}}}, {"runtimes": {"nvidia": None}}, True, []),
     ],
 )
-def test_keys_that_require_a_restart(
+def test_keys_that_require_a_restart_are_listed(
     before: dict[str, t.Any], options: dict[str, t.Any], present: bool, restart: list[str]
 ) -> None:
     assert plan(json.dumps(before), options, present=present).restart_keys == restart

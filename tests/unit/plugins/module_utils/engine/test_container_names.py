@@ -90,7 +90,7 @@ def test_container_is_found_by_name_only(tmp_path, engine, known, expected):
         (podman, [BILLING, MAIL], None),
     ],
 )
-def test_container_matched_by_prefix(tmp_path, engine, known, expected):
+def test_container_matched_by_prefix_is_named(tmp_path, engine, known, expected):
     assert engine(tmp_path, known).matched_by_id("db") == expected
 
 

@@ -73,5 +73,5 @@ def test_utf_16_is_reported(mark: bytes) -> None:
         ("", (), False),
     ],
 )
-def test_text_that_old_dockerd_rejects(text: str, version: tuple[int, ...], expected: bool) -> None:
+def test_text_that_old_dockerd_rejects_is_reported(text: str, version: tuple[int, ...], expected: bool) -> None:
     assert daemon_json.is_rejected_by(text, version) is expected

@@ -19,7 +19,7 @@ ANSWER = {
 }
 
 
-def test_read_info():
+def test_info_is_read():
     info = read_info(ANSWER)
     assert info.server_version == "26.1.5"
     assert info.runtimes == {"runc": "runc", "kata": "io.containerd.kata.v2", "other": ""}
@@ -27,12 +27,12 @@ def test_read_info():
 
 
 @pytest.mark.parametrize("state", ["", "inactive"])
-def test_host_outside_a_swarm(state):
+def test_host_outside_a_swarm_is_recognized(state):
     assert not read_info({"Swarm": {"LocalNodeState": state}}).swarm
     assert not read_info({}).swarm
 
 
-def test_state_of_docker(tmp_path):
+def test_state_of_docker_is_read(tmp_path):
     server = FakeDocker(tmp_path / "docker.sock")
     server.answer = (200, ANSWER)
     state = Docker(server.host).state()

@@ -34,7 +34,7 @@ ROOT_WANTED = (
         ("something else", None, None, ""),
     ],
 )
-def test_validation_by_version(
+def test_version_determines_validation(
     version: str, asked: tuple[int, str, str] | None, unprivileged: tuple[int, str, str] | None, expected: str
 ) -> None:
     run = runner({"--version": (0, version, ""), **({"--validate --config-file /t/f": asked} if asked else {})})
@@ -81,7 +81,7 @@ def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=60",
             {"reload": ["a"], "restart": ["b"]},
-            id="older",
+            id="neither reloaded nor restarted",
         ),
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160",
@@ -91,7 +91,7 @@ def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=success",
             {"reload": [], "restart": ["b"]},
-            id="reloaded well",
+            id="reload succeeded",
         ),
         pytest.param(
             "MainPID=9\nExecMainStartTimestampMonotonic=50\nStateChangeTimestampMonotonic=160\nReloadResult=exit-code",
@@ -105,7 +105,7 @@ def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
         ),
     ],
 )
-def test_pending_options(show: str, expected: dict[str, list[str]]) -> None:
+def test_pending_options_are_listed(show: str, expected: dict[str, list[str]]) -> None:
     written = {"at": 100, "boot_id": "now", "reload": ["a"], "restart": ["b"]}
 
     def run(command: list[str]) -> tuple[int, str, str]:

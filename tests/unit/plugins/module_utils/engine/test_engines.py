@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
         ("version 3", ()),
     ],
 )
-def test_version_key(version: str | None, expected: tuple[int, ...]) -> None:
+def test_version_key_orders_versions(version: str | None, expected: tuple[int, ...]) -> None:
     assert engines.version_key(version) == expected
 
 

@@ -60,8 +60,9 @@ def test_user_info_is_masked_up_to_the_last_at_sign(text: str, expected: str) ->
 def test_values_of_secret_keys_are_masked(text: str, expected: str) -> None:
     assert masking.masked_file(text) == expected
     assert masking.masked_file(expected) == expected
-    if text.startswith("{"):
-        assert masking.masked_tree(json.loads(text)) == json.loads(expected) or "original" in text
+    # The value of `original` is a string with JSON, which only masked_file reads.
+    if text.startswith("{") and "original" not in text:
+        assert masking.masked_tree(json.loads(text)) == json.loads(expected)
 
 
 def test_passwords_in_addresses_are_masked() -> None:

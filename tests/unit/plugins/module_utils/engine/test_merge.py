@@ -41,7 +41,7 @@ NVIDIA = {"path": "nvidia-container-runtime"}
         ({"labels": ["rack=4"]}, {Leaf(("labels",), "rack"): "rack=4"}),
     ],
 )
-def test_leaves(wanted: dict[str, t.Any], expected: dict[Leaf, t.Any]) -> None:
+def test_leaves_of_a_tree_are_listed(wanted: dict[str, t.Any], expected: dict[Leaf, t.Any]) -> None:
     assert leaves(wanted, POLICY) == expected
 
 
@@ -90,7 +90,7 @@ def test_replaced_list_is_one_leaf() -> None:
         pytest.param({"a": 1}, {"b": None}, {"a": 1}, (), id="null of an absent key"),
     ],
 )
-def test_merge_and_release(
+def test_merged_keys_are_released_without_a_trace(
     have: dict[str, t.Any], wanted: dict[str, t.Any], after: dict[str, t.Any], changed: tuple[str, ...]
 ) -> None:
     merged = merge(have, EMPTY_RECORD, "us", wanted, POLICY)
@@ -146,7 +146,7 @@ def test_empty_object_of_others_is_kept() -> None:
     assert release(first.tree, first.record, "us", None, POLICY).tree == {"features": {}}
 
 
-def test_object_created_for_two_managers() -> None:
+def test_object_created_for_two_managers_is_kept_until_both_release_it() -> None:
     one = merge({}, EMPTY_RECORD, "one", {"features": {"cdi": True}}, POLICY)
     two = merge(one.tree, one.record, "two", {"features": {"x": True}}, POLICY)
     back = release(two.tree, two.record, "one", None, POLICY)
@@ -171,7 +171,7 @@ def test_key_of_two_managers_is_kept_until_both_release_it() -> None:
         ({"dns": None}, {"dns": ["1.1.1.1"]}, '"dns" set to "1.1.1.1", as two requests'),
     ],
 )
-def test_conflict_between_managers(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
+def test_conflict_between_managers_is_reported(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
     first = merge({"features": {"x": 1}, "dns": ["9.9.9.9"]}, EMPTY_RECORD, "one", one, POLICY)
     with pytest.raises(MergeError, match=words):
         merge(first.tree, first.record, "two", two, POLICY)
@@ -189,14 +189,14 @@ def test_value_of_the_wrong_type_is_not_replaced(have: dict[str, t.Any], wanted:
         merge(have, EMPTY_RECORD, "us", wanted, POLICY)
 
 
-def test_from_union_to_replace() -> None:
+def test_union_can_change_to_replace() -> None:
     first = merge({"dns": ["1.1.1.1"]}, EMPTY_RECORD, "us", {"dns": ["9.9.9.9"]}, POLICY)
     second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, REPLACE)
     assert second.tree == {"dns": ["9.9.9.9"]}
     assert release(second.tree, second.record, "us", None, REPLACE).tree == {"dns": ["1.1.1.1"]}
 
 
-def test_release_of_named_keys() -> None:
+def test_named_keys_are_released() -> None:
     wanted = {"runtimes": {"nvidia": NVIDIA, "x": {"path": "x"}}, "dns": ["1.1.1.1"], "debug": True}
     first = merge({}, EMPTY_RECORD, "us", wanted, POLICY)
     one = release(first.tree, first.record, "us", {"runtimes": {"nvidia": None}}, POLICY)

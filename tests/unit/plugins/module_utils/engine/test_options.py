@@ -89,7 +89,7 @@ def test_valid_values_are_accepted(values: dict[str, t.Any]) -> None:
         ("fixed-cidr", "everything", False),
     ],
 )
-def test_networks(key: str, value: str, is_right: bool) -> None:
+def test_invalid_networks_are_reported(key: str, value: str, is_right: bool) -> None:
     problems = options.value_problems({key: value})
     assert problems == ([] if is_right else [f"{key}: {value!r} is not an address with a prefix length. "
                                              "Write for example 172.26.0.1/16."])  # fmt: skip

@@ -82,7 +82,7 @@ def converged(options: dict[str, t.Any]) -> dict[str, t.Any]:
     return with_daemon_json(host(packages=("docker.io", *SUPPORT)), done.text or "", done.state)
 
 
-def test_host_without_docker() -> None:
+def test_docker_is_installed_on_a_bare_host() -> None:
     done = plan(host(), settings())
     assert done.problems == []
     assert done.packages == ["docker.io", *SUPPORT]
@@ -92,7 +92,7 @@ def test_host_without_docker() -> None:
     assert done.reason == "docker is not installed; the role installs it from Some debian-12"
 
 
-def test_client_and_cdi_on_debian_13() -> None:
+def test_debian_13_gets_the_client_and_cdi() -> None:
     done = plan(host("debian-13"), settings())
     assert "docker-cli" in done.packages
     assert done.options == {"live-restore": True, "features": {"cdi": True}}
@@ -220,7 +220,7 @@ def test_host_without_systemd_has_no_service() -> None:
         ({"features": None}, (26,), True, {"features": None}),
     ],
 )
-def test_recommended_options(
+def test_recommended_options_are_added(
     options: dict[str, t.Any], version: tuple[int, ...], in_swarm: bool, expected: dict[str, t.Any]
 ) -> None:
     assert engine_plan.recommended(options, version, in_swarm) == expected
@@ -287,7 +287,7 @@ RESTART = {"reload": ["live-restore"], "restart": ["features.cdi"]}
         (RESTART, None, {}, "when_safe", ("wait", True, False, "does not report whether containers are running")),
     ],
 )
-def test_how_options_take_effect(
+def test_options_take_effect_by_reload_or_restart(
     pending: dict[str, list[str]],
     info: dict[str, t.Any] | None,
     config: dict[str, t.Any],
@@ -299,7 +299,7 @@ def test_how_options_take_effect(
     assert expected[3] in done.reason
 
 
-def test_plan_is_json() -> None:
+def test_plan_can_be_written_as_json() -> None:
     assert json.loads(json.dumps(plain(plan(host(), settings()))))
 
 

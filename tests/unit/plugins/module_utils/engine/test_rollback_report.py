@@ -131,7 +131,7 @@ NONSENSE = "failed to start daemon: failed to set log opts: unknown log opt 'non
         ("", []),
     ],
 )
-def test_causes_in_the_journal(journal: str, expected: list[str]) -> None:
+def test_causes_are_found_in_the_journal(journal: str, expected: list[str]) -> None:
     assert causes(journal) == expected
 
 
@@ -157,7 +157,7 @@ def test_causes_are_few_and_short() -> None:
         ("init-path is not there", ["init"], {"init": True}, []),
     ],
 )
-def test_options_named_by_the_daemon(
+def test_options_that_the_daemon_names_are_found(
     words: str, options: list[str], config: dict[str, t.Any], expected: list[str]
 ) -> None:
     assert named_options(words, options, config) == expected
@@ -214,7 +214,7 @@ def test_report_describes_the_current_state(
     assert ("correct /etc/docker/daemon.json by hand" in text) is (undone is EDITED)
 
 
-def test_whole_report() -> None:
+def test_report_has_cause_state_and_remedy() -> None:
     text = report(STOP + ATTEMPT * 3 + REFUSED, "failed", CONFIG, RESTORED, APPLIED, was_restarted=True, is_up=True)
     assert text.splitlines() == [
         f"Docker failed to start with the changed /etc/docker/daemon.json: {NONSENSE}",
@@ -225,7 +225,7 @@ def test_whole_report() -> None:
     ]
 
 
-def test_report_without_journal() -> None:
+def test_report_works_without_journal() -> None:
     text = report("", "Reload the daemon: no\nand no", CONFIG, RESTORED, APPLIED, was_restarted=False, is_up=True)
     first, second, *_rest, last = text.splitlines()
     assert first == "Docker failed to apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"

@@ -52,7 +52,7 @@ def process(root, pid, command, *inodes):
         ([("{}", 6, True), ("{}", 7, True)], [("systemd", 6, 7), ("dockerd", 7)], False),
     ],
 )
-def test_socket_activation(tmp_path, table, processes, expected):
+def test_socket_activation_is_detected(tmp_path, table, processes, expected):
     path = tmp_path / "run/docker.sock"
     sockets(tmp_path, *((name.format(path), inode, waits) for name, inode, waits in table))
     for pid, (command, *inodes) in enumerate(processes, 1):
@@ -69,7 +69,7 @@ def test_symbolic_links_are_followed(tmp_path):
     assert stopped.is_socket_activated(f"{tmp_path}/var/run/docker.sock", str(tmp_path))
 
 
-def test_real_socket_table(tmp_path):
+def test_real_socket_table_is_read(tmp_path):
     path = str(tmp_path / "x.sock")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -135,7 +135,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place", "configure"), PLACES)
-def test_volumes_and_containers_of_docker(tmp_path, place, configure):
+def test_volumes_and_containers_of_docker_are_read(tmp_path, place, configure):
     configure(tmp_path)
     docker_data(tmp_path / place)
     docker = stopped.docker(str(tmp_path))
@@ -196,7 +196,7 @@ def test_used_podman_is_queried(tmp_path):
         (1000, "/data/gpu", "data/gpu/containers/storage"),
     ],
 )
-def test_storage_of_podman_by_user(tmp_path, monkeypatch, user, variable, place):
+def test_user_determines_storage_of_podman(tmp_path, monkeypatch, user, variable, place):
     monkeypatch.setattr(stopped.os, "geteuid", lambda: user)
     monkeypatch.setenv("HOME", "/home/gpu")
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
@@ -208,7 +208,7 @@ def test_storage_of_podman_by_user(tmp_path, monkeypatch, user, variable, place)
 
 
 @pytest.mark.parametrize("file", stopped.PODMAN_CONFIGURATION)
-def test_configured_storage_of_podman(tmp_path, monkeypatch, file):
+def test_configured_storage_of_podman_is_used(tmp_path, monkeypatch, file):
     monkeypatch.setattr(stopped.os, "geteuid", lambda: 0)
     written(tmp_path, file, '[storage]\n# graphroot = "/no"\n  graphroot = "/data/containers"\n')
     assert stopped.podman(str(tmp_path)) is not None

@@ -30,7 +30,7 @@ def engine(request, docker, podman):
     return Docker(docker.host) if request.param == "docker" else Podman(podman.run, "/usr/bin/podman")
 
 
-def test_create_and_remove_a_volume(engine, tmp_path):
+def test_volume_is_created_and_removed(engine, tmp_path):
     assert engine.unavailable_reason() is None
     assert engine.volume(NAME) is None
     assert engine.volumes("nvidia_driver_") == []
@@ -54,7 +54,7 @@ def test_create_and_remove_a_volume(engine, tmp_path):
         ("local", {"type": "none", "o": "bind", "device": "/elsewhere"}),
     ],
 )
-def test_other_volume_with_the_same_name(docker, driver, options):
+def test_different_volume_with_the_same_name_is_recognized(docker, driver, options):
     docker.volumes[NAME] = {"Name": NAME, "Driver": driver, "Options": options}
     assert not Docker(docker.host).volume(NAME).is_bound_to("/srv")
 
@@ -70,7 +70,7 @@ def test_symbolic_links_are_followed(docker, tmp_path):
     assert Docker(docker.host).volume(NAME).is_bound_to(str(tmp_path / "real"))
 
 
-def test_docker_containers_that_use_the_volume(docker, tmp_path):
+def test_docker_containers_that_use_the_volume_are_listed(docker, tmp_path):
     place = str(tmp_path / "580.95.05")
     docker.containers = [
         {"Id": "a" * 64, "Names": ["/web"], "State": "running", "Mounts": [{"Name": NAME, "Source": "/x/_data"}]},
@@ -82,7 +82,7 @@ def test_docker_containers_that_use_the_volume(docker, tmp_path):
     assert Docker(docker.host).users(NAME, place) == ["cccccccccccc (created)", "old (exited)", "web (running)"]
 
 
-def test_podman_containers_that_use_the_volume(podman):
+def test_podman_containers_that_use_the_volume_are_listed(podman):
     podman.containers = [
         {"Id": "a", "Names": ["web"], "State": "running", "Volumes": [NAME]},
         {"Id": "b", "Names": ["both"], "State": "exited", "Volumes": [NAME, "/srv"]},
@@ -140,7 +140,7 @@ def test_error_contains_the_message_of_podman(podman):
         (["none"], set(), []),
     ],
 )
-def test_selected_engines(docker, podman, names, there, expected):
+def test_requested_engines_are_selected(docker, podman, names, there, expected):
     engines = volumes.chosen(
         names,
         Docker(docker.host if "docker" in there else "unix:///none.sock"),
@@ -173,5 +173,5 @@ def test_engine_that_is_not_needed_may_be_missing(tmp_path, podman):
 
 
 @pytest.mark.parametrize(("host", "socket"), [("unix:///run/d.sock", "/run/d.sock"), ("tcp://10.0.0.1:2375", None)])
-def test_socket_of_docker(host, socket):
+def test_socket_of_docker_is_found(host, socket):
     assert Docker(host).socket == socket

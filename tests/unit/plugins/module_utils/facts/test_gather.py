@@ -52,7 +52,7 @@ def gather(tree: Tree, subsets=ALL, **options) -> dict:
     return facts_gather.gather(subsets, root=tree.root, **options)["facts"]
 
 
-def test_eight_h100_behind_switches(host):
+def test_eight_h100_behind_switches_are_described(host):
     facts = gather(host({"gpus": [{"model": "H100-SXM5-80GB", "count": 8}], "nvswitches": 4, "numa_nodes": 2}))
     assert facts["nvidia_gpu_state"] == "ready"
     assert facts["nvidia_gpu_state_reason"] == "NVML shows 8 GPUs."
@@ -83,7 +83,7 @@ def test_eight_h100_behind_switches(host):
     assert topology["cpu_affinity"][gpus[7]["uuid"]] == "64-127"
 
 
-def test_four_a100_with_two_in_mig_mode(host):
+def test_four_a100_with_two_in_mig_mode_are_described(host):
     mig = [["3g.20gb", "2g.10gb", "1g.5gb"], ["1g.5gb"] * 7, None, {"mode": False, "pending": True}]
     facts = gather(host({"gpus": [{"model": "A100-SXM4-40GB", "count": 4, "mig": mig}]}))
     gpus = facts["nvidia_gpus"]
@@ -113,7 +113,7 @@ def test_four_a100_with_two_in_mig_mode(host):
     assert {gpu["health"]["state"] for gpu in gpus} == {"ok"}
 
 
-def test_products_that_support_few_fields(host):
+def test_products_with_few_fields_are_described(host):
     t4, l40s = gather(host({"gpus": [{"model": "T4"}, {"model": "L40S"}]}))["nvidia_gpus"]
     assert (t4["architecture"], l40s["architecture"]) == ("turing", "ada")
     assert t4["mig"] == {"enabled": None, "pending": None, "devices": [], "devices_max": 0}
@@ -130,7 +130,7 @@ def test_products_that_support_few_fields(host):
         assert gpu["health"] == {"state": "ok", "reasons": []}
 
 
-def test_a_domain_beyond_ffff(host):
+def test_a_pci_domain_above_ffff_is_described(host):
     facts = gather(host({"gpus": [{"model": "GB200", "count": 4, "pci_domain": 0x10009}]}))
     assert [gpu["pci_bus_id"] for gpu in facts["nvidia_gpus"]] == [
         one["address"] for one in facts["nvidia_pci_devices"]
@@ -188,13 +188,13 @@ def test_every_recovery_action_has_a_name_and_degrades_the_gpu(host, action, nam
     assert words is None or words in gpu["health"]["reasons"][0]
 
 
-def test_pages_pending_retirement(host):
+def test_pages_pending_retirement_are_reported(host):
     facts = gather(host({"gpus": [{"model": "T4", "health": "retirement_pending"}]}))
     assert facts["nvidia_gpus"][0]["retired_pages"] == {"single_bit": 0, "double_bit": 1, "pending": True}
     assert "pending retirement" in facts["nvidia_gpus"][0]["health"]["reasons"][0]
 
 
-def test_an_incomplete_fabric_registration(host):
+def test_an_incomplete_fabric_registration_is_reported(host):
     facts = gather(host({"gpus": [{"model": "H200", "count": 2}], "fabric": "in_progress"}))
     assert [gpu["health"]["state"] for gpu in facts["nvidia_gpus"]] == ["degraded", "degraded"]
     assert "nvidia-fabricmanager" in facts["nvidia_gpus"][0]["health"]["reasons"][0]
@@ -228,7 +228,7 @@ def test_a_uuid_of_question_marks_is_none(host):
     assert gather(tree)["nvidia_gpus"][0]["uuid"] is None
 
 
-def test_a_driver_that_is_not_loaded(host):
+def test_a_driver_that_is_not_loaded_is_reported(host):
     tree = host({"gpus": [{"model": "T4"}], "driver": {"version": VERSION, "loaded": False}}, bound=None)
     facts = gather(tree)
     assert facts["nvidia_gpu_state"] == "driver_not_loaded"
@@ -250,7 +250,7 @@ def test_nvml_is_not_called_if_it_would_load_the_driver(host):
     assert gather(tree, query=fail)["nvidia_gpu_state"] == "driver_not_loaded"
 
 
-def test_a_library_of_another_version(host):
+def test_a_library_of_another_version_is_reported(host):
     versions = {"version": "570.133.20", "library": VERSION}
     facts = gather(host({"gpus": [{"model": "T4"}], "driver": versions}))
     assert facts["nvidia_gpu_state"] == "version_mismatch"
@@ -261,7 +261,7 @@ def test_a_library_of_another_version(host):
     assert facts["nvidia_gpus"] == []
 
 
-def test_no_driver(host, tmp_path):
+def test_a_host_without_a_driver_is_described(host, tmp_path):
     tree = host({"gpus": [{"model": "T4", "count": 2}]}, bound=None, installed=None)
     facts = gather(tree, driver_root=str(tmp_path / "nothing"))
     assert facts["nvidia_gpu_state"] == "no_driver"
@@ -270,7 +270,7 @@ def test_no_driver(host, tmp_path):
     assert facts["nvidia_driver"]["version"] is None
 
 
-def test_no_hardware(host, tmp_path):
+def test_a_host_without_hardware_is_described(host, tmp_path):
     facts = gather(host({}, bound=None, installed=None), driver_root=str(tmp_path / "nothing"))
     assert facts["nvidia_gpu_state"] == "no_hardware"
     assert facts["nvidia_gpus"] == facts["nvidia_pci_devices"] == facts["nvidia_nvswitches"] == []
@@ -300,7 +300,7 @@ def test_the_persistence_daemon_is_detected_by_its_process(host):
 @pytest.mark.parametrize(
     ("lines", "mode"), [(["580.95.05"], "gsp"), (["N/A"], "none"), (["580.95.05", "N/A"], "mixed"), ([], None)]
 )
-def test_the_firmware_mode_from_the_kernel_module(host, lines, mode):
+def test_the_firmware_mode_comes_from_the_kernel_module(host, lines, mode):
     tree = host({"gpus": [{"model": "T4", "count": 2}], "driver": {"version": VERSION, "loaded": False}}, bound=None)
     for bus, line in enumerate(lines):
         tree.file(f"proc/driver/nvidia/gpus/0000:0{bus}:00.0/information", f"Model: T4\nGPU Firmware: \t {line}\n")

@@ -66,7 +66,7 @@ def test_virtual_functions_are_not_gpus_of_the_host(tree):
         ("NovaCore", "nova_core"),
     ],
 )
-def test_the_name_of_the_bound_driver(tree, driver, name):
+def test_the_name_of_the_bound_driver_is_read(tree, driver, name):
     tree.function("0000:3b:00.0", driver=driver)
     assert pci.scan(tree.root)[0]["kernel_driver"] == name
 

@@ -63,7 +63,7 @@ def test_after_an_upgrade_the_versions_differ(tree):
         ("nothing that we know {}", "580.95.05", None),
     ],
 )
-def test_the_version_and_flavor_of_the_loaded_module(tree, line, version, flavor):
+def test_the_version_and_flavor_of_the_loaded_module_are_read(tree, line, version, flavor):
     tree.loaded(version, line)
     assert host_driver.loaded_module(tree.root) == (version, flavor)
 

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree, g
 @pytest.mark.parametrize(
     ("machine", "bits"), [("x86_64", 64), ("aarch64", 64), ("ppc64le", 64), ("i386", 32), ("arm", 32)]
 )
-def test_the_headers_of_a_library(tmp_path, machine, bits):
+def test_the_headers_of_a_library_are_read(tmp_path, machine, bits):
     path = driver_tree.write_elf(
         tmp_path / "lib.so", machine, "libcuda.so.1", ["libc.so.6", "libnvidia-glcore.so.580.95.05"], abi=(2, 3, 99)
     )

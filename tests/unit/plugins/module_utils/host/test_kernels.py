@@ -95,7 +95,7 @@ NEXT_BOOT = {
 
 
 @pytest.mark.parametrize(("files", "expected"), NEXT_BOOT.values(), ids=NEXT_BOOT)
-def test_next_boot(tmp_path, files, expected):
+def test_the_kernel_of_the_next_boot_is_determined(tmp_path, files, expected):
     tree = Tree(tmp_path, MIDDLE)
     for release in (OLD, MIDDLE, NEW):
         tree.file(f"lib/modules/{release}/modules.builtin")
@@ -123,7 +123,7 @@ def test_without_kernel_images_the_running_kernel_boots_next(tmp_path):
     assert [kernel["release"] for kernel in seen["kernels"]] == [MIDDLE]
 
 
-def test_headers_and_module_of_each_kernel(tmp_path):
+def test_headers_and_module_of_each_kernel_are_found(tmp_path):
     tree = Tree(tmp_path, MIDDLE)
     for release in (MIDDLE, NEW):
         tree.file(f"boot/vmlinuz-{release}")
@@ -148,7 +148,7 @@ def test_a_module_that_modinfo_cannot_read_has_no_version(tmp_path):
     assert (module["version"], module["flavor"]) == (None, None)
 
 
-def test_dkms_states_and_errors_of_a_failed_build(tmp_path):
+def test_dkms_states_and_build_errors_are_read(tmp_path):
     tree = Tree(tmp_path)
     base = "var/lib/dkms/nvidia-current/550.163.01"
     tree.file(f"{base}/source/dkms.conf")

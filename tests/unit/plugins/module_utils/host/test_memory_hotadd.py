@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
@@ -14,7 +13,6 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     A100,
     GB200,
     H100,
-    ROOT,
     V100,
     host,
     platform,
@@ -147,7 +145,7 @@ def test_user_file_stays():
         ("ppc64le", (V100,), True),
     ],
 )
-def test_only_with_shared_memory(arch, gpus, matters):
+def test_only_gpus_with_shared_memory_need_override(arch, gpus, matters):
     flavor = "proprietary" if V100 in gpus else "open"
     there = grace(gpus=gpus, driver={"loaded": "550.90.07", "library": "550.90.07", "kernel_module_flavor": flavor})
     there["os"]["arch"] = arch
@@ -159,14 +157,14 @@ def test_only_with_shared_memory(arch, gpus, matters):
     assert bool(told) is not matters
 
 
-def test_off_by_default():
+def test_override_is_off_by_default():
     result = driver_plan.plan(grace(), {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result["todo"]["files"], result["acts"]) == ([], False)
     assert not any("memory" in reason for reason in result["reasons"])
 
 
 @pytest.mark.parametrize("content", [None, OTHERS])
-def test_distribution_without_rule(content):
+def test_distribution_without_rule_needs_no_override(content):
     path = "/usr/lib/udev/rules.d/40-vm-hotadd.rules"
     result = plan(grace(files={path: {"exists": content is not None, "content": content}}))
     assert result["todo"]["files"] == []
@@ -183,12 +181,3 @@ def test_observation_reads_rules(tmp_path):
     assert files["/usr/lib/udev/rules.d/40-vm-hotadd.rules"]["content"] == UBUNTUS
     assert files["/etc/udev/rules.d/80-hotplug-cpu-mem.rules"]["content"] == "# mine\n"
     assert set(memory_hotadd.FILES) <= set(files)
-
-
-@pytest.mark.parametrize(("name", "plan_of"), [("files", "plan.todo"), ("remove", "removal")])
-def test_udev_reload_only_after_change(name, plan_of):
-    tasks = yaml.safe_load((ROOT / f"roles/nvidia_driver/tasks/{name}.yml").read_text(encoding="utf-8"))
-    reloads = [task for task in tasks if "udevadm" in str(task.get("ansible.builtin.command"))]
-    conditions = reloads[0]["when"] if isinstance(reloads[0]["when"], list) else [reloads[0]["when"]]
-    assert len(reloads) == 1
-    assert f"__nvidia_driver_{plan_of}.reload_udev" in conditions

@@ -55,14 +55,14 @@ def files(done: dict[str, t.Any]) -> dict[str, str]:
         ("sles-15", {"nvidia-compute-G06": "580.95.05-1"}, False),
     ],
 )
-def test_the_repository_has_the_lowest_priority_for_a_driver_from_another_source(
+def test_a_preference_is_written_if_the_driver_comes_from_another_source(
     key: str, packages: dict[str, str], written: bool
 ) -> None:
     done = nvidia(bare(key, packages=packages), "12.6")
     assert done["problems"] == []
     assert (FILE in files(done)) is written
     if written:
-        # Not after the entry: apt would have that alone in between.
+        # The preference is written first, so that apt never has the entry without it.
         assert list(files(done).items()) == [(FILE, "present"), (ENTRY, "present")]
         assert f"write {FILE}, {ENTRY}, /etc/profile.d/gpufleet-cuda.sh" in done["summary"]
         lines = done["files"][0]["content"].splitlines()
@@ -91,7 +91,7 @@ def test_a_converged_host_has_no_changes(packages: dict[str, str]) -> None:
     assert (done["problems"], done["summary"], done["acts"]) == ([], [], False)
 
 
-def test_the_preference_is_written_for_a_driver_that_is_installed_later() -> None:
+def test_the_preference_is_added_after_a_driver_was_installed() -> None:
     there = having(UBUNTUS)
     del there["files"][FILE]
     done = nvidia(there, "12.6")
@@ -111,14 +111,14 @@ def test_an_unneeded_preference_is_removed(gone: str) -> None:
     assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
 
 
-def test_the_preferences_of_role_nvidia_driver_are_enough() -> None:
+def test_no_preference_is_written_beside_the_pin_of_role_nvidia_driver() -> None:
     there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), config_files.PIN_FILE, "x")
     assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
     # apt uses the first matching file, in the order of their names.
     assert config_files.PIN_FILE < FILE
 
 
-def test_an_existing_entry_needs_no_preference() -> None:
+def test_no_preference_is_written_for_an_existing_entry() -> None:
     there = bare("ubuntu-24.04", packages=UBUNTUS)
     name(there, nvidia(there, "12.6")["repository"], "/etc/apt/sources.list.d/mine.list")
     assert files(nvidia(there, "12.6")) == {}

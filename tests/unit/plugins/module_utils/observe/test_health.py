@@ -95,7 +95,7 @@ def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
         ("nvidia/gpus_of_guests", ["0000:af:00.0"], None),
     ],
 )
-def test_problems_from_the_observation(path: str, value: t.Any, words: str | None) -> None:
+def test_problems_of_the_host_are_reported(path: str, value: t.Any, words: str | None) -> None:
     problems = judge(changed(HOST, path, value), FACTS)["problems"]
     assert len(problems) == (1 if words else 0)
     assert words is None or problems[0].startswith(words)
@@ -117,7 +117,7 @@ def test_problems_from_the_observation(path: str, value: t.Any, words: str | Non
         ),
     ],
 )
-def test_problems_from_the_gpu_facts(path: str, value: t.Any, words: str) -> None:
+def test_problems_of_the_gpus_are_reported(path: str, value: t.Any, words: str) -> None:
     assert judge(HOST, changed(FACTS, path, value))["problems"] == [words]
 
 
@@ -182,7 +182,7 @@ def test_a_missing_engine_is_a_problem() -> None:
         ({"changed": False, "failed": False, "msg": "no space"}, "The driver volume could not be checked: no space."),
     ],
 )
-def test_the_driver_volume(volume: dict[str, t.Any], words: str) -> None:
+def test_a_missing_or_stale_driver_volume_is_reported(volume: dict[str, t.Any], words: str) -> None:
     assert judge(HOST, FACTS, volume)["problems"][0].startswith(words)
 
 
@@ -222,9 +222,7 @@ def test_a_running_package_manager_is_a_note() -> None:
 @pytest.mark.parametrize(
     ("version", "is_reported"), [("20.10.24+dfsg1-1+b3", True), ("5:29.0.1-1~debian.12~bookworm", False), (None, False)]
 )
-def test_a_daemon_json_that_only_newer_docker_versions_accept(
-    content: str, version: str | None, is_reported: bool
-) -> None:
+def test_options_that_docker_rejects_are_reported(content: str, version: str | None, is_reported: bool) -> None:
     host = copy.deepcopy(HOST)
     host["files"]["/etc/docker/daemon.json"] = {"content": content}
     host["engines"]["docker"]["version"] = version

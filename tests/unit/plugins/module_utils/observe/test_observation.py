@@ -22,7 +22,7 @@ UNIT = (
 
 
 class Programs:
-    """The local programs that an observation asks."""
+    """The local programs that an observation runs."""
 
     def __init__(self, **answers: str) -> None:
         self.answers = answers
@@ -48,7 +48,7 @@ def tree(tmp_path):
     return tree
 
 
-def test_an_empty_root_is_described_and_not_an_error(tmp_path):
+def test_an_empty_root_gives_an_observation_without_errors(tmp_path):
     host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=Programs())
     assert host["os"]["key"] is None
     assert host["accelerators"] == []
@@ -57,14 +57,14 @@ def test_an_empty_root_is_described_and_not_an_error(tmp_path):
     json.dumps(host)
 
 
-def test_a_loaded_driver_counts_by_the_libraries_of_its_container_and_not_by_itself(tree):
+def test_a_loaded_driver_counts_as_installed_only_with_its_libraries(tree):
     tree.loaded("535.261.03")
     assert driver_source.installed(observe(tree), {"sources": {}}) is None
     tree.library("535.261.03", "run/nvidia/driver/usr/lib/x86_64-linux-gnu")
     assert driver_source.installed(observe(tree), {"sources": {}}) == "preinstalled"
 
 
-def test_accelerators_of_every_vendor_and_nothing_else(tree):
+def test_accelerators_of_all_vendors_are_listed_and_other_devices_are_not(tree):
     tree.function("0000:01:00.0", "0x20b0")
     tree.function("0000:01:00.1", "0x1aef", class_id="0x040300")
     tree.function("0000:02:00.0", "0x1af1", class_id="0x068000")
@@ -90,7 +90,7 @@ def test_accelerators_of_every_vendor_and_nothing_else(tree):
 
 
 @pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback"])
-def test_what_is_handed_to_virtual_machines_is_seen_and_is_not_the_hosts(tree, driver):
+def test_gpus_passed_to_virtual_machines_are_listed_separately(tree, driver):
     tree.function("0000:01:00.0", "0x20b0", driver="nvidia")
     tree.function("0000:02:00.0", "0x1db1", driver=driver)
     tree.function("0000:03:00.0", "0x22a3", class_id="0x068000", driver=driver)
@@ -119,14 +119,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("row", OTHERS)
-def test_accelerators_of_other_vendors_by_their_ids(tree, row):
+def test_the_pci_ids_determine_vendor_and_generation(tree, row):
     vendor_id, device, class_id, vendor, generation = row
     tree.function("0000:05:00.0", device, vendor=vendor_id, class_id=class_id)
     (item,) = observe(tree)["accelerators"]
     assert (item["vendor"], item["generation"]) == (vendor, generation)
 
 
-def test_modules_of_other_vendors_where_their_accelerators_are(tree):
+def test_kernel_modules_of_other_vendors_are_read_only_with_their_accelerators(tree):
     tree.file("sys/module/neuron/version", "2.30.2.0\n")
     tree.file(f"lib/modules/{K}/modules.dep", "updates/dkms/neuron.ko.xz:\nkernel/drivers/gpu/drm/amd/amdgpu.ko:\n")
     tree.file("lib/modules/6.1.0-56-amd64/vmlinuz")
@@ -138,7 +138,7 @@ def test_modules_of_other_vendors_where_their_accelerators_are(tree):
     assert habana == {"loaded": False, "version": None, "kernels": []}
 
 
-def test_nvlink5_switches_show_as_infiniband_devices(tree):
+def test_nvlink5_switches_are_found_among_infiniband_devices(tree):
     tree.function("0000:01:00.0", "0x2901")
     tree.file("sys/class/infiniband/mlx5_0/device/vpd", b"\x82 NVLINK5 SW_MNG \x00")
     tree.file("sys/class/infiniband/mlx5_1/device/vpd", b"\x82 ConnectX \x00")
@@ -147,17 +147,17 @@ def test_nvlink5_switches_show_as_infiniband_devices(tree):
 
 ADAPTERS = [
     ("no driver", {}, b"\x82 NVLINK5 SW_MNG \x00", "", ["0000:05:00.0"]),
-    ("a name of InfiniBand's", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
-    ("no name yet", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
-    ("an adapter for the network", {}, b"\x82 ConnectX-7 \x00", "", []),
-    ("a virtual machine's", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
-    ("another vendor's", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
+    ("InfiniBand name", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "mlx5_3", ["mlx5_3"]),
+    ("no name", {"driver": "mlx5_core"}, b"\x82 SW_MNG \x00", "", ["0000:05:00.0"]),
+    ("network adapter", {}, b"\x82 ConnectX-7 \x00", "", []),
+    ("passed to a virtual machine", {"driver": "vfio-pci"}, b"\x82 SW_MNG \x00", "", []),
+    ("other vendor", {"vendor": "0x8086"}, b"\x82 SW_MNG \x00", "", []),
 ]
 
 
 @pytest.mark.parametrize(("function", "data", "name", "found"), [row[1:] for row in ADAPTERS],
                          ids=[row[0] for row in ADAPTERS])  # fmt: skip
-def test_nvlink5_switches_are_seen_by_what_the_adapter_is(tree, function, data, name, found):
+def test_the_vital_product_data_of_an_adapter_identifies_an_nvlink5_switch(tree, function, data, name, found):
     tree.function("0000:1b:00.0", "0x2901")
     tree.function("0000:05:00.0", "0x1021", **{"vendor": "0x15b3", "class_id": "0x020700", **function})
     tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", data)
@@ -167,14 +167,14 @@ def test_nvlink5_switches_are_seen_by_what_the_adapter_is(tree, function, data, 
     assert observe(tree)["nvidia"]["nvlink5_switches"] == found
 
 
-def test_a_host_without_gpus_has_no_switches_of_theirs(tree):
+def test_a_host_without_gpus_has_no_nvlink5_switches(tree):
     tree.function("0000:05:00.0", "0x1021", vendor="0x15b3", class_id="0x020700")
     tree.file("sys/bus/pci/devices/0000:05:00.0/vpd", b"\x82 SW_MNG \x00")
     assert observe(tree)["nvidia"]["nvlink5_switches"] == []
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_ib_umad_counts_as_loaded_where_it_is_part_of_the_kernel(tree, there):
+def test_a_built_in_ib_umad_counts_as_loaded(tree, there):
     tree.file("proc/modules", "ib_core 1 0 - Live 0x0\n")
     if there:
         tree.file("sys/class/infiniband_mad/abi_version", "5\n")
@@ -189,14 +189,14 @@ def test_ib_umad_counts_as_loaded_where_it_is_part_of_the_kernel(tree, there):
         ("nvidia 1 0 - Live 0x0\next4 1 1 dm_x, Live 0x0\n", {}),
         ("gdrdrv 1 0 - Live 0x0\nnvidia 1 2 nvidia_uvm,gdrdrv, Live 0x0\n", {"nvidia": ["gdrdrv", "nvidia_uvm"]}),
     ],
-    ids=["a kernel without modules", "a line that says little", "others", "one of somebody else's"],
+    ids=["no modules", "short line", "other modules", "module that uses the driver"],
 )
-def test_modules_that_need_the_drivers_are_seen(tree, lines, users):
+def test_modules_that_use_the_driver_are_listed(tree, lines, users):
     tree.file("proc/modules", lines)
     assert observe(tree)["module_users"] == users
 
 
-def test_versions_loaded_in_user_space_and_on_disk(tree):
+def test_versions_of_module_library_and_file_are_read_and_compared(tree):
     tree.function("0000:01:00.0", driver="nvidia")
     tree.loaded("535.261.03", PROPRIETARY)
     tree.library("550.163.01")
@@ -223,7 +223,7 @@ def test_versions_loaded_in_user_space_and_on_disk(tree):
     assert len(host["reboot_required_reasons"]) == 2
 
 
-def test_nouveau_bound_loaded_available_and_blacklisted(tree):
+def test_foreign_drivers_are_described(tree):
     tree.function("0000:01:00.0", driver="nouveau")
     tree.file("sys/module/nouveau/initstate", "live")
     tree.file(f"lib/modules/{K}/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko.xz:\n")
@@ -240,7 +240,7 @@ def test_nouveau_bound_loaded_available_and_blacklisted(tree):
     assert not foreign["nova_core"]["available"]
 
 
-def test_services_are_asked_for_in_one_call(tree):
+def test_one_systemctl_call_reads_all_services(tree):
     run = Programs(systemctl="active")
     host = observe(tree, run, units=["my.service"])
     assert len([argv for argv in run.asked if argv[0] == "systemctl"]) == 1
@@ -250,13 +250,13 @@ def test_services_are_asked_for_in_one_call(tree):
     assert observe(tree)["services"] == {}
 
 
-def test_an_answer_for_another_number_of_units_is_not_guessed_at():
+def test_output_for_another_number_of_units_is_ignored():
     assert services.read(["a", "b"], lambda argv: (0, UNIT.format("a", "active"), "")) == {}
     assert services.read([], lambda argv: (0, "", "")) == {}
 
 
 @pytest.mark.parametrize(("state", "asked"), [("active", True), ("inactive", False)])
-def test_only_an_engine_that_runs_is_asked(tree, state, asked):
+def test_only_a_running_engine_is_queried(tree, state, asked):
     requests = []
 
     def ask(path, request):
@@ -272,7 +272,7 @@ def test_only_an_engine_that_runs_is_asked(tree, state, asked):
         assert (info["containers_running"], info["containers_paused"]) == (1, 2)
 
 
-def test_cdi_specifications_are_seen_where_engines_look(tree):
+def test_cdi_specifications_are_read_from_the_directories_of_the_engine(tree):
     text = '{"kind": "nvidia.com/gpu", "containerEdits": {"mounts": [{"hostPath": "/lib/libcuda.so.535.261.03"}]}}'
     tree.file("etc/cdi/a.json", text)
     tree.file("srv/cdi/b.json", '{"kind": "nvidia.com/gpu"}')
@@ -297,7 +297,7 @@ DAEMON_JSON = [
 
 
 @pytest.mark.parametrize(("text", "content", "error"), DAEMON_JSON)
-def test_daemon_json(tree, text, content, error):
+def test_daemon_json_is_read_with_its_error(tree, text, content, error):
     if text is not None:
         tree.file("etc/docker/daemon.json", text)
     seen = observe(tree)["docker_daemon_json"]
@@ -307,7 +307,7 @@ def test_daemon_json(tree, text, content, error):
 
 
 @pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])
-def test_no_password_of_dockers_leaves_the_host(tree, proxy):
+def test_the_observation_contains_no_password_of_docker(tree, proxy):
     text = json.dumps({"proxies": {"http-proxy": proxy}})
     state = changes.plan(
         text,
@@ -330,7 +330,7 @@ def test_no_password_of_dockers_leaves_the_host(tree, proxy):
     assert host["docker_daemon_json"]["content"]["proxies"]["http-proxy"].endswith("********@p")
 
 
-def test_files_asked_for_and_their_limits(tree):
+def test_requested_files_are_read_up_to_the_size_limit(tree):
     tree.file("etc/mine.conf", "x = 1\n").chmod(0o640)
     tree.file("etc/large", "x" * (256 * 1024 + 1))
     files = observe(tree, files=["/etc/mine.conf", "/etc/large", "/etc/none"])["files"]
@@ -340,7 +340,7 @@ def test_files_asked_for_and_their_limits(tree):
     assert not files["/etc/none"]["exists"]
 
 
-def test_apt_sources_without_passwords_and_unattended_upgrades(tree):
+def test_apt_sources_are_read_without_passwords(tree):
     tree.file("etc/apt/sources.list", "deb http://user:secret@mirror.example/debian bookworm main\n")
     run = Programs(
         apt_config='APT::Periodic::Unattended-Upgrade "1";\nUnattended-Upgrade::Package-Blacklist:: "nvidia-";\n'
@@ -358,7 +358,7 @@ REPO = (
 )
 
 
-def test_repositories_and_streams_of_dnf(tree):
+def test_dnf_repositories_and_module_streams_are_read(tree):
     tree.file("etc/os-release", 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n')
     tree.file("etc/yum.repos.d/cuda.repo", REPO)
     tree.file("etc/yum.repos.d/README", "[x]\n")
@@ -394,7 +394,7 @@ IMAGES = [
 
 
 @pytest.mark.parametrize(("files", "expected"), IMAGES)
-def test_kind_of_image(tree, files, expected):
+def test_the_kind_of_image_and_the_cloud_are_recognized(tree, files, expected):
     for path, content in files.items():
         tree.file(path, content)
     image = observe(tree)["image"]
@@ -403,7 +403,7 @@ def test_kind_of_image(tree, files, expected):
 
 
 @pytest.mark.parametrize("path", ["run/reboot-required", "run/reboot-needed"])
-def test_the_distributions_wish_for_a_reboot(tree, path):
+def test_the_reboot_flag_of_the_distribution_is_read(tree, path):
     tree.file(path)
     tree.file(f"{path}.pkgs", "linux-base\nlibc6\nlinux-base\n")
     assert observe(tree)["reboot_flag"] == {"present": True, "packages": ["libc6", "linux-base"]}
@@ -423,18 +423,18 @@ BOOTED = 1_763_700_000 + 30
         ("vim", BOOTED + 1, []),
     ],
 )
-def test_where_no_file_says_so_packages_that_came_after_the_boot_do(tree, name, came, packages):
+def test_without_a_flag_file_packages_installed_after_boot_require_a_reboot(tree, name, came, packages):
     tree.file("etc/os-release", ROCKY)
     tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
     tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
     run = Programs(rpm=f"bash\t5.1-9\tx86_64\t1\n{name}\t2.34-1\tx86_64\t{came}\n{name}\t2.34-1\ti686\t1\n")
     host = observe(tree, run)
     assert host["reboot_flag"] == {"present": bool(packages), "packages": packages}
-    assert any(packages[0] in text for text in host["reboot_required_reasons"]) if packages else True
+    assert [name for name in packages if any(name in text for text in host["reboot_required_reasons"])] == packages
 
 
 @pytest.mark.parametrize("flagged", [False, True])
-def test_suse_wants_a_reboot_where_its_file_says_so(tree, flagged):
+def test_suse_requires_a_reboot_only_with_its_flag_file(tree, flagged):
     tree.file("etc/os-release", 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n')
     tree.file("proc/stat", "cpu 1 2\nbtime 1763700000\n")
     tree.file("proc/1/stat", "1 (systemd) S " + " ".join("0" for _field in range(18)) + " 3000 0 0\n")
@@ -445,7 +445,7 @@ def test_suse_wants_a_reboot_where_its_file_says_so(tree, flagged):
     assert host["reboot_flag"] == {"present": flagged, "packages": []}
 
 
-def test_a_clock_that_nobody_can_read_asks_for_no_reboot(tree):
+def test_an_unreadable_boot_time_requires_no_reboot(tree):
     tree.file("etc/os-release", ROCKY)
     host = observe(tree, Programs(rpm="glibc\t2.34-1\tx86_64\t9999999999\nsystemd\t252-1\tx86_64\t(none)\n"))
     assert host["reboot_flag"] == {"present": False, "packages": []}
@@ -464,7 +464,7 @@ def process(tree: Tree, pid: int, command: str, opened=(), *, cgroup="0::/init.s
         tree.file(f"proc/{pid}/root/dev/{name}")
 
 
-def test_holders_are_processes_and_containers_whatever_the_engine(tree):
+def test_processes_and_containers_of_all_engines_are_holders(tree):
     tree.loaded("535.261.03")
     process(tree, 1, "systemd", ["/dev/null"])
     process(tree, 700, "nvidia-persiste", ["/dev/nvidiactl", "/dev/nvidia0"])
@@ -480,7 +480,7 @@ def test_holders_are_processes_and_containers_whatever_the_engine(tree):
     ]  # fmt: skip
 
 
-def test_a_container_is_named_by_docker(tree):
+def test_the_container_name_comes_from_docker(tree):
     tree.loaded("535.261.03")
     process(tree, 1, "systemd")
     process(tree, 900, "sleep", cgroup=f"1:name=systemd:/docker/{CONTAINER}", mounts="mnt:[2]", dev=["nvidia1"])
@@ -492,7 +492,7 @@ def test_a_container_is_named_by_docker(tree):
     assert holder["container_name"] == "job"
 
 
-def test_a_host_that_is_a_container_itself_is_not_its_own_holder(tree):
+def test_a_host_inside_a_container_is_not_its_own_holder(tree):
     tree.loaded("535.261.03")
     outer = "a27c18e06434" + "0" * 52
     process(tree, 1, "systemd", cgroup=f"1:name=systemd:/docker/{outer}/init.scope", dev=["nvidia0"])
@@ -502,14 +502,14 @@ def test_a_host_that_is_a_container_itself_is_not_its_own_holder(tree):
     assert [(holder["pid"], holder["container"]) for holder in observe(tree)["holders"]] == [(90, CONTAINER[:12])]
 
 
-def test_identity_tells_boots_apart_on_one_kernel(tree):
+def test_the_identity_differs_for_each_boot(tree):
     tree.file("etc/machine-id", "5f3ab1c2\n")
     tree.file("proc/sys/kernel/random/boot_id", "0f6e2b3c\n")
     tree.file("proc/1/stat", "1 (a (b) c) S " + " ".join(str(number) for number in range(4, 40)))
     assert observe(tree)["identity"] == {"machine_id": "5f3ab1c2", "boot": "0f6e2b3c/22"}
 
 
-def test_users_of_the_persistence_daemon(tree):
+def test_the_user_of_the_persistence_daemon_is_read(tree):
     assert observe(tree)["daemon_users"] == []
     tree.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnvidia-persistenced:x:991:985::/:/sbin/nologin\n")
     assert observe(tree)["daemon_users"] == ["nvidia-persistenced"]

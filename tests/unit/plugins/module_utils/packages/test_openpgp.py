@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ope
 
 BODY = b"\x04" + bytes(range(200))
 FINGERPRINT = hashlib.sha1(b"\x99" + len(BODY).to_bytes(2, "big") + BODY).hexdigest().upper()
-# A public key in each way that a packet's length can be written, then a user id.
+# A public key in every packet length format, and a user ID.
 OLD_TWO_OCTETS = b"\x99" + len(BODY).to_bytes(2, "big") + BODY
 OLD_FOUR_OCTETS = b"\x9a" + len(BODY).to_bytes(4, "big") + BODY
 NEW_TWO_OCTETS = b"\xc6" + bytes([192 + ((len(BODY) - 192) >> 8), (len(BODY) - 192) & 0xFF]) + BODY
@@ -20,11 +20,11 @@ USER_ID = b"\xb4\x04abcd"
 
 
 @pytest.mark.parametrize("packet", [OLD_TWO_OCTETS, OLD_FOUR_OCTETS, NEW_TWO_OCTETS, NEW_FIVE_OCTETS])
-def test_fingerprint_of_a_key_however_its_packet_is_written(packet):
+def test_every_packet_format_has_the_same_fingerprint(packet):
     assert openpgp.fingerprints(packet + USER_ID) == [FINGERPRINT]
 
 
-def test_each_key_of_a_file_has_its_fingerprint():
+def test_every_key_in_a_file_gets_a_fingerprint():
     other = b"\x04" + b"z" * 50
     packet = b"\xc6\x33" + other
     expected = hashlib.sha1(b"\x99" + len(other).to_bytes(2, "big") + other).hexdigest().upper()
@@ -32,7 +32,7 @@ def test_each_key_of_a_file_has_its_fingerprint():
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_armor_comes_off_as_it_went_on(line_end):
+def test_armor_is_added_and_removed_without_changes(line_end):
     packets = OLD_TWO_OCTETS + USER_ID
     armored = openpgp.armored(packets).replace(b"\n", line_end)
     assert openpgp.binary(armored) == packets
@@ -43,7 +43,7 @@ def test_armor_comes_off_as_it_went_on(line_end):
     assert openpgp.fingerprints(with_headers) == [FINGERPRINT]
 
 
-def test_the_checksum_is_the_one_that_others_compute():
+def test_the_armor_has_the_standard_checksum():
     # The check value of CRC-24/OPENPGP: 0x21CF02 over these nine octets.
     assert b"\n=Ic8C\n" in openpgp.armored(b"123456789")
 

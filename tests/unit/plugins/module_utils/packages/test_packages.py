@@ -62,7 +62,7 @@ def nothing(argv):
     return 127, "", ""
 
 
-def test_dpkg_packages_holds_and_what_is_unfinished(tmp_path):
+def test_dpkg_packages_holds_and_unfinished_packages_are_read(tmp_path):
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(STATUS)
@@ -94,7 +94,7 @@ time.sleep(float(sys.argv[2]))
 
 @contextlib.contextmanager
 def locked(path, seconds=60.0):
-    """Let another process hold a lock as dpkg does."""
+    """Let another process hold a lock like dpkg."""
     with subprocess.Popen([sys.executable, "-c", HOLD, path, str(seconds)], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout.readline() == b"locked\n"
@@ -105,7 +105,7 @@ def locked(path, seconds=60.0):
 
 @pytest.fixture
 def dpkg(tmp_path):
-    """dpkg's directory with the journal of a run, which has ended or not."""
+    """Return the directory of dpkg with the journal of a running or interrupted run."""
     directory = tmp_path / "var/lib/dpkg"
     (directory / "updates").mkdir(parents=True)
     (directory / "updates" / "0001").write_text("")
@@ -118,7 +118,7 @@ def dpkg_state(root):
 
 
 @pytest.mark.parametrize("lock", ["lock-frontend", "lock"])
-def test_a_running_dpkg_is_not_an_interrupted_one(tmp_path, dpkg, lock):
+def test_a_running_dpkg_is_busy_and_not_interrupted(tmp_path, dpkg, lock):
     assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
     with locked(dpkg / lock):
         assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
@@ -145,7 +145,7 @@ def test_dpkg_is_busy_if_it_ends_while_its_database_is_read(tmp_path, dpkg, monk
     assert not installed.is_busy(str(tmp_path))
 
 
-def test_a_user_who_may_not_open_the_lock_sees_who_holds_it(tmp_path, dpkg, monkeypatch):
+def test_a_lock_is_detected_without_permission_to_open_it(tmp_path, dpkg, monkeypatch):
     real = open
 
     def refuse(path, *more, **options):
@@ -159,7 +159,7 @@ def test_a_user_who_may_not_open_the_lock_sees_who_holds_it(tmp_path, dpkg, monk
     assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
 
 
-def test_waiting_ends_with_the_lock_or_with_the_time(tmp_path, dpkg):
+def test_waiting_ends_when_the_lock_is_free_or_the_time_is_over(tmp_path, dpkg):
     start = time.monotonic()
     with locked(dpkg / "lock-frontend", 1.5):
         installed.wait_until_free(str(tmp_path), 0)
@@ -205,7 +205,7 @@ ASKED_OF_APT = {
 }  # fmt: skip
 
 
-def test_names_that_were_asked_about_are_answered_as_apt_takes_them(tmp_path):
+def test_requested_names_are_matched_like_apt_does(tmp_path):
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(FOREIGN)
@@ -230,7 +230,7 @@ ASKED_OF_DNF = {
 
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
-def test_names_that_were_asked_about_are_answered_as_dnf_and_zypper_take_them(tmp_path, manager):
+def test_requested_names_are_matched_like_dnf_and_zypper_do(tmp_path, manager):
     state = installed.read(str(tmp_path), manager, lambda argv: (0, KERNELS, ""), list(ASKED_OF_DNF))
     assert state["asked"] == ASKED_OF_DNF
 
@@ -248,7 +248,7 @@ LOCKS = [
 
 
 @pytest.mark.parametrize(("lock", "held"), LOCKS)
-def test_rpm_packages_and_dnfs_locks(tmp_path, lock, held):
+def test_rpm_packages_are_read_with_the_locks_of_dnf(tmp_path, lock, held):
     path = tmp_path / "etc/dnf/plugins/versionlock.list"
     path.parent.mkdir(parents=True)
     path.write_text(f"\n{lock}\n")
@@ -258,13 +258,13 @@ def test_rpm_packages_and_dnfs_locks(tmp_path, lock, held):
     assert not state["installed"]["kernel-devel"]["held"]
 
 
-def test_keys_of_rpm_are_told_apart_by_their_version():
+def test_rpm_keys_are_listed_with_their_version():
     out = "gpg-pubkey d42d0685\ngpg-pubkey fd431d51\nbash 5.2.26\nglibc 2.34\nglibc 2.34\n"
     names = installed.names("/", "dnf", lambda argv: (0, out, ""))
     assert names == ["bash", "glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
 
 
-def test_locks_of_dnf5_and_zypper(tmp_path):
+def test_locks_of_dnf5_and_zypper_are_read(tmp_path):
     for path, text in (
         ("etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver-cuda"\n'),
         (
@@ -313,7 +313,7 @@ def test_dnf_offers_match_names_with_a_version():
     }
 
 
-def test_zypper_offers():
+def test_zypper_offers_contain_only_packages():
     out = (
         "S | Name | Type | Version | Arch | Repository\n--+------+------+---------+------+---\n"
         "  | nvidia-compute-G06 | package | 580.95.05-0 | x86_64 | cuda\n"
@@ -374,7 +374,7 @@ Hint: [d]efault, [e]nabled, [x]disabled, [i]nstalled
 """
 
 
-def test_module_streams_of_all_views():
+def test_module_streams_of_all_views_are_merged():
     def dnf(argv):
         if "--own" in argv:
             return 0, STREAMS, ""
@@ -481,7 +481,7 @@ def test_a_missing_versionlock_plugin_is_named():
         packages_locks.read("dnf", ["x"], lambda argv: (1, "", "No such command: versionlock"))
 
 
-def test_zypper_locks():
+def test_zypper_locks_are_read():
     out = "# | Name | Type | Repository\n--+------+-----+----\n1 | nvidia-compute-G06 | package | (any)\n"
     assert packages_locks.read("zypper", ["nvidia-compute-G06", "x"], lambda argv: (0, out, "")) == {
         "nvidia-compute-G06"
@@ -509,7 +509,7 @@ def test_the_error_of_a_hold_names_the_command():
         (None, ""),
     ],
 )
-def test_upstream_version(version, upstream):
+def test_the_upstream_version_is_extracted(version, upstream):
     assert base_files.upstream_version(version) == upstream
 
 
@@ -527,7 +527,7 @@ PLATFORMS = [
 
 
 @pytest.mark.parametrize(("text", "key", "manager"), PLATFORMS)
-def test_platform(tmp_path, text, key, manager):
+def test_the_platform_is_read_from_os_release(tmp_path, text, key, manager):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text(text)
     system = host_platform.read(str(tmp_path), "arm64")

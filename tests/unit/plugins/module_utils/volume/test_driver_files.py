@@ -23,7 +23,7 @@ def found(root, machine="x86_64", version=VERSION, **more):
     }
 
 
-def test_debian_behind_alternatives(tmp_path):
+def test_files_behind_debians_alternatives_are_found(tmp_path):
     driver_tree.debian(tmp_path, VERSION)
     wide, narrow = (f"usr/lib/{triplet}" for triplet in ("x86_64-linux-gnu", "i386-linux-gnu"))
     assert found(tmp_path) == {
@@ -79,7 +79,7 @@ def test_debian_behind_alternatives(tmp_path):
     ],
 )
 @pytest.mark.parametrize("cached", [True, False])
-def test_every_directory_layout_with_and_without_a_cache(tmp_path, tree, machine, expected, cached):
+def test_every_directory_layout_is_searched_with_and_without_a_cache(tmp_path, tree, machine, expected, cached):
     tree(tmp_path, VERSION)
     if not cached:
         (tmp_path / "etc/ld.so.cache").unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def test_every_directory_layout_with_and_without_a_cache(tmp_path, tree, machine
     assert names == expected
 
 
-def test_links_that_applications_open_directly(tmp_path):
+def test_links_that_applications_open_directly_are_included(tmp_path):
     driver_tree.ubuntu(tmp_path, VERSION)
     driver_tree.enterprise(tmp_path, VERSION)
     files = found(tmp_path)
@@ -102,7 +102,7 @@ def test_links_that_applications_open_directly(tmp_path):
     assert files[f"lib64/libnvidia-nvvm.so.{VERSION}"][1] == ["libnvidia-nvvm.so.4"]
 
 
-def test_a_directory_that_only_the_cache_lists(tmp_path):
+def test_a_directory_that_only_the_cache_lists_is_searched(tmp_path):
     directory = tmp_path / "srv/driver/lib"
     driver_tree.library(directory, "libcuda", VERSION)
     driver_tree.library(directory, "libnvidia-ml", VERSION)
@@ -157,7 +157,7 @@ def test_gl_libraries_of_other_vendors_are_ignored(tmp_path, base, needed, inclu
 
 
 @pytest.mark.parametrize(("abi", "included"), [((2, 3, 99), True), ((2, 2, 5), False), (None, False)])
-def test_tls_for_a_kernel_with_native_threads(tmp_path, abi, included):
+def test_the_tls_library_for_native_threads_is_included(tmp_path, abi, included):
     driver_tree.ubuntu(tmp_path, VERSION)
     directory = tmp_path / "usr/lib/x86_64-linux-gnu"
     driver_tree.write_elf(directory / f"libnvidia-tls.so.{VERSION}", soname=f"libnvidia-tls.so.{VERSION}", abi=abi)
@@ -245,7 +245,7 @@ def test_the_separately_versioned_nvvm_comes_from_the_driver_directory(tmp_path)
         (["ngx"], [], []),
     ],
 )
-def test_sets(tmp_path, sets, libraries, binaries):
+def test_sets_select_libraries_and_programs(tmp_path, sets, libraries, binaries):
     driver_tree.debian(tmp_path, VERSION)
     files = found(tmp_path, sets=sets)
     assert sorted(name.split(".so.")[0] for name in files if not name.startswith("bin/")) == libraries
@@ -361,9 +361,11 @@ def test_a_damaged_cache_is_ignored(tmp_path):
     assert found(tmp_path) == expected
 
 
-@pytest.mark.parametrize("sets", [[], ["compat32"]])
-def test_sets_that_select_nothing_are_an_error(sets):
-    with pytest.raises(driver_files.DriverFilesError, match="selects nothing"):
+@pytest.mark.parametrize(
+    ("sets", "message"), [([], "sets is empty and selects nothing"), (["compat32"], "sets=compat32 selects nothing")]
+)
+def test_sets_that_select_nothing_are_an_error(sets, message):
+    with pytest.raises(driver_files.DriverFilesError, match=message):
         driver_files.check_sets(sets)
 
 
@@ -418,12 +420,12 @@ def test_a_regular_file_with_the_soname_alone_is_not_a_driver(tmp_path):
 
 
 @pytest.mark.parametrize("directory", ["lib64", "usr/lib64", "usr/local/nvidia/lib64", "opt/nvidia/lib64"])
-def test_a_root_with_only_a_lib64_directory(tmp_path, directory):
+def test_a_root_with_only_a_lib64_directory_is_searched(tmp_path, directory):
     driver_tree.library(tmp_path / directory, "libcuda", VERSION)
     assert list(found(tmp_path)) == [f"lib64/libcuda.so.{VERSION}"]
 
 
-def test_the_requested_version_of_several(tmp_path):
+def test_the_requested_one_of_several_versions_is_found(tmp_path):
     versions = ("470.256.02", VERSION, "595.45")
     for version in versions:
         driver_tree.library(tmp_path / "usr/lib64", "libcuda", version, links=False)
@@ -436,7 +438,7 @@ def test_the_requested_version_of_several(tmp_path):
         }
 
 
-def test_64_bit_and_32_bit_libraries_on_aarch64(tmp_path):
+def test_64_bit_and_32_bit_libraries_on_aarch64_are_found(tmp_path):
     driver_tree.arm64(tmp_path, VERSION)
     driver_tree.library(tmp_path / "usr/lib/arm-linux-gnueabihf", "libcuda", VERSION, "arm")
     driver_tree.library(tmp_path / "usr/lib/x86_64-linux-gnu", "libnvidia-ptxjitcompiler", VERSION)
@@ -451,7 +453,7 @@ def test_64_bit_and_32_bit_libraries_on_aarch64(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["{}/link", "{}/real/", "{}/gone/../real", "{}/a root"])
-def test_roots_of_every_form(tmp_path, form):
+def test_roots_may_be_links_and_contain_spaces(tmp_path, form):
     driver_tree.debian(tmp_path / "real", VERSION)
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "a root").symlink_to("real")
