@@ -113,7 +113,7 @@ def _check(subject: str, rule: Variable, text: str) -> None:
 
 def shown(value: Any, mask: Callable[[str], str] = addresses.refused) -> str:
     """Return a value as messages show it: on one line, with secrets masked. By default, these are logins in URLs."""
-    return mask(value if isinstance(value, str) and value.isprintable() else repr(value))
+    return mask(value if isinstance(value, str) and value and value.isprintable() else repr(value))
 
 
 def plain(value: Any) -> Any:

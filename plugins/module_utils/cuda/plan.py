@@ -261,9 +261,8 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
         repository = {**repository, "url": mirror}
         result.reasons.append(f"the mirror {mirror} is used because this host already has it")
     used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
-    is_fixed = used_by_driver or mirror is not None
     result.keyring, result.key = nvidia_repository.keyring(repository), repository["fingerprint"]
-    if is_fixed and nvidia_repository.is_ours(host, repository):
+    if (mirror or used_by_driver) and nvidia_repository.is_ours(host, repository):
         roles = (packages_record.DRIVER, packages_record.TOOLKIT)
         recorded = [packages_record.read(host, path)["key"] for path in roles]
         result.key = next((key for key in recorded if key), result.key)
@@ -281,7 +280,8 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
         clash = nvidia_repository.clash(host, repository)
         result.problems += [clash] if clash else []
         result.remove_files, result.remove_packages = nvidia_repository.superseded(host, repository)
-    outdated = not is_fixed and nvidia_repository.is_outdated(host, repository)
+    # Do not change the proxy and the key that the driver uses.
+    outdated = nvidia_repository.is_outdated(host, repository) and not mirror and not used_by_driver
     adds = (result.packages and not kept) or outdated
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
@@ -292,7 +292,7 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
         result.repository = repository
         result.files.append({"state": "present", **nvidia_repository.entry(repository)})
     result.look = _look(result)
-    if repository["type"] == "apt" and not (is_fixed and nvidia_repository.has_apt_proxy(host)):
+    if repository["type"] == "apt" and not mirror and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
         content = nvidia_repository.apt_proxy(repository)
         _file(result.files, host, nvidia_repository.APT_PROXY_FILE, content)
 

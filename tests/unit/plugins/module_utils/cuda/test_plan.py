@@ -275,9 +275,10 @@ def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str) -> None:
+@pytest.mark.parametrize("more", [{}, {"proxy": "http://other.example:1", "key_fingerprint": KEY}])
+def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str, more: dict[str, t.Any]) -> None:
     there = add(with_mirror(key), packages_record.DRIVER, OF_DRIVER)
-    done = nvidia(there, "12.6")
+    done = nvidia(there, "12.6", **more)
     assert (done["problems"], done["packages"]) == ([], ["cuda-toolkit-12-6"])
     assert (done["repository"], done["files"], done["remove_files"]) == (None, [], [])
     assert done["look"] == {"repository": None, "without": []}
