@@ -24,16 +24,34 @@ LOCKED = "still holds dpkg's lock after"
 # Returns the next observation of the test, and records its own parameters.
 MODULE = """\
 import json
+import os
 from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 names = ("services", "files", "packages", "package_names", "package_lock_timeout")
 module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
-calls = Path("CALLS")
+calls = Path(os.environ["CALLS"])
 known = json.loads(calls.read_text())
 known["calls"].append([int(module.params["package_lock_timeout"] or 0), bool(module.params["package_names"])])
 calls.write_text(json.dumps(known))
 module.exit_json(host=known["hosts"][min(len(known["calls"]), len(known["hosts"])) - 1])
+"""
+# Writes the state and the message of each result to a file per host.
+CALLBACK = """\
+import json
+from pathlib import Path
+from ansible.plugins.callback import CallbackBase
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "by_host"
+
+    def v2_runner_on_ok(self, result, state="ok"):
+        host, found = (getattr(result, name, None) or getattr(result, "_" + name) for name in ("host", "result"))
+        with Path("FOLDER", host.get_name() + ".out").open("a") as file:
+            file.write(state + " " + json.dumps([found.get("changed"), found.get("msg")]) + "\\n")
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self.v2_runner_on_ok(result, "ignored" if ignore_errors else "failed")
 """
 # Task files that change the host or need a real one.
 NOT_RUN = {
@@ -47,7 +65,7 @@ class Roles:
 
     def __init__(self, folder: Path) -> None:
         """Copy the roles into the directory."""
-        self.folder, self.calls = folder, folder / "calls.json"
+        self.folder = folder
         for name in ("observe", "container_engine", "nvidia_driver"):
             shutil.copytree(ROOT / "roles" / name, folder / "roles" / name)
             for path in (folder / "roles" / name / "tasks").iterdir():
@@ -57,29 +75,48 @@ class Roles:
                     kept = yaml.safe_load(text)[-2:] if path.name == "packages.yml" else []
                     text = yaml.safe_dump([{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept])
                 path.write_text(text.replace("gpufleet.hosts.gpu_host_info", "next_observation"), encoding="utf-8")
-        (folder / "library").mkdir()
-        (folder / "library/next_observation.py").write_text(MODULE.replace("CALLS", str(self.calls)))
+        for name, text in (("library/next_observation", MODULE), ("callback/by_host", CALLBACK)):
+            path = folder / f"{name}.py"
+            path.parent.mkdir()
+            path.write_text(text.replace("FOLDER", str(folder)))
 
     def run(
-        self, role: str, *hosts: dict[str, Any], tasks: str = "main.yml", dry: bool = False, **values: Any
-    ) -> tuple[bool, str, list[int]]:
-        """Run a role; return its success, its output and the lock timeout of each observation."""
-        self.calls.write_text(json.dumps({"calls": [], "hosts": hosts}))
+        self, role: str, *cases: list[dict[str, Any]], tasks: str = "main.yml", dry: bool = False, **values: Any
+    ) -> list[tuple[bool, str, list[int]]]:
+        """Run a role in several cases, each with its observations in the order of the module calls.
+
+        Return for each case its success, its results and the lock timeout of each observation.
+        """
+        inventory = {}
+        for number, hosts in enumerate(cases):
+            calls = self.folder / f"case{number}.json"
+            calls.write_text(json.dumps({"calls": [], "hosts": hosts}))
+            calls.with_suffix(".out").unlink(missing_ok=True)
+            inventory[calls.stem] = {"calls": str(calls)}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}))
         observe = {"ansible.builtin.include_role": {"name": "observe"}}
         include = {"ansible.builtin.include_role": {"name": role, "tasks_from": tasks}}
-        steps = [include] if tasks == "main.yml" else [observe, include]
-        book = [{"hosts": "localhost", "gather_facts": False, "tasks": steps}]
-        (self.folder / "play.yml").write_text(yaml.safe_dump(book))
+        book = {"hosts": "all", "gather_facts": False, "environment": {"CALLS": "{{ calls }}"},
+                "tasks": [include] if tasks == "main.yml" else [observe, include]}  # fmt: skip
+        (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
         values = {**values, "ansible_python_interpreter": sys.executable,
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
-        argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values),
+        argv = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
         environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local"),
                        "ANSIBLE_ROLES_PATH": str(self.folder / "roles"),
+                       "ANSIBLE_CALLBACK_PLUGINS": str(self.folder / "callback"),
                        "ANSIBLE_LIBRARY": str(self.folder / "library")}  # fmt: skip
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
-        known = json.loads(self.calls.read_text())["calls"]
-        return done.returncode == 0, done.stdout + done.stderr, [timeout for timeout, _names in known]
+        found = []
+        for name in inventory:
+            assert (self.folder / f"{name}.out").exists(), done.stdout + done.stderr
+            results = (self.folder / f"{name}.out").read_text()
+            known = json.loads((self.folder / f"{name}.json").read_text())["calls"]
+            good = not any(line.startswith("failed ") for line in results.splitlines())
+            found.append((good, results, [timeout for timeout, _names in known]))
+        assert all(good for good, *_rest in found) is (done.returncode == 0), done.stdout + done.stderr
+        return found
 
 
 @pytest.fixture
@@ -130,83 +167,87 @@ every_role = pytest.mark.parametrize("case", [ENGINE, DRIVER], ids=["container_e
 @every_role
 def test_an_error_stops_the_role_only_after_the_wait(roles, case):
     role, sample, values, timeout, error = case
-    busy = sample(busy=True, installed=False)
-    good, output, timeouts = roles.run(role, busy, sample(busy=False, installed=True), **values)
-    assert (good, timeouts, error in output) == (True, [0, timeout], False), output
-    good, output, timeouts = roles.run(role, busy, sample(busy=False, installed=False), **values)
-    assert (good, timeouts, error in output, LOCKED in output) == (False, [0, timeout], True, False), output
-    good, output, timeouts = roles.run(role, busy, busy, **values)
-    assert (good, timeouts, f"{LOCKED} {timeout} seconds" in output) == (False, [0, timeout], True), output
-    assert "<run " not in output
+    busy, fixed, broken = (
+        sample(busy=is_busy, installed=installed)
+        for is_busy, installed in ((True, False), (False, True), (False, False))
+    )
+    first, second, third = roles.run(role, [busy, fixed], [busy, broken], [busy, busy], **values)
+    good, results, timeouts = first
+    assert (good, timeouts, error in results) == (True, [0, timeout], False), results
+    good, results, timeouts = second
+    assert (good, timeouts, error in results, LOCKED in results) == (False, [0, timeout], True, False), results
+    good, results, timeouts = third
+    assert (good, timeouts, f"{LOCKED} {timeout} seconds" in results) == (False, [0, timeout], True), results
+    assert "<run " not in results
 
 
 @every_role
 def test_neither_check_mode_nor_a_converged_host_waits(roles, case):
     role, sample, values, _timeout, error = case
-    good, output, timeouts = roles.run(role, sample(busy=True, installed=False), dry=True, **values)
-    assert (good, timeouts, error in output) == (False, [0], True), output
-    good, output, timeouts = roles.run(role, sample(busy=True, installed=True), **values)
-    assert (good, timeouts) == (True, [0]), output
+    ((good, results, timeouts),) = roles.run(role, [sample(busy=True, installed=False)], dry=True, **values)
+    assert (good, timeouts, error in results) == (False, [0], True), results
+    ((good, results, timeouts),) = roles.run(role, [sample(busy=True, installed=True)], **values)
+    assert (good, timeouts) == (True, [0]), results
 
 
 @every_role
 def test_an_error_stops_the_site_playbook_unless_the_role_waits_later(roles, case):
     role, sample, values, _timeout, error = case
-    for busy in (True, False):
-        good, output, _timeouts = roles.run(role, sample(busy=busy, installed=False), tasks="plan.yml", **values)
-        assert (good, error in output) == (busy, not busy), output
+    cases = ([sample(busy=is_busy, installed=False)] for is_busy in (True, False))
+    found = roles.run(role, *cases, tasks="plan.yml", **values)
+    assert [(good, error in results) for good, results, _timeouts in found] == [(True, False), (False, True)], found
 
 
 def test_configuring_the_engine_waits(roles):
     busy, free = (engine_host(busy=is_busy, installed=True) for is_busy in (True, False))
-    good, output, timeouts = roles.run("container_engine", busy, free)
-    assert (good, timeouts, "<run docker_config.yml>" in output) == (True, [0, 300], True), output
+    ((good, results, timeouts),) = roles.run("container_engine", [busy, free])
+    assert (good, timeouts, "<run docker_config.yml>" in results) == (True, [0, 300], True), results
 
 
 def test_configuring_the_driver_waits(roles):
     busy, free = (driver_host(busy=is_busy, installed=True) for is_busy in (True, False))
     values = {**DRIVER[2], "nvidia_driver_module_options": {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}}
-    good, output, timeouts = roles.run("nvidia_driver", busy, free, **values)
-    assert (good, timeouts, "<run apply.yml>" in output) == (True, [0, 77], True), output
+    ((good, results, timeouts),) = roles.run("nvidia_driver", [busy, free], **values)
+    assert (good, timeouts, "<run apply.yml>" in results) == (True, [0, 77], True), results
 
 
 def test_an_error_after_a_change_stops_the_role_at_once(roles):
     """The role does not wait again, so nothing later would report the error."""
     bare, broken = (engine_host(busy=is_busy, installed=False) for is_busy in (False, True))
     broken["docker_daemon_json"]["error"] = "daemon.json is broken"
-    good, output, timeouts = roles.run("container_engine", bare, broken)
-    assert (good, timeouts, "<run packages.yml>" in output, "daemon.json is broken" in output) == (
-        False, [0, 0], True, True), output  # fmt: skip
+    ((good, results, timeouts),) = roles.run("container_engine", [bare, broken])
+    assert (good, timeouts, "<run packages.yml>" in results, "daemon.json is broken" in results) == (
+        False, [0, 0], True, True), results  # fmt: skip
     busy = driver_host(busy=True, installed=False)
-    good, output, timeouts = roles.run("nvidia_driver", busy, busy, tasks="observe_again.yml", **DRIVER[2])
-    assert (good, timeouts, DRIVER[4] in output) == (False, [0, 0], True), output
+    ((good, results, timeouts),) = roles.run("nvidia_driver", [busy, busy], tasks="observe_again.yml", **DRIVER[2])
+    assert (good, timeouts, DRIVER[4] in results) == (False, [0, 0], True), results
 
 
-def test_removing_the_driver_waits(roles):
+def with_record(*, busy: bool, **changes: Any) -> dict[str, Any]:
+    """Describe a host with a package that the role installed."""
     record = {config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
-    busy, free = ({**driver_host(busy=is_busy, installed=False), "files": record, "package_names": ["nvidia-driver"]}
-                  for is_busy in (True, False))  # fmt: skip
+    described = driver_host(busy=busy, installed=False)
+    return {**described, "files": record, "package_names": ["nvidia-driver"], **changes}
+
+
+def test_removing_the_driver_waits_requires_root_and_shows_its_plan_in_check_mode(roles):
+    busy, free, unprivileged = with_record(busy=True), with_record(busy=False), with_record(busy=False, uid=1000)
     values = {"nvidia_driver_state": "absent", "nvidia_driver_lock_timeout": 77}
-    good, output, timeouts = roles.run("nvidia_driver", busy, free, **values)
-    assert (good, timeouts, "<run remove.yml>" in output) == (True, [0, 77], True), output
-    good, output, timeouts = roles.run("nvidia_driver", busy, busy, **values)
-    assert (good, f"{LOCKED} 77 seconds" in output, "<run " in output) == (False, True, False), output
-    good, output, timeouts = roles.run("nvidia_driver", busy, busy, dry=True, **values)
-    assert (good, LOCKED in output) == (True, False), output
+    first, second, third = roles.run("nvidia_driver", [busy, free], [busy, busy], [unprivileged], **values)
+    good, results, timeouts = first
+    assert (good, timeouts, "<run remove.yml>" in results) == (True, [0, 77], True), results
+    good, results, _timeouts = second
+    assert (good, f"{LOCKED} 77 seconds" in results, "<run " in results) == (False, True, False), results
+    good, results, _timeouts = third
+    assert (good, "This role needs root but runs as uid 1000" in results, "<run " in results) == (False, True, False)
+    for good, results, _timeouts in roles.run("nvidia_driver", [busy, busy], [free], dry=True, **values):
+        assert (good, LOCKED in results) == (True, False), results
+        assert (f"remove {config_files.RECORD_FILE}" in results, "ok [true, " in results) == (True, True), results
 
 
-def test_removing_the_driver_requires_root_and_shows_its_plan_in_check_mode(roles):
-    record = {config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
-    here = {**driver_host(busy=False, installed=False), "files": record, "package_names": ["nvidia-driver"]}
-    good, output, _timeouts = roles.run("nvidia_driver", {**here, "uid": 1000}, nvidia_driver_state="absent")
-    assert (good, "This role needs root but runs as uid 1000" in output, "<run " in output) == (False, True, False)
-    good, output, _timeouts = roles.run("nvidia_driver", here, dry=True, nvidia_driver_state="absent")
-    assert (good, f"remove {config_files.RECORD_FILE}" in output, "changed=0" in output) == (True, True, False), output
-
-
-@pytest.mark.parametrize(("known", "observations"), [({}, 2), ({"nvtop": False, "x": True}, 1), ({"x": True}, 2)])
-def test_a_requested_package_is_observed_again_if_the_observation_does_not_cover_it(roles, known, observations):
-    here = {**driver_host(busy=False, installed=True), "packages_asked": known}
+def test_a_requested_package_is_observed_again_if_the_observation_does_not_cover_it(roles):
+    cases = ({}, {"nvtop": False, "x": True}, {"x": True})
+    hosts = ([{**driver_host(busy=False, installed=True), "packages_asked": known}] for known in cases)
     values = {**DRIVER[2], "nvidia_driver_extra_packages": ["nvtop"]}
-    _good, output, timeouts = roles.run("nvidia_driver", here, tasks="plan.yml", **values)
-    assert len(timeouts) == observations, output
+    found = roles.run("nvidia_driver", *hosts, tasks="plan.yml", **values)
+    assert [len(timeouts) for _good, _results, timeouts in found] == [2, 1, 2], found
