@@ -90,7 +90,8 @@ def _converted(name: str, rule: Variable, value: Any) -> Any:
     try:
         result = convert(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise VariableError(f"{name} is {shown(value)}, but must be {kind}.") from error
+        form = f" Use the form {rule.sample}." if rule.kind == "dict" and rule.sample else ""
+        raise VariableError(f"{name} is {shown(value)}, but must be {kind}.{form}") from error
     if rule.minimum is not None and result < rule.minimum:
         raise VariableError(f"{name} is {result}, but must be {rule.minimum} or more.")
     if isinstance(result, list):
@@ -110,7 +111,7 @@ def _check(subject: str, rule: Variable, text: str) -> None:
 
 def shown(value: Any) -> str:
     """Return a value as messages show it: on one line, with passwords in URLs masked."""
-    text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    text = value if isinstance(value, str) and value and value.isprintable() else repr(value)
     return addresses.refused(text)
 
 
