@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -13,7 +15,6 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, fabric, persistenced
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 
 # name-[epoch:]version-release.arch; the group is the name.
 _NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
@@ -36,10 +37,16 @@ def plan(
     streams: dict | None = None,
 ) -> dict[str, Any]:
     """Return the driver for a host, the reasons, and the actions."""
-    try:
-        return driver_plan.plan(_checked(host), request or {}, platform or None, available, streams)
-    except driver_request.RequestError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return _plain(driver_plan.plan(_checked(host), request or {}, platform or None, available, streams))
+
+
+def _plain(value: Any) -> Any:
+    """Turn dataclasses into dictionaries. `dataclasses.asdict` cannot copy the containers of Ansible's templates."""
+    if dataclasses.is_dataclass(value):
+        return _plain(vars(value))
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ import jinja2
 import jinja2.nativetypes
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
@@ -89,7 +90,7 @@ def test_zypper_locks_the_packages_right_after_the_installation():
     held = {name: value for name, value in lock["gpufleet.hosts.package_hold"].items() if name != "names"}
     assert held == {"package_manager": "zypper"}
     # The role locks what is installed now, including dependencies.
-    planned = driver_plan.plan(host("sles-15"), {}, platform("sles-15"))["packages"]
+    planned = driver_plan.plan(host("sles-15"), {}, platform("sles-15")).packages
     observed = host("sles-15", packages=dict.fromkeys([*planned, "libnvidia-dependency"], "580.95.05-1"))
     variables = {
         "gpufleet_host": observed,
@@ -100,7 +101,7 @@ def test_zypper_locks_the_packages_right_after_the_installation():
     assert sorted(hold) == sorted(observed["packages"])
     for name in hold:
         observed["packages"][name]["held"] = True
-    assert driver_plan.plan(observed, {}, platform("sles-15"))["todo"]["hold"] == []
+    assert driver_plan.plan(observed, {}, platform("sles-15")).todo.hold == []
     assert names_to_hold(lock, variables) == []
 
 
@@ -108,7 +109,7 @@ def names_to_hold(task: dict, variables: dict) -> list[str]:
     """Return the package names that a task holds; none if its conditions skip it."""
     environment = jinja2.nativetypes.NativeEnvironment()
     # Only Ansible's own templating supports filter names with dots.
-    environment.filters["plan"] = driver_plan.plan
+    environment.filters["plan"] = driver_internal.plan
     text = task["vars"]["__nvidia_driver_new_plan"].replace("gpufleet.hosts._nvidia_driver_plan", "plan")
     new_plan = environment.from_string(text).render(variables)
     values = {"__nvidia_driver_new_plan": new_plan, "__nvidia_driver_plan": {"todo": {"install": ["x"]}}}

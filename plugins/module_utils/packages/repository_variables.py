@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of NVIDIA's package repository, which roles nvidia_driver and cuda_toolkit have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d{1,5})?"
+# These characters would end the value in the package manager's configuration file.
+_PLAIN = r"[^\s\"'\\;]"
+_LOGIN = r"(?:[^\s\"'\\;/@]+@)?"
+URL = rf"(?:(?:https?|ftp)://{_LOGIN}{_HOST}(?:/{_PLAIN}*)?|file:///{_PLAIN}+)"
+PROXY = rf"https?://{_LOGIN}{_HOST}/?"
+KEY_FINGERPRINT = r"\s*([0-9A-Fa-f]\s*){40}(([0-9A-Fa-f]\s*){24})?|\s*(?i:sha256:)\s*([0-9A-Fa-f]\s*){64}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RepositoryVariables:
+    """The base class of a role's request that can use NVIDIA's repository."""
+
+    mirror: str = variable("", form=URL, sample="https://mirror.example/cuda")
+    proxy: str = variable("", form=PROXY, sample="http://proxy.example:3128")
+    key_url: str = variable("", form=URL, sample="https://mirror.example/cuda.pub")
+    key_fingerprint: str = variable(
+        "",
+        form=KEY_FINGERPRINT,
+        sample="EB693B3035CD5710E231E123A4B469963BF863CC (the full fingerprint, 40 or 64 hexadecimal digits) or "
+        "sha256:0123... (the digest of the key file, 64 hexadecimal digits)",
+    )
