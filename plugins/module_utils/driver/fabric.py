@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -58,13 +59,14 @@ def report_missing_switches(case: Case) -> None:
     gpus = gpus_with(case, generations.has_nvlink5)
     if gpus and case.request.fabric_manager == "auto" and not is_needed(case.host, case.request):
         case.result.reasons.append(
-            f"no fabric manager: {gpus} have NVLink 5, but this host shows no NVSwitch and no Mellanox adapter with "
-            "SW_MNG in its product data. In a virtual machine or a rack, another machine may manage the switches. If "
-            "this machine has to manage them and CUDA fails with error 802, set nvidia_driver_fabric_manager to enabled"
+            f"no fabric manager: {gpus} have NVLink 5, but this host has no NVSwitch (no PCI device, and no Mellanox "
+            "adapter with SW_MNG in its product data). In a virtual machine or a rack, another machine may manage the "
+            "switches. If this machine has to manage them, CUDA fails with error 802 until you set "
+            "nvidia_driver_fabric_manager to enabled"
         )
 
 
-def gpus_with(case: Case, test) -> str:
+def gpus_with(case: Case, test: Callable[[str], bool]) -> str:
     """Name the GPUs whose device ID passes a test."""
     return named({device: generation for device, generation in case.generations.items() if test(device)}, bool)
 

@@ -156,7 +156,7 @@ def build(case: Case, data: dict) -> str:
                 case.result.reasons.append(f"{build} modules: {why}")
             return build
     raise Refused(
-        f"There are no prebuilt modules for kernel {upcoming}, and source {source} has no others. Boot a kernel of the "
+        f"Source {source} provides only prebuilt modules, but none for kernel {upcoming}. Boot a kernel of the "
         "distribution."
     )
 
@@ -257,7 +257,7 @@ def _key_command(host: dict) -> str:
     version = upstream_version(installed["version"]) if installed else _OLDER_DKMS.get(host["os"]["key"])
     if version and natural_key(version) < natural_key(_FIRST_WITH_COMMAND):
         return _OPENSSL_COMMAND
-    return f"dkms generate_mok; for DKMS before {_FIRST_WITH_COMMAND}, see docs/driver.md"
+    return f"dkms generate_mok; docs/driver.md has the command for DKMS before {_FIRST_WITH_COMMAND}"
 
 
 def _signed_elsewhere(case: Case) -> list[str]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans the actions that give a host the driver that `driver_resolver` chose.
+"""Plans the actions that give a host the driver that `resolver` chose.
 
 A plan is data. It is empty for a converged host, and check mode shows it without executing it.
 """

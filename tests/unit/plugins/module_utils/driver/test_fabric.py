@@ -137,15 +137,15 @@ def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[Plan
 
 
 NVLINK5 = [
-    *((gpu, {}, {}, set(), "but this host shows no NVSwitch") for gpu in (B200, B300)),
-    *((gpu, {}, {}, {"imex"}, "but this host shows no NVSwitch") for gpu in (GB200, GB300)),
+    *((gpu, {}, {}, set(), "but this host has no NVSwitch") for gpu in (B200, B300)),
+    *((gpu, {}, {}, {"imex"}, "but this host has no NVSwitch") for gpu in (GB200, GB300)),
     *((gpu, {}, SEEN, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {}, SEEN, ALL, None) for gpu in (GB200, GB300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, ALL, None) for gpu in (GB200, GB300)),
     (B200, {"fabric_manager": "disabled"}, {}, set(), None),
-    (GB200, {"imex": False}, {}, set(), "but this host shows no NVSwitch"),
-    (B200, {"imex": True}, {}, {"imex"}, "but this host shows no NVSwitch"),
+    (GB200, {"imex": False}, {}, set(), "but this host has no NVSwitch"),
+    (B200, {"imex": True}, {}, {"imex"}, "but this host has no NVSwitch"),
     (H100, {"fabric_manager": "enabled"}, {}, {"fabricmanager"}, None),
     (A100, {}, {}, set(), None),
 ]
@@ -195,4 +195,4 @@ def test_adopted_driver_reports_missing_switches():
     there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
     assert (result.errors, result.acts) == ([], result.steps["modules"])
-    assert any("this host shows no NVSwitch" in reason for reason in result.reasons)
+    assert any("this host has no NVSwitch" in reason for reason in result.reasons)
