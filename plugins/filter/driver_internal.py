@@ -10,10 +10,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, fabric, persistenced
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 
 # name-[epoch:]version-release.arch; the group is the name.
 _NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
@@ -36,10 +36,7 @@ def plan(
     streams: dict | None = None,
 ) -> dict[str, Any]:
     """Return the driver for a host, the reasons, and the actions."""
-    try:
-        return driver_plan.plan(_checked(host), request or {}, platform or None, available, streams)
-    except driver_request.RequestError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return plain(driver_plan.plan(_checked(host), request or {}, platform or None, available, streams))
 
 
 def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:

@@ -15,7 +15,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    Case,
+    Refused,
+    Resolution,
+    Todo,
+    named,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -26,18 +33,18 @@ def adopt(case: Case) -> None:
     """Keep the installed driver. Refuse it if it does not satisfy the request or does not support the GPUs."""
     driver = case.host["driver"]
     version = driver["library"] or driver["loaded"] or driver["on_disk"]
-    case.result["action"] = "adopt"
-    case.result["flavor"] = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
-    case.result["branch"] = version.partition(".")[0] if version else None
+    case.result.action = "adopt"
+    case.result.flavor = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
     if version is None:
         raise Refused(
             "nvidia_driver_source is preinstalled, but the driver on this host consists of packages only, without a "
             "library or a kernel module. Complete its installation first, or set another source."
         )
-    case.result["version"] = version
+    case.result.version = version
+    case.result.branch = branch = version.partition(".")[0]
     _check_version(case, version)
-    if not driver_version.supports_all(case.result["branch"], case.window):
-        gpu = case.window[2] if int(case.result["branch"]) < case.window[0] else case.window[3]
+    if not driver_version.supports_all(branch, case.window):
+        gpu = case.window.first_gpu if int(branch) < case.window.first else case.window.last_gpu
         raise Refused(
             f"The installed driver {version} does not support {gpu}. Replace it with the tool that installed it."
         )
@@ -51,7 +58,7 @@ def adopt(case: Case) -> None:
             f"The installed {flavor} kernel modules do not support {unsupported}. Replace them with the tool that "
             "installed them."
         )
-    requested = case.request["flavor"]
+    requested = case.request.flavor
     if requested != "auto" and flavor not in (None, requested):
         raise Refused(
             f"nvidia_driver_flavor is {requested}, but the {flavor} kernel modules are installed, and not by this "
@@ -64,22 +71,22 @@ def adopt(case: Case) -> None:
 def _check_version(case: Case, version: str) -> None:
     request = case.request
     installed = f"but driver {version} is installed, and not by this role"
-    if request["version"] and upstream_version(request["version"]) != version:
-        raise Refused(f"nvidia_driver_version is {request['version']}, {installed}. Remove the setting, {_REPLACE}.")
-    if request["branch"] and request["branch"] != case.result["branch"]:
-        raise Refused(f"nvidia_driver_branch is {request['branch']}, {installed}. Remove the setting, {_REPLACE}.")
-    minimum = request["minimum_version"]
+    if request.version and upstream_version(request.version) != version:
+        raise Refused(f"nvidia_driver_version is {request.version}, {installed}. Remove the setting, {_REPLACE}.")
+    if request.branch and request.branch != case.result.branch:
+        raise Refused(f"nvidia_driver_branch is {request.branch}, {installed}. Remove the setting, {_REPLACE}.")
+    minimum = request.minimum_version
     if minimum and driver_version.older(case.host, minimum):
         raise Refused(f"nvidia_driver_minimum_version is {minimum}, {installed}. Lower the minimum, {_REPLACE}.")
 
 
 def _report_ignored_settings(case: Case) -> None:
     request, host = case.request, case.host
-    components = [name for name in request["components"] if name != "compute" and not _has_component(case, name)]
-    extra = [name for name in request["extra_packages"] if not packages_installed.is_installed(host, name)]
-    has_fabric_manager = request["fabric_manager"] != "enabled" or fabric.UNIT in case.result["services"]
+    components = [name for name in request.components if name != "compute" and not _has_component(case, name)]
+    extra = [name for name in request.extra_packages if not packages_installed.is_installed(host, name)]
+    has_fabric_manager = request.fabric_manager != "enabled" or fabric.UNIT in case.result.services
     # IMEX does not have to run: its nodes are the user's to configure.
-    has_imex = request["imex"] is not True or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
+    has_imex = request.imex is not True or _state(host, "nvidia-imex.service").get("load_state") == "loaded"
     ignored = {
         "fabric_manager": "" if has_fabric_manager else "enabled",
         "imex": "" if has_imex else "true",
@@ -88,7 +95,7 @@ def _report_ignored_settings(case: Case) -> None:
     }
     for name, value in ignored.items():
         if value:
-            case.result["reasons"].append(
+            case.result.reasons.append(
                 f"nvidia_driver_{name} ({value}) is ignored because the existing driver is adopted unchanged. Install "
                 "it with the tool that installed the driver, or remove the setting"
             )
@@ -96,8 +103,8 @@ def _report_ignored_settings(case: Case) -> None:
 
 def _has_component(case: Case, component: str) -> bool:
     """Return whether all packages that one of the platform's sources has for a component are installed."""
-    branch = str(case.result["branch"])
-    context = {"branch": branch, "arch": case.host["os"]["arch"], "flavor": case.result["flavor"]}
+    branch = str(case.result.branch)
+    context = {"branch": branch, "arch": case.host["os"]["arch"], "flavor": case.result.flavor}
     for data in ((case.platform or {}).get("sources") or {}).values():
         rules = [rule for rule in data["packages"] if rule.get("component") == component and applies(rule, context)]
         names = [rule["name"].replace("{branch}", branch) for rule in rules]
@@ -120,35 +127,34 @@ def is_running(host: dict, unit: str) -> bool:
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def hold(host: dict, request: dict, result: dict, todo: dict, platform: dict | None) -> None:
+def hold(host: dict, request: Request, result: Resolution, todo: Todo, platform: dict | None) -> None:
     """Plan the holds on an adopted driver's packages, and what the record says about them."""
     source = driver_source.installed(host, platform)
-    members, data = driver_membership.of_version(host, result["version"], platform, source)
+    members, data = driver_membership.of_version(host, result.version, platform, source)
     if host["driver"]["runfile"]:
         members = []
     if members:
-        result["patterns"] = data["patterns"]
+        result.patterns = data["patterns"]
     packages, recorded = host["packages"], recorded_holds(host)
-    wanted = request.get("hold", True)
-    new = [name for name in members if wanted and not packages[name]["held"]]
+    new = [name for name in members if request.hold and not packages[name]["held"]]
     missing = [name for name in data.get("hold_needs", []) if name not in packages]
     if missing:
         # Without the plugin, existing locks have no effect, either.
         if new:
             need = ", ".join(missing)
-            result["reasons"].append(
+            result.reasons.append(
                 f"the driver's packages are not held: this requires {need}, and the role does not install packages "
                 f"for an adopted driver. Install {need}, or set nvidia_driver_hold to false"
             )
         return
     own = recorded | packages_record.installed_for_certain(host, packages_record.DRIVER, members).intersection(members)
-    released = [] if wanted else sorted(name for name in own if name in packages and packages[name]["held"])
-    todo["hold"] = new
-    todo["unhold"] = [*released, *orphaned_locks(host)]
+    released = [] if request.hold else sorted(name for name in own if name in packages and packages[name]["held"])
+    todo.hold = new
+    todo.unhold = [*released, *orphaned_locks(host)]
     kept = {name for name in recorded if name in packages and packages[name]["held"]}.difference(released)
     after = sorted({*kept, *new})
     if after != sorted(recorded):
-        todo["holds"] = {"before": sorted({*recorded, *new}), "after": after}
+        todo.holds = {"before": sorted({*recorded, *new}), "after": after}
 
 
 def recorded_holds(host: dict) -> set[str]:

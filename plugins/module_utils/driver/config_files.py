@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -22,46 +24,46 @@ UNVERIFIED_FILE = "/var/lib/gpufleet/nvidia_driver_unverified"
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
-def plan(host: dict, request: dict, result: dict, todo: dict) -> None:
+def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
-    if result["action"] == "install":
-        if host["os"]["package_manager"] == "apt" and result["source"] != "runfile":
+    if result.action == "install":
+        if host["os"]["package_manager"] == "apt" and result.source != "runfile":
             wanted.update(_apt_files(request, result))
-            wanted.update(_proxy_file(host, result["repository"]))
-            if result["source"] == "nvidia" or wanted.get(PIN_FILE):
+            wanted.update(_proxy_file(host, result.repository))
+            if result.source == "nvidia" or wanted.get(PIN_FILE):
                 # Role cuda_toolkit may have lowered the repository's priority for an installed driver. This pin
                 # replaces that file.
                 wanted[nvidia_repository.APT_PREFERENCE_FILE] = None
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
-    elif request.get("peermem") or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
+    elif request.peermem or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
         # Do not change which modules an adopted driver loads at boot, except on request.
         wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
-    if result["action"] == "adopt" and host["os"]["package_manager"] == "apt" and result.get("patterns"):
+    if result.action == "adopt" and host["os"]["package_manager"] == "apt" and result.patterns:
         files = _apt_files(request, result)
         wanted[BLACKLIST_FILE] = files[BLACKLIST_FILE]
         # An adopted driver needs no pin. An existing one is from an earlier installation by this role.
-        if not request.get("hold", True) and host["files"].get(PIN_FILE, {}).get("exists"):
+        if not request.hold and host["files"].get(PIN_FILE, {}).get("exists"):
             wanted[PIN_FILE] = files[PIN_FILE]
     # The packages to install contain a blacklist. The role plans again after the installation.
-    blacklisted = result.get("blacklists", []) if todo["install"] else []
+    blacklisted = result.blacklists if todo.install else []
     wanted[MODPROBE_FILE] = _modprobe(host, request, blacklisted)
-    rules, reasons = memory_hotadd.wanted(host, request.get("memory_hotadd_override", False))
+    rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
     wanted.update(rules)
-    result["reasons"] += reasons
+    result.reasons += reasons
     for path, content in wanted.items():
         current = host["files"].get(path, {"exists": False, "content": None})
         if content is None and current["exists"]:
-            todo["files"].append({"path": path, "state": "absent", "content": ""})
+            todo.files.append({"path": path, "state": "absent", "content": ""})
         elif content is not None and current["content"] not in (content, addresses.sealed(content)):
-            todo["files"].append({"path": path, "state": "present", "content": content})
-    changed = [file["path"] for file in todo["files"]]
-    todo["reload_udev"] = memory_hotadd.needs_reload(changed)
-    todo["initramfs"] = initramfs(host, changed)
+            todo.files.append({"path": path, "state": "present", "content": content})
+    changed = [file["path"] for file in todo.files]
+    todo.reload_udev = memory_hotadd.needs_reload(changed)
+    todo.initramfs = initramfs(host, changed)
 
 
-def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
-    patterns, hold = result.get("patterns", {}), request.get("hold", True)
+def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
+    patterns, hold = result.patterns, request.hold
     pins = []
     if patterns.get("own"):
         # apt uses the first matching pin, and up to branch 555, both sources may have packages of the same version.
@@ -69,14 +71,14 @@ def _apt_files(request: dict, result: dict) -> dict[str, str | None]:
             "# NVIDIA's repository does not replace packages of the distribution's driver.\n"
             f"{nvidia_repository.apt_last(patterns['own'])}"
         )
-    if hold and result["version"]:
+    if hold and result.version:
         pins.append(
             "# Keep all packages of the driver at one version, dependencies included.\n"
-            f"Package: {' '.join(patterns['pin'])}\nPin: version {result['version']}-*\nPin-Priority: 1001\n"
+            f"Package: {' '.join(patterns['pin'])}\nPin: version {result.version}-*\nPin-Priority: 1001\n"
         )
     files: dict[str, str | None] = {}
     # The version is unknown until the repositories have been queried.
-    if result["version"] or not hold:
+    if result.version or not hold:
         files[PIN_FILE] = "\n".join([f"# {_NOTE}\n{pins[0]}", *pins[1:]]) if pins else None
     if not hold:
         return {**files, BLACKLIST_FILE: None}
@@ -114,12 +116,12 @@ def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
     return [[*command, kernel] for kernel in kernels] if command else []
 
 
-def _modules_load(request: dict, result: dict) -> str:
-    modules = ["nvidia_uvm", *result["modules"], *(["nvidia_peermem"] if request.get("peermem") else [])]
+def _modules_load(request: Request, result: Resolution) -> str:
+    modules = ["nvidia_uvm", *result.modules, *(["nvidia_peermem"] if request.peermem else [])]
     return f"# {_NOTE}\n" + "".join(f"{name}\n" for name in modules)
 
 
-def _modprobe(host: dict, request: dict, blacklisted: list[str]) -> str | None:
+def _modprobe(host: dict, request: Request, blacklisted: list[str]) -> str | None:
     """Return the content of the modprobe file, or None if the packages suffice."""
     lines = []
     for name in ("nouveau", "nova_core"):
@@ -129,7 +131,7 @@ def _modprobe(host: dict, request: dict, blacklisted: list[str]) -> str | None:
             lines.append(f"blacklist {name}")
             if name == "nouveau":
                 lines.append("options nouveau modeset=0")
-    for module, options in sorted((request.get("module_options") or {}).items()):
+    for module, options in sorted(request.module_options.items()):
         # Module parameters of every boolean type accept 0 and 1.
         numbers = {name: int(value) if isinstance(value, bool) else value for name, value in options.items()}
         pairs = " ".join(f"{name}={value}" for name, value in sorted(numbers.items()))

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health
@@ -19,9 +21,9 @@ IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 _PACKAGE = re.compile(r"nvidia-fabric-?manager(-\d+)?")
 
 
-def is_needed(host: dict, request: dict) -> bool:
+def is_needed(host: dict, request: Request) -> bool:
     """Return whether a host needs a fabric manager: it has switches, or the request says so."""
-    requested, nvidia = request["fabric_manager"], host["nvidia"]
+    requested, nvidia = request.fabric_manager, host["nvidia"]
     return requested == "enabled" or (requested == "auto" and bool(nvidia["nvswitches"] or nvidia["nvlink5_switches"]))
 
 
@@ -31,21 +33,21 @@ def needs(case: Case) -> list[str]:
     if is_needed(case.host, case.request):
         found.append("fabric")
         # A request for it implies switches, even if none was found.
-        requested = case.request["fabric_manager"] == "enabled" and any(map(generations.has_nvlink5, case.generations))
+        requested = case.request.fabric_manager == "enabled" and any(map(generations.has_nvlink5, case.generations))
         found += ["nvlink5"] if requested or case.host["nvidia"]["nvlink5_switches"] else []
-    imex = case.request["imex"]
+    imex = case.request.imex
     multi_node = any(map(generations.spans_machines, case.generations))
     return [*found, *(["imex"] if imex is True or (imex == "auto" and multi_node) else [])]
 
 
 def services(case: Case, units: list[str]) -> list[str]:
     """Return the units to run. IMEX that was not requested runs only if its nodes are configured."""
-    if IMEX_UNIT not in units or case.request["imex"] != "auto":
+    if IMEX_UNIT not in units or case.request.imex != "auto":
         return units
     nodes = (case.host["files"].get(IMEX_NODES) or {}).get("content") or ""
     if any(line.strip() and not line.lstrip().startswith("#") for line in nodes.splitlines()):
         return units
-    case.result["reasons"].append(
+    case.result.reasons.append(
         f"IMEX is installed but not started: {IMEX_NODES} lists no nodes. Add the addresses of all machines whose GPUs "
         "share memory, one per line, and run this role again"
     )
@@ -55,15 +57,16 @@ def services(case: Case, units: list[str]) -> list[str]:
 def report_missing_switches(case: Case) -> None:
     """Add a reason if the GPUs usually have NVSwitches, but the host shows none."""
     gpus = gpus_with(case, generations.has_nvlink5)
-    if gpus and case.request["fabric_manager"] == "auto" and not is_needed(case.host, case.request):
-        case.result["reasons"].append(
-            f"no fabric manager: {gpus} have NVLink 5, but this host shows no NVSwitch and no Mellanox adapter with "
-            "SW_MNG in its product data. In a virtual machine or a rack, another machine may manage the switches. If "
-            "this machine has to manage them and CUDA fails with error 802, set nvidia_driver_fabric_manager to enabled"
+    if gpus and case.request.fabric_manager == "auto" and not is_needed(case.host, case.request):
+        case.result.reasons.append(
+            f"no fabric manager: {gpus} have NVLink 5, but this host has no NVSwitch (no PCI device, and no Mellanox "
+            "adapter with SW_MNG in its product data). In a virtual machine or a rack, another machine may manage the "
+            "switches. If this machine has to manage them, CUDA fails with error 802 until you set "
+            "nvidia_driver_fabric_manager to enabled"
         )
 
 
-def gpus_with(case: Case, test) -> str:
+def gpus_with(case: Case, test: Callable[[str], bool]) -> str:
     """Name the GPUs whose device ID passes a test."""
     return named({device: generation for device, generation in case.generations.items() if test(device)}, bool)
 
@@ -73,7 +76,7 @@ def adopt(case: Case) -> None:
     if not is_needed(case.host, case.request):
         report_missing_switches(case)
         return
-    version = case.result["version"]
+    version = case.result.version
     installed = {
         name: upstream_version(package["version"])
         for name, package in case.host["packages"].items()
@@ -88,14 +91,14 @@ def adopt(case: Case) -> None:
         )
     state = case.host["services"].get(UNIT, {}).get("load_state")
     if state == "loaded":
-        case.result["services"].append(UNIT)
+        case.result.services.append(UNIT)
     elif state == "masked":
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"no fabric manager: {UNIT} is masked; without it CUDA fails with error 802. To run it, use systemctl "
             f"unmask {UNIT}"
         )
-    elif not installed and case.request["fabric_manager"] == "auto":
-        case.result["reasons"].append(
+    elif not installed and case.request.fabric_manager == "auto":
+        case.result.reasons.append(
             "no fabric manager: this host has NVSwitches, but the installed driver has no fabric manager; CUDA fails "
             f"with error 802 until fabric manager {version} runs; install it with the tool that installed the driver"
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -24,29 +25,29 @@ def path(version: str) -> str:
     return f"/var/cache/gpufleet/nvidia-{version}.run"
 
 
-def plan(host: dict, request: dict, result: dict, todo: dict) -> None:
+def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan a run of the installer if its version is not installed completely."""
-    version = upstream_version(str(result["version"]))
+    version = upstream_version(str(result.version))
     driver = host["driver"]
-    result["version"] = version
+    result.version = version
     interrupted = packages_record.read(host, packages_record.DRIVER)["pending_runfile"] == version
     # An interrupted installer may have left its uninstaller and the libraries, but no module.
     complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
     if driver["runfile"] and driver["library"] == version and complete:
         return
-    url = request.get("runfile_url") or _URL.format(version=version, arch=host["os"]["arch"])
+    url = request.runfile_url or _URL.format(version=version, arch=host["os"]["arch"])
     # A platform whose repositories have no DKMS can still use the installer.
-    has_dkms = "dkms" in (*result["packages"], *host["packages"]) or host["os"]["package_manager"] is None
+    has_dkms = "dkms" in (*result.packages, *host["packages"]) or host["os"]["package_manager"] is None
     if not has_dkms:
-        result["reasons"].append(
+        result.reasons.append(
             "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "
             "kernel"
         )
-    todo["runfile"] = {
+    todo.runfile = {
         "url": url,
         "place": addresses.masked(url),
-        "checksum": request["runfile_checksum"],
-        "options": options(host, version, result["flavor"], has_dkms),
+        "checksum": request.runfile_checksum,
+        "options": options(host, version, result.flavor, has_dkms),
     }
 
 

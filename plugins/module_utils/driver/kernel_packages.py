@@ -13,31 +13,31 @@ import re
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"
 
 
-def skip_outgoing_kernel(host: dict, result: dict) -> None:
+def skip_outgoing_kernel(host: dict, result: Resolution) -> None:
     """Drop the packages of a running kernel that does not boot again, if the next kernel has its module.
 
     The archive may no longer have them, so that every run would request them again.
     """
     outgoing = _of_outgoing_kernel(host, result)
-    rest = [name for name in result["packages"] if name not in outgoing]
+    rest = [name for name in result.packages if name not in outgoing]
     if all(is_installed(host, name) for name in rest) and host["driver"]["on_disk_next"]:
         _drop(result, [name for name in outgoing if not is_installed(host, name)])
 
 
-def skip_unavailable(host: dict, result: dict, available: dict) -> None:
+def skip_unavailable(host: dict, result: Resolution, available: dict) -> None:
     """Drop packages that the repositories no longer have. Refuse if the kernel that boots next needs them."""
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     absent = [name for name in _of_kernels(host, result) if not is_installed(host, name)]
     unavailable = [name for name in absent if not available.get(name)]
     needed = [name for name in unavailable if name not in _of_outgoing_kernel(host, result)]
-    headers = [name for name in needed if name in result["kernel_packages"]]
+    headers = [name for name in needed if name in result.kernel_packages]
     if headers:
         raise NoVersion(
             f"The host's repositories have no {', '.join(headers)}, so DKMS cannot build modules for kernel "
@@ -51,38 +51,38 @@ def skip_unavailable(host: dict, result: dict, available: dict) -> None:
             "package, or set nvidia_driver_module_build to auto or dkms to build the module on this host."
         )
     if unavailable:
-        result["reasons"].append(
+        result.reasons.append(
             f"no module for the running kernel {running}: the repositories no longer have {', '.join(unavailable)}; "
             f"the driver works after a reboot into {upcoming}"
         )
     _drop(result, unavailable)
 
 
-def unavailable_prebuilt(host: dict, result: dict, available: dict) -> list[str]:
+def unavailable_prebuilt(host: dict, result: Resolution, available: dict) -> list[str]:
     """Name the next kernel's prebuilt modules that the repositories do not have."""
     upcoming = _prebuilt_for(result, host["kernel"]["next_boot"])
     return [name for name in upcoming if name not in host["packages"] and not available.get(name)]
 
 
-def _prebuilt_for(result: dict, release: str) -> list[str]:
-    return [name for name in result["prebuilt"] if name.endswith(f"-{release}")]
+def _prebuilt_for(result: Resolution, release: str) -> list[str]:
+    return [name for name in result.prebuilt if name.endswith(f"-{release}")]
 
 
-def _of_kernels(host: dict, result: dict) -> list[str]:
+def _of_kernels(host: dict, result: Resolution) -> list[str]:
     releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
-    return [*result["kernel_packages"], *(name for release in releases for name in _prebuilt_for(result, release))]
+    return [*result.kernel_packages, *(name for release in releases for name in _prebuilt_for(result, release))]
 
 
-def _of_outgoing_kernel(host: dict, result: dict) -> list[str]:
+def _of_outgoing_kernel(host: dict, result: Resolution) -> list[str]:
     running = host["kernel"]["running"]
     if running == host["kernel"]["next_boot"]:
         return []
-    return [*result["headers"].get(running, []), *_prebuilt_for(result, running)]
+    return [*result.headers.get(running, []), *_prebuilt_for(result, running)]
 
 
-def _drop(result: dict, names: list[str]) -> None:
-    for key in ("kernel_packages", "packages", "prebuilt"):
-        result[key] = [name for name in result[key] if name not in names]
+def _drop(result: Resolution, names: list[str]) -> None:
+    for own in (result.kernel_packages, result.packages, result.prebuilt):
+        own[:] = [name for name in own if name not in names]
 
 
 # --- meta packages ------------------------------------------------------------------------------------------------
@@ -114,19 +114,19 @@ def metas(host: dict, data: dict, kernel: dict, context: dict) -> dict | None:
     }
 
 
-def meta_names(result: dict) -> list[str]:
+def meta_names(result: Resolution) -> list[str]:
     """Name the meta packages whose available versions the plan needs."""
-    return [entry["name"] for entry in (result["kernel_meta"] or {"packages": []})["packages"]]
+    return [entry["name"] for entry in (result.kernel_meta or {"packages": []})["packages"]]
 
 
-def missing_metas(host: dict, result: dict, available: dict) -> dict[str, str]:
+def missing_metas(host: dict, result: Resolution, available: dict) -> dict[str, str]:
     """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
-    meta = result["kernel_meta"]
+    meta = result.kernel_meta
     if meta is None:
         return {}
     if not meta["packages"]:
         why = "none is installed for this host's kernels" if meta["known"] else "none is known for this host's kernels"
-        result["reasons"].append(
+        result.reasons.append(
             f"no meta package for the {_WORDS[meta['what']]} of later kernels: {why}. {_LATER.format('them')}"
         )
     chosen = {}
@@ -138,14 +138,14 @@ def missing_metas(host: dict, result: dict, available: dict) -> dict[str, str]:
             chosen[entry["name"]] = version
         else:
             kernel = host["packages"][entry["image"]]["version"]
-            result["reasons"].append(
+            result.reasons.append(
                 f"{entry['name']} is not installed: the repositories do not have it for the installed kernel "
                 f"({kernel} of {entry['image']}). {_LATER.format('it')}"
             )
     return chosen
 
 
-def rebuilt(host: dict, result: dict, available: dict) -> dict[str, str]:
+def rebuilt(host: dict, result: Resolution, available: dict) -> dict[str, str]:
     """Return newer builds of the installed prebuilt modules for the same kernels.
 
     Their versions are the kernel's. For a new driver version, the vendor rebuilds them with a version suffix.
@@ -153,10 +153,10 @@ def rebuilt(host: dict, result: dict, available: dict) -> dict[str, str]:
     packages = host["packages"]
     newest = {
         name: max(available.get(name) or [""], key=natural_key)
-        for name in result["prebuilt"]
-        if name not in result["lockstep"]
+        for name in result.prebuilt
+        if name not in result.lockstep
     }
-    entries = (result["kernel_meta"] or {"packages": []})["packages"] if result["prebuilt"] else []
+    entries = (result.kernel_meta or {"packages": []})["packages"] if result.prebuilt else []
     newest.update({entry["name"]: _meta_version(host, entry, available) or "" for entry in entries})
     return {
         name: version

@@ -16,6 +16,7 @@ from collections.abc import Container, Iterable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
 
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
@@ -73,25 +74,23 @@ def installed(host: dict, data: dict) -> list[str]:
     )
 
 
-def of_resolution(host: dict, result: dict) -> list[str]:
+def of_resolution(host: dict, result: Resolution) -> list[str]:
     """Name the installed packages of the resolved driver and version, dependencies included."""
-    names = result.get("patterns", {}).get("hold")
+    names = result.patterns.get("hold")
     return sorted(
         name
         for name, package in host["packages"].items()
-        if name in result["lockstep"] or is_part_of_driver(names, name, package["version"], {result["version"]})
+        if name in result.lockstep or is_part_of_driver(names, name, package["version"], {result.version})
     )
 
 
-def changeable(host: dict, result: dict) -> list[str]:
+def changeable(host: dict, result: Resolution) -> list[str]:
     """Name the installed packages that the installation of the resolved driver may change or remove."""
-    names = result.get("patterns", {}).get("hold")
+    names = result.patterns.get("hold")
     return [
         name
         for name, package in host["packages"].items()
-        if name in result["lockstep"]
-        or name in result["removable"]
-        or is_part_of_driver(names, name, package["version"])
+        if name in result.lockstep or name in result.removable or is_part_of_driver(names, name, package["version"])
     ]
 
 

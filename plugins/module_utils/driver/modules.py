@@ -36,12 +36,12 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"proprietary ones ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
         )
     driver_version.check_window(case)
-    requested = case.request["flavor"]
+    requested = case.request.flavor
     if needs_proprietary and modern and requested == "auto":
         raise Refused(
             f"This host mixes GPUs that should use the open kernel modules ({modern}) with GPUs that need the "
-            f"proprietary ones ({needs_proprietary}). Proprietary modules of branch {case.window[1]} or older support "
-            "all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
+            f"proprietary ones ({needs_proprietary}). Proprietary modules of branch {case.window.last} or older "
+            "support all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
         )
     if requested == "open" and needs_proprietary:
         raise Refused(
@@ -62,32 +62,32 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             "nvidia_driver_flavor to proprietary."
         )
     if requested != "auto":
-        case.result["reasons"].append(f"{requested} kernel modules: requested")
+        case.result.reasons.append(f"{requested} kernel modules: requested")
         return requested
     if needs_proprietary:
-        case.result["reasons"].append(f"proprietary kernel modules: the open ones do not support {needs_proprietary}")
+        case.result.reasons.append(f"proprietary kernel modules: the open ones do not support {needs_proprietary}")
         return "proprietary"
     if needs_open:
-        case.result["reasons"].append(f"open kernel modules: only they support {needs_open}")
+        case.result.reasons.append(f"open kernel modules: only they support {needs_open}")
         return "open"
     if is_early:
-        case.result["reasons"].append(f"proprietary kernel modules: branch {branch} has no open ones")
+        case.result.reasons.append(f"proprietary kernel modules: branch {branch} has no open ones")
         return "proprietary"
     current = _installed_flavor(case.host, data) if is_installed else None
     if current:
-        case.result["reasons"].append(f"{current} kernel modules: already installed, and they support {modern}")
+        case.result.reasons.append(f"{current} kernel modules: already installed, and they support {modern}")
         return current
     preferred = data.get("preferred_flavor")
     if preferred:
-        case.result["reasons"].append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
+        case.result.reasons.append(f"{preferred['flavor']} kernel modules: {preferred['reason']}")
         return preferred["flavor"]
     limit = build_limit(case.host, data, "open")
     if limit:
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"proprietary kernel modules: {limit['reason']}, and this host has {', '.join(limit['kernels'])}"
         )
         return "proprietary"
-    case.result["reasons"].append(f"open kernel modules: they support {modern}")
+    case.result.reasons.append(f"open kernel modules: they support {modern}")
     return "open"
 
 
@@ -114,7 +114,7 @@ def _installed_flavor(host: dict, data: dict) -> str | None:
 
 def build(case: Case, data: dict) -> str:
     """Return `precompiled` or `dkms`: the requested build, else the installed one, else the first that fits."""
-    flavor, branch, source = case.result["flavor"], case.result["branch"], case.result["source"]
+    flavor, branch, source = case.result.flavor, case.result.branch, case.result.source
     upcoming = case.host["kernel"]["next_boot"]
     context = {"flavor": flavor, "branch": branch, "arch": case.host["os"]["arch"]}
     builds = [
@@ -128,7 +128,7 @@ def build(case: Case, data: dict) -> str:
             "another nvidia_driver_source, nvidia_driver_flavor or nvidia_driver_branch."
         )
     kernel = kernel_rule(upcoming, data)
-    requested = case.request["module_build"]
+    requested = case.request.module_build
     if requested != "auto":
         if requested not in builds:
             raise Refused(
@@ -152,10 +152,10 @@ def build(case: Case, data: dict) -> str:
                     if build == "precompiled"
                     else "there are no prebuilt modules for this kernel"
                 )
-                case.result["reasons"].append(f"{build} modules: {why}")
+                case.result.reasons.append(f"{build} modules: {why}")
             return build
     raise Refused(
-        f"There are no prebuilt modules for kernel {upcoming}, and source {source} has no others. Boot a kernel of the "
+        f"Source {source} provides only prebuilt modules, but none for kernel {upcoming}. Boot a kernel of the "
         "distribution."
     )
 
@@ -179,28 +179,28 @@ def is_trusted(host: dict, signer: str | None) -> bool:
 def check_secure_boot(case: Case, data: dict) -> None:
     """Refuse modules that the kernel would not load, before they are built."""
     state = case.host["secure_boot"]
-    if not (state["enabled"] or state["signatures_enforced"]) or case.result["signed"]:
+    if not (state["enabled"] or state["signatures_enforced"]) or case.result.signed:
         return
     trusted = [
         signer for signer in state["trusted_signers"] if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)
     ]
     if trusted:
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"Secure Boot is enabled, and the kernel trusts a key for modules built on this host ({trusted[0]})"
         )
         return
     signer = _signer_of_installed(case, data)
     if is_trusted(case.host, signer):
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"Secure Boot is enabled, and the kernel trusts the key that signed the installed modules ({signer})"
         )
         return
-    if case.request["secure_boot_key_enrolled"]:
-        case.result["reasons"].append(
+    if case.request.secure_boot_key_enrolled:
+        case.result.reasons.append(
             "Secure Boot is enabled, and nvidia_driver_secure_boot_key_enrolled states that the key is enrolled"
         )
         return
-    how = "built on this host" if case.result["module_build"] == "dkms" else "prebuilt"
+    how = "built on this host" if case.result.module_build == "dkms" else "prebuilt"
     raise Refused(
         f"Secure Boot is enabled, and the kernel would refuse to load the modules: they are {how} and not signed with "
         f"a key that this machine trusts. {_how_to_trust(case)}"
@@ -212,9 +212,9 @@ def _signer_of_installed(case: Case, data: dict) -> str | None:
 
     A distribution's signature on prebuilt modules does not cover modules that are built on the host.
     """
-    host, build = case.host, case.result["module_build"]
+    host, build = case.host, case.result.module_build
     is_same_kind = (
-        host["driver"]["runfile"] if case.result["source"] == "runfile" else _installed_build(host, data, [build])
+        host["driver"]["runfile"] if case.result.source == "runfile" else _installed_build(host, data, [build])
     )
     if not is_same_kind:
         return None
@@ -224,7 +224,7 @@ def _signer_of_installed(case: Case, data: dict) -> str | None:
 
 
 def _how_to_trust(case: Case) -> str:
-    if case.result["module_build"] == "dkms":
+    if case.result.module_build == "dkms":
         enroll = _enroll_dkms_key(case.host)
     else:
         enroll = (
@@ -256,22 +256,22 @@ def _key_command(host: dict) -> str:
     version = upstream_version(installed["version"]) if installed else _OLDER_DKMS.get(host["os"]["key"])
     if version and natural_key(version) < natural_key(_FIRST_WITH_COMMAND):
         return _OPENSSL_COMMAND
-    return f"dkms generate_mok; for DKMS before {_FIRST_WITH_COMMAND}, see docs/driver.md"
+    return f"dkms generate_mok; docs/driver.md has the command for DKMS before {_FIRST_WITH_COMMAND}"
 
 
 def _signed_elsewhere(case: Case) -> list[str]:
     """Name the platform's other sources with signed modules for these GPUs and this kernel."""
-    if case.request["module_build"] == "dkms":
+    if case.request.module_build == "dkms":
         return []
     sources = (case.platform or {}).get("sources") or {}
-    return [name for name in sources if name != case.result["source"] and _has_signed(case, sources[name])]
+    return [name for name in sources if name != case.result.source and _has_signed(case, sources[name])]
 
 
 def _has_signed(case: Case, data: dict) -> bool:
     arch = case.host["os"]["arch"]
     if arch not in data["arches"] or not kernel_rule(case.host["kernel"]["next_boot"], data).get("precompiled"):
         return False
-    context = {"flavor": case.result["flavor"], "arch": arch}
+    context = {"flavor": case.result.flavor, "arch": arch}
     # It is unknown whether the source has a requested branch that its data does not list.
     known = [branch for branch in driver_version.candidates(case, data) if branch in data["branches"]]
     return any(

@@ -23,26 +23,26 @@ def choose(case: Case, data: dict) -> None:
     kernel = kernel_rule(case.host["kernel"]["next_boot"], data)
     features = _features(case, data)
     context = {
-        "flavor": case.result["flavor"],
-        "branch": case.result["branch"],
-        "build": case.result["module_build"],
+        "flavor": case.result.flavor,
+        "branch": case.result.branch,
+        "build": case.result.module_build,
         "arch": case.host["os"]["arch"],
-        "components": case.request["components"],
+        "components": case.request.components,
         "features": features,
     }
-    names = {"branch": case.result["branch"], "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
+    names = {"branch": case.result.branch, "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
     chosen = [
         {**rule, "name": name}
         for rule in data["packages"]
         if applies(rule, context) and not rule.get("meta")
         for name in _fill(case, data, rule["name"], names)
     ]
-    case.result["packages"] = [rule["name"] for rule in chosen if not rule.get("optional")]
-    case.result["packages"] += case.request["extra_packages"]
-    case.result["optional"] = [rule["name"] for rule in chosen if rule.get("optional")]
-    case.result["lockstep"] = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
-    case.result["name_patterns"] = _name_patterns(data, context)
-    case.result["common_packages"] = [
+    case.result.packages = [rule["name"] for rule in chosen if not rule.get("optional")]
+    case.result.packages += case.request.extra_packages
+    case.result.optional = [rule["name"] for rule in chosen if rule.get("optional")]
+    case.result.lockstep = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
+    case.result.name_patterns = _name_patterns(data, context)
+    case.result.common_packages = [
         rule["name"]
         for rule in data["packages"]
         if rule.get("lockstep", True)
@@ -51,33 +51,31 @@ def choose(case: Case, data: dict) -> None:
         and applies(rule, context)
     ]
     # Users who name their kernel's packages choose the meta packages, too.
-    if case.result["module_build"] != "dkms" or case.request["kernel_packages"] is None:
-        case.result["kernel_meta"] = kernel_packages.metas(case.host, data, kernel, context)
+    if case.result.module_build != "dkms" or not case.request.kernel_packages:
+        case.result.kernel_meta = kernel_packages.metas(case.host, data, kernel, context)
     names_chosen = {*(rule["name"] for rule in chosen), *kernel_packages.meta_names(case.result)}
-    case.result["removable"] = driver_membership.removable(case.host, data, names_chosen, context)
-    case.result["replaced"] = driver_membership.replaced(case.host, data, context)
-    case.result["replaced_modules"] = driver_membership.module_packages(case.result["replaced"], data)
-    case.result["leftover_config"] = driver_membership.leftover_config(case.host, data, context)
-    case.result["prebuilt"] = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
-    case.result["signed"] = case.result["module_build"] == "precompiled" and not any(
-        rule.get("unsigned") for rule in chosen
-    )
+    case.result.removable = driver_membership.removable(case.host, data, names_chosen, context)
+    case.result.replaced = driver_membership.replaced(case.host, data, context)
+    case.result.replaced_modules = driver_membership.module_packages(case.result.replaced, data)
+    case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
+    case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
     # The subnet manager needs this module to reach the switches, and nothing else loads it.
-    case.result["modules"] = ["ib_umad"] if "nvlink5" in features else []
-    case.result["hold_needs"] = data.get("hold_needs", []) if case.request.get("hold", True) else []
-    case.result["prerequisites"] = [*data.get("prerequisites", []), *case.result["hold_needs"]]
-    case.result["prerequisites_bring"] = data.get("prerequisites_bring", [])
-    case.result["prerequisites_hint"] = (case.platform or {}).get("prerequisites_hint")
-    case.result["services"] = fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
-    case.result["stream"] = _stream(data, context, names)
-    case.result["repository"] = _repository(case, data, names)
-    case.result["components"] = data.get("components", [])
-    case.result["patterns"] = {
+    case.result.modules = ["ib_umad"] if "nvlink5" in features else []
+    case.result.hold_needs = data.get("hold_needs", []) if case.request.hold else []
+    case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
+    case.result.prerequisites_bring = data.get("prerequisites_bring", [])
+    case.result.prerequisites_hint = (case.platform or {}).get("prerequisites_hint")
+    case.result.services = fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
+    case.result.stream = _stream(data, context, names)
+    case.result.repository = _repository(case, data, names)
+    case.result.components = data.get("components", [])
+    case.result.patterns = {
         key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
         for key, value in data.get("patterns", {}).items()
     }
-    case.result["blacklists"] = data.get("blacklists", [])
-    if case.result["module_build"] == "dkms":
+    case.result.blacklists = data.get("blacklists", [])
+    if case.result.module_build == "dkms":
         _headers(case, data, names)
 
 
@@ -112,17 +110,15 @@ def _headers(case: Case, data: dict, names: dict) -> None:
     A meta package may depend on a kernel that the host does not have, and on some platforms it installs that kernel.
     The plan adds a meta package only if it belongs to the installed kernel.
     """
-    if case.request["kernel_packages"] is not None:
+    if case.request.kernel_packages:
         _requested_headers(case, data, names)
         return
     installed = _kernels_with_headers(case.host)
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
         if release not in installed and kernel.get("headers"):
-            case.result["headers"][release] = [
-                name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]
-            ]
-            case.result["kernel_packages"] += case.result["headers"][release]
+            case.result.headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
+            case.result.kernel_packages += case.result.headers[release]
         elif release not in installed and release == case.host["kernel"]["next_boot"]:
             raise Refused(
                 f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
@@ -147,12 +143,12 @@ def _requested_headers(case: Case, data: dict, names: dict) -> None:
         for template in kernel.get("headers") or []:
             stem = re.sub(r"-\{(release|base)\}$", "", template).format(**filled)
             by_name.setdefault(stem, {})[release] = template.format(**filled)
-    for name in case.request["kernel_packages"]:
+    for name in case.request.kernel_packages:
         for release, exact in by_name.get(name, {}).items():
             if release not in _kernels_with_headers(case.host):
-                case.result["headers"].setdefault(release, []).append(exact)
-                case.result["kernel_packages"].append(exact)
-        case.result["kernel_packages"] += [] if name in by_name else [name]
+                case.result.headers.setdefault(release, []).append(exact)
+                case.result.kernel_packages.append(exact)
+        case.result.kernel_packages += [] if name in by_name else [name]
 
 
 def missing_companions(case: Case, data: dict) -> list[str]:
@@ -167,16 +163,16 @@ def _available(data: dict) -> set[str]:
 
 def _features(case: Case, data: dict) -> list[str]:
     """Return the companions that the host needs and the source has. Refuse if the source lacks a requested one."""
-    available, source, needs = _available(data), case.result["source"], fabric.needs(case)
+    available, source, needs = _available(data), case.result.source, fabric.needs(case)
     fabric.report_missing_switches(case)
     count = len(case.host["nvidia"]["nvswitches"] or case.host["nvidia"]["nvlink5_switches"])
     why = f"this host has {count} NVSwitch{'es' if count != 1 else ''}" if count else "requested"
     multi_node = fabric.gpus_with(case, generations.spans_machines)
     if "imex" in needs and "imex" in available:
         why_imex = f"{multi_node} share NVLink across machines" if multi_node else "requested"
-        case.result["reasons"].append(f"IMEX: {why_imex}")
-    elif "imex" in needs and case.request["imex"] == "auto":
-        case.result["reasons"].append(
+        case.result.reasons.append(f"IMEX: {why_imex}")
+    elif "imex" in needs and case.request.imex == "auto":
+        case.result.reasons.append(
             f"no IMEX: {multi_node} share NVLink across machines, but source {source} has no package for it; source "
             "nvidia has one"
         )
@@ -186,19 +182,19 @@ def _features(case: Case, data: dict) -> list[str]:
             "nvidia."
         )
     if "fabric" in needs and "fabric" in available:
-        case.result["reasons"].append(f"fabric manager: {why}")
-    elif "fabric" in needs and case.request["fabric_manager"] == "enabled":
+        case.result.reasons.append(f"fabric manager: {why}")
+    elif "fabric" in needs and case.request.fabric_manager == "enabled":
         raise Refused(
             f"nvidia_driver_fabric_manager is enabled, but source {source} has no fabric manager. Set "
             "nvidia_driver_source to nvidia."
         )
     elif "fabric" in needs:
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"no fabric manager: this host has NVSwitches, but source {source} has no fabric manager; CUDA fails with "
             "error 802 until a fabric manager of the driver's version runs; source nvidia has one"
         )
     if "nvlink5" in needs and "nvlink5" not in available and "fabric" in available:
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"no {_COMPANIONS['nvlink5']}: source {source} does not have it, and without it the fabric manager does "
             "not start on this host (CUDA error 802); source nvidia has it"
         )
@@ -216,4 +212,4 @@ def _repository(case: Case, data: dict, names: dict) -> dict | None:
     repository = data.get("repository")
     if repository is None:
         return None
-    return nvidia_repository.describe(repository, names, case.request)
+    return nvidia_repository.describe(repository, names, vars(case.request))

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
-from ansible.module_utils.common.validation import check_type_int
-
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
 
 UNIT = "nvidia-persistenced.service"
@@ -49,6 +50,13 @@ WantedBy=multi-user.target
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The variables of role nvidia_persistenced, without its prefix."""
+
+    timeout: int = variable(30, minimum=1)
+
+
 def plan(
     host: dict[str, t.Any],
     packages: dict[str, list[str]],
@@ -57,10 +65,8 @@ def plan(
 ) -> dict[str, t.Any]:
     """Return the actions for this host, and the reason. `packages` names the daemon's packages by platform.
 
-    `offered` has the available versions of the packages in `query`, once they are known. Argument validation does not
-    convert text, so `timeout` can be text.
+    `offered` has the available versions of the packages in `query`, once they are known.
     """
-    timeout = check_type_int(timeout)
     result: dict[str, t.Any] = {
         "wanted": bool(host["nvidia"]["gpus"]),
         "problems": [],
@@ -73,9 +79,14 @@ def plan(
         "enable": False,
         "start": False,
         "verify": False,
-        "retries": -(-timeout // QUERY_INTERVAL),
+        "retries": 0,
         "reason": "",
     }
+    try:
+        request = variables.read(Request, "nvidia_persistenced", {"timeout": timeout})
+    except VariableError as error:
+        return {**result, "problems": [str(error)]}
+    result["retries"] = -(-request.timeout // QUERY_INTERVAL)
     if not result["wanted"]:
         assigned = host["nvidia"].get("gpus_of_guests")
         result["reason"] = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
@@ -93,8 +104,6 @@ def plan(
     result["enable"] = has_systemd and service.get("unit_file_state") != "enabled"
     result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
     result["verify"] = bool(loaded)
-    if timeout < 1:
-        result["problems"].append(f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more (seconds).")
     if service.get("load_state") == "masked":
         result["problems"].append(f"{UNIT} is masked on this host. Unmask it first: systemctl unmask {UNIT}.")
     works = result["packages"] or result["reload"] or result["enable"] or result["start"]

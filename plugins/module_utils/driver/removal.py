@@ -135,9 +135,9 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["unhold"] = _own_holds(host, members, sources, known)
     others = [name for name in candidates if name not in recorded]
     if others:
-        result["reasons"].append(f"this role did not install {', '.join(others)}; nothing of it is removed")
+        result["reasons"].append(f"this role did not install {', '.join(others)}, so the role does not remove it")
     elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
-        result["reasons"].append("this role did not install the driver on this host; it is not removed")
+        result["reasons"].append("this role did not install the driver on this host, so the role does not remove it")
     if nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
         result["files"] = [path for path in result["files"] if path not in nvidia_repository.FILES]
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
@@ -255,7 +255,7 @@ def _plan_unload(host: dict, result: dict) -> None:
     if modules:
         result["errors"].append(
             f"The driver cannot be removed: its modules are in use by {', '.join(modules)}. Nothing was changed. "
-            "Unload that first."
+            "Unload these modules first."
         )
         return
     result["unload"] = activation.loaded_in_order(host)

@@ -46,7 +46,7 @@ _REMOVE_PACKAGES = (
 
 def choose(case: Case, installed: str | None) -> str:
     """Return the source of the driver. Refuse to mix the installed driver with another source."""
-    requested = case.request["source"]
+    requested = case.request.source
     if requested == "preinstalled" and installed is None:
         found = "no libnvidia-ml.so.1, no kernel module and no package"
         if is_only_loaded(case.host):
@@ -56,7 +56,7 @@ def choose(case: Case, installed: str | None) -> str:
             "or set another source."
         )
     if installed is None and is_only_loaded(case.host):
-        case.result["reasons"].append(
+        case.result.reasons.append(
             f"module {case.host['driver']['loaded']} is loaded, but its driver was removed: its files are gone; the "
             "loaded module is ignored"
         )
@@ -90,11 +90,11 @@ def choose(case: Case, installed: str | None) -> str:
             )
         return requested
     if installed in ("distribution", "nvidia"):
-        case.result["reasons"].append(f"source {installed}: the installed driver packages come from it")
+        case.result.reasons.append(f"source {installed}: the installed driver packages come from it")
         return installed
     if installed is not None:
         how = "by NVIDIA's installer" if installed == "runfile" else "by the image or by hand"
-        case.result["reasons"].append(f"source preinstalled: a driver was already installed {how}; it is kept")
+        case.result.reasons.append(f"source preinstalled: a driver was already installed {how}; it is kept")
         return "preinstalled"
     if case.platform is None:
         raise Refused(_unknown_platform(case.host))
@@ -108,13 +108,13 @@ def choose(case: Case, installed: str | None) -> str:
     for source in order:
         obstacle = _obstacle(case, case.platform["sources"][source])
         if obstacle is None:
-            case.result["reasons"].append(
+            case.result.reasons.append(
                 f"source {source}: the first source of {case.platform['title']} that supports this hardware"
             )
             return source
-        case.result["reasons"].append(f"not source {source}: {obstacle}")
+        case.result.reasons.append(f"not source {source}: {obstacle}")
     # The refusal for the preferred source is the most useful one.
-    del case.result["reasons"][:]
+    del case.result.reasons[:]
     return order[0]
 
 
@@ -162,15 +162,15 @@ def _obstacle(case: Case, data: dict) -> str | None:
     """Return why a source does not support the host's hardware or the request, or None if it does."""
     needs_open = any(not generation.proprietary_modules for generation in case.generations.values())
     limit = modules.build_limit(case.host, data, "open")
-    if limit and (needs_open or case.request["flavor"] == "open"):
+    if limit and (needs_open or case.request.flavor == "open"):
         return (
             f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "
             f"{', '.join(limit['kernels'])}"
         )
     if not driver_version.candidates(case, data):
         return f"it provides {', '.join(data['branches'])}, and no suitable branch"
-    if case.request["module_build"] not in ("auto", *data["builds"]):
-        return f"it provides no {case.request['module_build']} kernel modules"
+    if case.request.module_build not in ("auto", *data["builds"]):
+        return f"it provides no {case.request.module_build} kernel modules"
     missing = packages.missing_companions(case, data)
     return f"it provides no {' and no '.join(missing)}, which this host needs" if missing else None
 
@@ -210,7 +210,7 @@ def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
 
 def runfile_data(case: Case) -> dict:
     """Return data for NVIDIA's installer as a source: one version, and the packages that build modules here."""
-    missing = [f"nvidia_driver_{name}" for name in ("version", "runfile_checksum") if not case.request[name]]
+    missing = [f"nvidia_driver_{name}" for name in ("version", "runfile_checksum") if not getattr(case.request, name)]
     if missing:
         raise Refused(
             f"nvidia_driver_source is runfile, but {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not "
@@ -226,7 +226,7 @@ def runfile_data(case: Case) -> dict:
     built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})
     return {
         "arches": {arch: arch},
-        "branches": [upstream_version(case.request["version"]).partition(".")[0]],
+        "branches": [upstream_version(case.request.version).partition(".")[0]],
         "builds": ["dkms"],
         "kernels": built["kernels"],
         "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],

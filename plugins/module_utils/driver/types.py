@@ -1,11 +1,15 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Types that the resolver and the plan of the driver share."""
+"""The data that the steps of the driver's plan pass on."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, Callable, NamedTuple
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
 
 
 class Refused(Exception):
@@ -16,17 +20,167 @@ class NoVersion(Exception):
     """No version of the driver satisfies the request."""
 
 
-class Case(NamedTuple):
-    """One resolution: the host, the request, the platform's data and the result, which the resolver fills in."""
+@dataclasses.dataclass
+class Resolution:
+    """The driver for a host, with its packages and the reasons."""
 
-    host: dict
-    request: dict
-    platform: dict | None
-    generations: dict
-    window: tuple[int, int | None, str, str]
-    result: dict
+    # `none` (nothing to do), `adopt` (keep the installed driver) or `install`.
+    action: str = "none"
+    source: str | None = None
+    flavor: str | None = None
+    # dkms or precompiled.
+    module_build: str | None = None
+    branch: str | None = None
+    # The branches of the source, and those to try if `branch` has no suitable version. Rejected ones have none.
+    branches: list[str] = dataclasses.field(default_factory=list)
+    alternative_branches: list[str] = dataclasses.field(default_factory=list)
+    rejected_branches: list[str] = dataclasses.field(default_factory=list)
+    # The upstream version, and whether it is older than the installed one. Known after the query of the repositories.
+    version: str | None = None
+    downgrade: bool = False
+    # Other sources from which a host without a driver can install one.
+    other_sources: list[str] = dataclasses.field(default_factory=list)
+
+    # Required packages, and packages to install if the repositories have them.
+    packages: list[str] = dataclasses.field(default_factory=list)
+    optional: list[str] = dataclasses.field(default_factory=list)
+    # Those of both lists that must have the driver's version.
+    lockstep: list[str] = dataclasses.field(default_factory=list)
+    # Those of them that contain prebuilt modules, and whether these are signed.
+    prebuilt: list[str] = dataclasses.field(default_factory=list)
+    signed: bool = False
+    # Patterns for the names of a driver package in all branches, and packages with the same name in all branches.
+    name_patterns: list[str] = dataclasses.field(default_factory=list)
+    common_packages: list[str] = dataclasses.field(default_factory=list)
+    # Packages that the modules of this host's kernels need, and those of them that are headers, by kernel release.
+    kernel_packages: list[str] = dataclasses.field(default_factory=list)
+    headers: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    # Meta packages for later kernels, as kernel_packages.metas returns them.
+    kernel_meta: dict[str, Any] | None = None
+    # A known build failure that affects this host, with the affected kernels.
+    build_limit: dict[str, Any] | None = None
+    # Packages to install first, the packages that these make available, and what to do if no repository has them.
+    prerequisites: list[str] = dataclasses.field(default_factory=list)
+    prerequisites_bring: list[str] = dataclasses.field(default_factory=list)
+    prerequisites_hint: str | None = None
+    # Those of `prerequisites` that holds need.
+    hold_needs: list[str] = dataclasses.field(default_factory=list)
+    # Installed packages to remove, those of them with kernel modules, and all that the package manager may remove.
+    replaced: list[str] = dataclasses.field(default_factory=list)
+    replaced_modules: list[str] = dataclasses.field(default_factory=list)
+    removable: list[str] = dataclasses.field(default_factory=list)
+    # Removed packages whose files in /etc still direct modprobe to other modules.
+    leftover_config: list[str] = dataclasses.field(default_factory=list)
+
+    # The repository, as nvidia_repository.describe returns it; components of the archive; dnf's module stream.
+    repository: dict[str, Any] | None = None
+    components: list[str] = dataclasses.field(default_factory=list)
+    stream: str | None = None
+    # The source's patterns for package names: `hold` (a regular expression), `own`, `pin` and `unattended`.
+    patterns: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Modules of other drivers that the packages keep from loading.
+    blacklists: list[str] = dataclasses.field(default_factory=list)
+
+    # Services to run, and modules to load besides the driver's.
+    services: list[str] = dataclasses.field(default_factory=list)
+    modules: list[str] = dataclasses.field(default_factory=list)
+
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    # Why there is no driver for this host.
+    errors: list[str] = dataclasses.field(default_factory=list)
 
 
-def named(generations: dict, test: Any) -> str:
+@dataclasses.dataclass
+class Todo:
+    """The actions that bring the host to the resolved driver. All are empty on a converged host."""
+
+    # Record what an interrupted run installed; complete an interrupted installation of packages.
+    finish: bool = False
+    repair: bool = False
+
+    # Names to query in the repositories, and the repositories as they will be.
+    query: list[str] = dataclasses.field(default_factory=list)
+    look: dict[str, Any] | None = None
+
+    # The repository and the components of the archive to add, and older entries of the same repository to remove.
+    repository: dict[str, Any] | None = None
+    components: list[str] = dataclasses.field(default_factory=list)
+    remove_files: list[str] = dataclasses.field(default_factory=list)
+    remove_packages: list[str] = dataclasses.field(default_factory=list)
+    # `module`, the `name` of its stream to enable, and the stream enabled `before`.
+    stream: dict[str, str | None] | None = None
+
+    prerequisites: list[str] = dataclasses.field(default_factory=list)
+    # Packages with their versions, in the form of the package manager.
+    install: list[str] = dataclasses.field(default_factory=list)
+    remove: list[str] = dataclasses.field(default_factory=list)
+    purge: list[str] = dataclasses.field(default_factory=list)
+    # All packages that may change or be removed, and those of them that lose their hold for it.
+    may_go: list[str] = dataclasses.field(default_factory=list)
+    release: list[str] = dataclasses.field(default_factory=list)
+    # Versions to lock before the installation, and locks to remove after it.
+    lock: list[str] = dataclasses.field(default_factory=list)
+    unlock: list[str] = dataclasses.field(default_factory=list)
+    # Removed packages with their versions, to install again if the installation fails.
+    put_back: list[str] = dataclasses.field(default_factory=list)
+
+    # A run of NVIDIA's installer: `url`, `place` (the URL without login), `checksum` and `options`.
+    runfile: dict[str, Any] | None = None
+    # Kernels to build the modules for, and the module version to add to DKMS first.
+    build: list[str] = dataclasses.field(default_factory=list)
+    register: str | None = None
+
+    hold: list[str] = dataclasses.field(default_factory=list)
+    unhold: list[str] = dataclasses.field(default_factory=list)
+    # The record's holds of an adopted driver, `before` and `after` they are set.
+    holds: dict[str, list[str]] | None = None
+
+    # Files with `path`, `state` and `content`; the commands that rebuild the initramfs.
+    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    initramfs: list[list[str]] = dataclasses.field(default_factory=list)
+    reload_udev: bool = False
+
+    services: list[str] = dataclasses.field(default_factory=list)
+    # Modules to `load` and to `unload`, and the `services` to stop meanwhile.
+    modules: dict[str, list[str]] = dataclasses.field(
+        default_factory=lambda: {"load": [], "unload": [], "services": []}
+    )
+
+
+@dataclasses.dataclass
+class Plan(Resolution):
+    """The resolution, and the actions that it requires on this host."""
+
+    todo: Todo = dataclasses.field(default_factory=Todo)
+    # The steps of the role that have something to do, and whether any has.
+    steps: dict[str, bool] = dataclasses.field(default_factory=dict)
+    acts: bool = False
+    # The actions as text.
+    summary: list[str] = dataclasses.field(default_factory=list)
+
+
+class Window(NamedTuple):
+    """The driver branches that support all GPUs of a host, and the GPUs that set the limits."""
+
+    first: int
+    last: int | None
+    first_gpu: str
+    last_gpu: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One resolution: the host, the request, the platform's data, and the result, which the resolver fills in."""
+
+    host: dict[str, Any]
+    request: Request
+    platform: dict[str, Any] | None
+    # By device ID.
+    generations: dict[str, Generation]
+    window: Window
+    result: Resolution
+
+
+def named(generations: dict[str, Generation], test: Callable[[Generation], bool]) -> str:
     """Name the GPUs whose generation passes a test, for example `0x1db1 (Volta)`."""
     return ", ".join(f"{device} ({generation.name})" for device, generation in generations.items() if test(generation))

@@ -10,18 +10,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, NoVersion, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, NoVersion, Refused, Window
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
 
 # --- branch -------------------------------------------------------------------------------------------------------
 
 
-def window(generations: dict) -> tuple[int, int | None, str, str]:
+def window(generations: dict[str, Generation]) -> Window:
     """Return the lowest and the highest branch that support all GPUs, and the GPUs that set these limits."""
     lowest = max(generations, key=lambda device: generations[device].first_branch)
     ends = [device for device in generations if generations[device].last_branch]
     highest = min(ends, key=lambda device: generations[device].last_branch or 0) if ends else None
-    return (
+    return Window(
         generations[lowest].first_branch,
         generations[highest].last_branch if highest else None,
         f"{lowest} ({generations[lowest].name})",
@@ -29,12 +31,12 @@ def window(generations: dict) -> tuple[int, int | None, str, str]:
     )
 
 
-def supports_all(branch: str, window: tuple) -> bool:
+def supports_all(branch: str, window: Window) -> bool:
     """Return whether a branch supports all GPUs."""
-    return int(branch) >= window[0] and (window[1] is None or int(branch) <= window[1])
+    return int(branch) >= window.first and (window.last is None or int(branch) <= window.last)
 
 
-def supporting_branches(data: dict, window: tuple) -> list[str]:
+def supporting_branches(data: dict, window: Window) -> list[str]:
     """Return the source's branches that support all GPUs, preferred one first."""
     return [branch for branch in data["branches"] if supports_all(branch, window)]
 
@@ -50,14 +52,14 @@ def check_window(case: Case) -> None:
         )
 
 
-def requested_branch(request: dict) -> str | None:
+def requested_branch(request: Request) -> str | None:
     """Return the branch that the request names, directly or by a version."""
-    return request["branch"] or (_branch_of(request["version"]) if request["version"] else None)
+    return request.branch or (_branch_of(request.version) if request.version else None)
 
 
 def candidates(case: Case, data: dict) -> list[str]:
     """Return the source's branches that support all GPUs and satisfy the request, preferred one first."""
-    requested, minimum = requested_branch(case.request), case.request["minimum_version"]
+    requested, minimum = requested_branch(case.request), case.request.minimum_version
     if requested:
         available = not data.get("fixed") or requested in data["branches"]
         return [requested] if available and supports_all(requested, case.window) else []
@@ -76,28 +78,28 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
             f"{_setting(case.request)}, but {_limit(requested, case.window)}. Request a branch in that range."
         )
     # With a version, the refusal comes after the query, so that it can list the available versions.
-    if data.get("fixed") and requested not in data["branches"] and not case.request["version"]:
+    if data.get("fixed") and requested not in data["branches"] and not case.request.version:
         raise Refused(
-            f"{_setting(case.request)}, but source {case.result['source']} provides only "
+            f"{_setting(case.request)}, but source {case.result.source} provides only "
             f"{', '.join(data['branches'])}. Request that branch or set another nvidia_driver_source."
         )
     last = hardware_generations.LAST_PROPRIETARY_BRANCH
-    if case.result["flavor"] == "proprietary" and int(requested) > last:
+    if case.result.flavor == "proprietary" and int(requested) > last:
         raise Refused(
             f"{_setting(case.request)}, but branch {requested} has no proprietary kernel modules; {last} is the last "
             f"branch with them. Request branch {last}, or set nvidia_driver_flavor to auto."
         )
-    case.result["reasons"].append(f"branch {requested}: requested")
+    case.result.reasons.append(f"branch {requested}: requested")
     return requested
 
 
 def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
     """Return the first suitable branch that was not rejected, and record the alternatives to it."""
-    minimum, rejected = case.request["minimum_version"], case.request["rejected_branches"]
+    minimum, rejected = case.request.minimum_version, case.result.rejected_branches
     installed = _installed_branch(case.host) if is_installed else None
     installed = installed if installed and supports_all(installed, case.window) else None
     if installed and not (minimum and older(case.host, minimum)):
-        case.result["reasons"].append(f"branch {installed}: already installed")
+        case.result.reasons.append(f"branch {installed}: already installed")
         return installed
     suitable = candidates(case, data)
     # If the installed driver is older than the minimum, try a newer version of its branch before another branch.
@@ -105,7 +107,7 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
         suitable = [installed, *(name for name in suitable if name != installed)]
     suitable = [name for name in suitable if name not in rejected]
     if not suitable:
-        raise Refused(_no_branch(data, case.window, case.result["source"], minimum))
+        raise Refused(_no_branch(data, case.window, case.result.source, minimum))
     if rejected:
         why = f"the repositories have no version {minimum} or newer of branch {', '.join(rejected)}"
     elif suitable[0] == installed:
@@ -114,25 +116,26 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
         why = "the source's default"
     else:
         why = "the source's first branch that supports the GPUs"
-    case.result["reasons"].append(f"branch {suitable[0]}: {why}")
+    case.result.reasons.append(f"branch {suitable[0]}: {why}")
     if minimum:
-        last = hardware_generations.LAST_PROPRIETARY_BRANCH if case.result["flavor"] == "proprietary" else None
-        case.result["alternative_branches"] = [name for name in suitable[1:] if last is None or int(name) <= last]
+        last = hardware_generations.LAST_PROPRIETARY_BRANCH if case.result.flavor == "proprietary" else None
+        case.result.alternative_branches = [name for name in suitable[1:] if last is None or int(name) <= last]
     return suitable[0]
 
 
-def _setting(request: dict) -> str:
-    name = "version" if request["version"] else "branch"
-    return f"nvidia_driver_{name} is {request[name]}"
+def _setting(request: Request) -> str:
+    if request.version:
+        return f"nvidia_driver_version is {request.version}"
+    return f"nvidia_driver_branch is {request.branch}"
 
 
 def _branch_of(version: str) -> str:
     return upstream_version(version).partition(".")[0]
 
 
-def _check_agreement(request: dict) -> None:
+def _check_agreement(request: Request) -> None:
     """Refuse settings that no single version can satisfy."""
-    branch, version, minimum = request["branch"], request["version"], request["minimum_version"]
+    branch, version, minimum = request.branch, request.version, request.minimum_version
     if version and branch and _branch_of(version) != branch:
         raise Refused(f"nvidia_driver_version {version} is not in nvidia_driver_branch {branch}. Set only one of them.")
     if not minimum:
@@ -164,18 +167,18 @@ def older(host: dict, minimum: str) -> bool:
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))
 
 
-def _limit(branch: str, window: tuple) -> str:
-    if int(branch) < window[0]:
-        return f"{window[2]} needs branch {window[0]} or newer"
-    return f"{window[3]} needs branch {window[1]} or older"
+def _limit(branch: str, window: Window) -> str:
+    if int(branch) < window.first:
+        return f"{window.first_gpu} needs branch {window.first} or newer"
+    return f"{window.last_gpu} needs branch {window.last} or older"
 
 
-def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> str:
+def _no_branch(data: dict, window: Window, source: str, minimum: str | None) -> str:
     branches = ", ".join(data["branches"])
-    if minimum and window[1] is not None and int(_branch_of(minimum)) > window[1]:
+    if minimum and window.last is not None and int(_branch_of(minimum)) > window.last:
         return (
-            f"nvidia_driver_minimum_version is {minimum}, but {window[3]} needs branch {window[1]} or older. Lower the "
-            "minimum."
+            f"nvidia_driver_minimum_version is {minimum}, but {window.last_gpu} needs branch {window.last} or older. "
+            "Lower the minimum."
         )
     if minimum and supporting_branches(data, window):
         newer = "" if data.get("fixed") else ", set nvidia_driver_branch to a newer branch of this source,"
@@ -183,13 +186,13 @@ def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> s
             f"nvidia_driver_minimum_version is {minimum}, but source {source} provides the branches {branches}. Lower "
             f"the minimum{newer} or set another nvidia_driver_source."
         )
-    if all(int(branch) < window[0] for branch in data["branches"]):
+    if all(int(branch) < window.first for branch in data["branches"]):
         return (
-            f"{window[2]} needs branch {window[0]} or newer, but source {source} provides {branches}. Set another "
-            "nvidia_driver_source."
+            f"{window.first_gpu} needs branch {window.first} or newer, but source {source} provides {branches}. Set "
+            "another nvidia_driver_source."
         )
     return (
-        f"{window[3]} needs branch {window[1]} or older, but source {source} provides {branches}. Set another "
+        f"{window.last_gpu} needs branch {window.last} or older, but source {source} provides {branches}. Set another "
         "nvidia_driver_source."
     )
 
@@ -197,17 +200,17 @@ def _no_branch(data: dict, window: tuple, source: str, minimum: str | None) -> s
 # --- version ------------------------------------------------------------------------------------------------------
 
 
-def satisfies(version: str, branch: str | None, request: dict) -> bool:
+def satisfies(version: str, branch: str | None, request: Request) -> bool:
     """Return whether an upstream version satisfies the request."""
     if branch and version.partition(".")[0] != branch:
         return False
-    exact, minimum = request.get("version"), request.get("minimum_version")
+    exact, minimum = request.version, request.minimum_version
     if exact and version != upstream_version(str(exact)):
         return False
     return not (minimum and natural_key(version) < natural_key(upstream_version(str(minimum))))
 
 
-def is_available(available: dict, names: list[str], branch: str, request: dict) -> bool:
+def is_available(available: dict, names: list[str], branch: str | None, request: Request) -> bool:
     """Return whether any of the packages is available in a version of this branch that satisfies the request."""
     return any(
         satisfies(upstream_version(version), branch, request) for name in names for version in available.get(name, [])
@@ -217,7 +220,7 @@ def is_available(available: dict, names: list[str], branch: str, request: dict) 
 class Search(NamedTuple):
     """The version to look for, and words for messages about it."""
 
-    request: dict
+    request: Request
     branch: str | None
     # The repository, and what to check if it lacks packages.
     place: str
@@ -251,7 +254,7 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
             f"{_requested(search)}, but {search.place} has no such version{lacking}. "
             + _alternatives(_other_drivers(available, search) or common, search)
         )
-    explicit = bool(request.get("version"))
+    explicit = bool(request.version)
     kept = [version for version in suitable if version in (installed or set())]
     if kept and not explicit:
         return kept[-1]
@@ -267,8 +270,8 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
 
 def _requested(search: Search) -> str:
     request = search.request
-    names = ("version",) if request.get("version") else ("branch", "minimum_version")
-    parts = [f"nvidia_driver_{name} is {request[name]}" for name in names if request.get(name)]
+    names = ("version",) if request.version else ("branch", "minimum_version")
+    parts = [f"nvidia_driver_{name} is {getattr(request, name)}" for name in names if getattr(request, name)]
     return " and ".join(parts) or f"Branch {search.branch} was chosen"
 
 

@@ -14,7 +14,6 @@ from typing import Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import image as host_image
@@ -55,7 +54,7 @@ FILES = (
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
-    fabric.IMEX_NODES,
+    "/etc/nvidia-imex/nodes_config.cfg",
     "/etc/modprobe.d/nvidia-gpufleet.conf",
     "/etc/modules-load.d/nvidia-gpufleet.conf",
     "/etc/apt/preferences.d/gpufleet-nvidia-driver",

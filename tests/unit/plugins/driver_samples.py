@@ -9,6 +9,10 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+
 ROOT = Path(__file__).resolve().parents[3]
 
 V100, T4, A100, H100, B200, GB200 = "0x1db1", "0x1eb8", "0x20b0", "0x2330", "0x2901", "0x2941"
@@ -138,3 +142,8 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
     for name, value in changes.items():
         description[name] = {**description[name], **value} if isinstance(value, dict) else value
     return description
+
+
+def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:
+    """Return the driver for a host by the values of the role's variables."""
+    return resolver.resolve(observed, driver_request.read(values), data)

@@ -9,7 +9,23 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROLES = sorted(path.parent.parent for path in Path(__file__).resolve().parents[3].glob("roles/*/tasks/main.yml"))
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+
+ROOT = Path(__file__).resolve().parents[3] / "roles"
+ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
+# The roles whose variables are defined in a dataclass.
+TABLES = {
+    "container_engine": engine_request.Request,
+    "cuda_toolkit": cuda_request.Request,
+    "nvidia_driver": driver_request.Request,
+    "nvidia_persistenced": persistenced.Request,
+}
+# The type and the choices in the argument specs, by the kind of the variable. Argument specs accept one type only.
+BOOL_OR_AUTO = ("str", ["auto", "true", "false"])
 TYPES = {"str": str, "bool": bool, "int": int, "list": list, "dict": dict, "path": str, "float": float}
 
 
@@ -54,3 +70,31 @@ class TestInterface:
             code = " ".join(re.findall(r"\{\{.*?\}\}|\{%.*?%\}|(?:when|that|until):[^\n]*", text, re.DOTALL))
             used |= set(re.findall(rf"(?<![\w.'\"/]){role.name}_[a-z_]+\b(?!\()", code))
         assert {name for name in used - set(options) if not name.endswith("_report")} == set()
+
+
+@pytest.mark.parametrize("role", TABLES)
+class TestTable:
+    def test_defaults_are_those_of_the_table(self, role):
+        expected = {f"{role}_{name}": default for name, (_rule, default) in variables.table(TABLES[role]).items()}
+        assert load(ROOT / role / "defaults/main.yml") == expected
+
+    def test_argument_specs_have_the_types_and_choices_of_the_table(self, role):
+        options = load(ROOT / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+        expected = {}
+        for name, (rule, _default) in variables.table(TABLES[role]).items():
+            choices = list(rule.choices) or None
+            expected[f"{role}_{name}"] = BOOL_OR_AUTO if rule.kind == "bool or auto" else (rule.kind, choices)
+        assert {name: (option["type"], option.get("choices")) for name, option in options.items()} == expected
+
+    def test_documentation_names_the_minimum(self, role):
+        options = load(ROOT / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+        for name, (rule, _default) in variables.table(TABLES[role]).items():
+            if rule.minimum is not None:
+                assert f"V({rule.minimum})" in str(options[f"{role}_{name}"]["description"]), name
+
+
+# Role nvidia_persistenced passes its only variable directly.
+@pytest.mark.parametrize("role", sorted(set(TABLES) - {"nvidia_persistenced"}))
+def test_the_request_has_every_variable_of_the_table(role):
+    request = load(ROOT / role / "vars/main.yml")[f"__{role}_request"]
+    assert request == {name: f"{{{{ {role}_{name} }}}}" for name in variables.table(TABLES[role])}

@@ -48,14 +48,14 @@ def test_logins_are_masked(text, expected):
 def test_plans_contain_no_login():
     texts = nvidia(bare(), "12.6", mirror=LOGIN)["summary"]
     request = {"source": "nvidia", "branch": "580", "mirror": LOGIN}
-    texts += driver_plan.plan(host("debian-12"), request, platform("debian-12"))["summary"]
+    texts += driver_plan.plan(host("debian-12"), request, platform("debian-12")).summary
     runfile = {
         "source": "runfile",
         "version": "580.95.05",
         "runfile_url": LOGIN,
         "runfile_checksum": f"sha256:{'0' * 64}",
     }
-    texts += driver_plan.plan(host("debian-12"), runfile, platform("debian-12"))["summary"]
+    texts += driver_plan.plan(host("debian-12"), runfile, platform("debian-12")).summary
     assert sum("https://...@mirror.example/cuda" in text for text in texts) == 3
     assert "s3cret" not in str(texts)
 

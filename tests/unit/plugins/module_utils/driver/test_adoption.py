@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import confi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
 
 V = "580.95.05"
@@ -64,28 +65,28 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     return there
 
 
-def planned(key: str, there: dict, **request) -> dict:
+def planned(key: str, there: dict, **request) -> Plan:
     result = driver_plan.plan(there, request, platform(key))
-    assert (result["errors"], result["action"], result["source"]) == ([], "adopt", "preinstalled")
-    todo = result["todo"]
+    assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
+    todo = result.todo
     # No packages and no queries.
-    assert not any(todo[name] for name in ("install", "query", "prerequisites", "repository", "remove", "release"))
+    assert not any((todo.install, todo.query, todo.prerequisites, todo.repository, todo.remove, todo.release))
     return result
 
 
-def after(key: str, there: dict, result: dict, until: str = "after") -> dict:
+def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
     """Return the host after the run, or after its record `before` if the run is interrupted."""
-    todo, held = result["todo"], {name for name, package in there["packages"].items() if package["held"]}
+    todo, held = result.todo, {name for name, package in there["packages"].items() if package["held"]}
     record = (there["files"].get(config_files.RECORD_FILE) or {}).get("content")
-    if todo["holds"]:
-        record = driver_removal.hold(there, todo["holds"][until])
+    if todo.holds:
+        record = driver_removal.hold(there, todo.holds[until])
     files = {path: item["content"] for path, item in there["files"].items() if path != config_files.RECORD_FILE}
     if until == "before":
         return having(key, held, record, files)
-    for file in todo["files"]:
+    for file in todo.files:
         files.pop(file["path"], None)
         files.update({file["path"]: file["content"]} if file["state"] == "present" else {})
-    return having(key, (held | set(todo["hold"])) - set(todo["unhold"]), record, files)
+    return having(key, (held | set(todo.hold)) - set(todo.unhold), record, files)
 
 
 def recorded(*names: str) -> str:
@@ -97,17 +98,17 @@ def test_adopted_driver_is_held_once(key):
     bare = having(key)
     result = planned(key, bare)
     names = sorted(PACKAGES[key])
-    assert (result["todo"]["hold"], result["todo"]["unhold"]) == (names, [])
-    assert result["todo"]["holds"] == {"before": names, "after": names}
-    assert f"hold {', '.join(names)}" in result["summary"]
+    assert (result.todo.hold, result.todo.unhold) == (names, [])
+    assert result.todo.holds == {"before": names, "after": names}
+    assert f"hold {', '.join(names)}" in result.summary
     files = [config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
-    assert [file["path"] for file in result["todo"]["files"]] == files
+    assert [file["path"] for file in result.todo.files] == files
     # An interrupted run has recorded the planned holds, and the next run sets them.
     again = planned(key, after(key, bare, result, "before"))
-    assert (again["todo"]["hold"], again["todo"]["holds"]) == (names, None)
+    assert (again.todo.hold, again.todo.holds) == (names, None)
     there = after(key, bare, result)
     second = planned(key, there)
-    assert (second["acts"], second["summary"]) == (False, [])
+    assert (second.acts, second.summary) == (False, [])
     assert driver_source.installed(there, platform(key)) == "preinstalled"
 
 
@@ -117,14 +118,14 @@ def test_user_holds_stay(key):
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     assert driver_removal.read_record(there)["holds"] == rest
     released = planned(key, there, hold=False)
-    assert (released["todo"]["hold"], released["todo"]["unhold"]) == ([], rest)
-    gone = [file["path"] for file in released["todo"]["files"] if file["state"] == "absent"]
+    assert (released.todo.hold, released.todo.unhold) == ([], rest)
+    gone = [file["path"] for file in released.todo.files if file["state"] == "absent"]
     assert gone == ([config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
     assert driver_removal.read_record(free)["holds"] == []
-    assert not planned(key, free, hold=False)["acts"]
+    assert not planned(key, free, hold=False).acts
     # Only the user's holds: nothing to release.
-    assert planned(key, having(key, (hers,)), hold=False)["todo"]["unhold"] == []
+    assert planned(key, having(key, (hers,)), hold=False).todo.unhold == []
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -164,23 +165,23 @@ WITHOUT = [
 @pytest.mark.parametrize("key", KEYS)
 def test_driver_without_packages_is_not_held(key, changes, case):
     for request in ({}, {"hold": False}):
-        assert not planned(key, having(key, **changes), **request)["acts"], case
+        assert not planned(key, having(key, **changes), **request).acts, case
 
 
 def test_driver_on_unknown_platform_is_not_held():
     there = having("el-9")
     there["os"]["key"] = None
-    assert not driver_plan.plan(there, {}, None)["acts"]
+    assert not driver_plan.plan(there, {}, None).acts
 
 
 def test_missing_lock_plugin_is_reported():
     there = having("el-9", packages=PACKAGES["el-9"])
     result = planned("el-9", there)
-    assert (result["acts"], result["todo"]["hold"]) == (False, [])
-    (reason,) = [text for text in result["reasons"] if "not held" in text]
+    assert (result.acts, result.todo.hold) == (False, [])
+    (reason,) = [text for text in result.reasons if "not held" in text]
     assert "python3-dnf-plugin-versionlock" in reason
     assert "nvidia_driver_hold to false" in reason
-    assert not any("not held" in text for text in planned("el-9", there, hold=False)["reasons"])
+    assert not any("not held" in text for text in planned("el-9", there, hold=False).reasons)
 
 
 OLD = f"akmod-nvidia-3:{V}-1.el9.*"
@@ -191,16 +192,16 @@ def test_own_lock_of_replaced_version_is_removed(record, expected):
     newer = dict.fromkeys(PACKAGES["el-9"], "3:590.44.01-1.el9")
     driver = {"loaded": "590.44.01", "library": "590.44.01"}
     there = having("el-9", packages={**newer, **PLUGIN}, driver=driver, record=recorded(*record), patterns=[OLD])
-    todo = planned("el-9", there)["todo"]
-    assert (todo["hold"], todo["unhold"]) == (sorted(newer), expected)
+    todo = planned("el-9", there).todo
+    assert (todo.hold, todo.unhold) == (sorted(newer), expected)
     assert driver_removal.plan(there, platform("el-9"))["unhold"] == expected
 
 
 def test_own_zypper_lock_of_removed_package_is_removed():
     names = sorted(PACKAGES["sles-15"])
     there = having("sles-15", names, recorded(*names, "nvidia-video-G06"), patterns=["nvidia-video-G06", "nvidia-mine"])
-    todo = planned("sles-15", there)["todo"]
-    assert (todo["unhold"], todo["holds"]["after"]) == (["nvidia-video-G06"], names)
+    todo = planned("sles-15", there).todo
+    assert (todo.unhold, todo.holds["after"]) == (["nvidia-video-G06"], names)
     assert driver_removal.plan(there, platform("sles-15"))["unhold"] == [*names, "nvidia-video-G06"]
 
 
@@ -209,11 +210,11 @@ def test_adopting_own_driver_releases_holds():
     files = {config_files.PIN_FILE: "Pin: version", config_files.BLACKLIST_FILE: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
-    todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False)["todo"]
-    assert todo["unhold"] == ["nvidia-utils-580-server"]
-    states = {file["path"]: file["state"] for file in todo["files"]}
+    todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False).todo
+    assert todo.unhold == ["nvidia-utils-580-server"]
+    states = {file["path"]: file["state"] for file in todo.files}
     assert states == {config_files.BLACKLIST_FILE: "absent", config_files.PIN_FILE: "present"}
-    (pin,) = [file["content"] for file in todo["files"] if file["path"] == config_files.PIN_FILE]
+    (pin,) = [file["content"] for file in todo.files if file["path"] == config_files.PIN_FILE]
     assert "Pin: version" not in pin
 
 

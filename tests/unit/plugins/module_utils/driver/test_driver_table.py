@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, host, platform
 
 TABLE = yaml.safe_load((Path(__file__).parent / "files" / "driver_table.yml").read_text(encoding="utf-8"))
@@ -53,18 +55,18 @@ def rows(key: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def resolve(key: str, gpus: str, request: dict, arch: str = "x86_64", **more) -> dict:
+def resolve(key: str, gpus: str, request: dict, arch: str = "x86_64", **more) -> Resolution:
     """Resolve for a bare host of the table."""
     kernel = more.pop("kernel", None) or TABLE["platforms"][key]["kernel"][arch]
     there = host(key, tuple(GPUS[gpus]["ids"]), arch=arch, kernel=kernel, **more)
-    return resolver.resolve(there, request, platform(key))
+    return driver_samples.resolve(there, request, platform(key))
 
 
-def expect_refusal(result: dict, words: list[str], gpus: str) -> None:
+def expect_refusal(result: Resolution, words: list[str], gpus: str) -> None:
     """Assert that there is one error with these words, and nothing to install."""
-    assert (len(result["errors"]), result["packages"]) == (1, [])
+    assert (len(result.errors), result.packages) == (1, [])
     for word in words:
-        assert word.replace("{gpu}", GPUS[gpus]["shown"]) in result["errors"][0]
+        assert word.replace("{gpu}", GPUS[gpus]["shown"]) in result.errors[0]
 
 
 def of_arch(value, arch: str):
@@ -123,29 +125,29 @@ def test_resolver_matches_every_row_of_the_table(key, arch, gpus):
         request = {"source": source, "flavor": flavor, **(RUNFILE if source == "runfile" else {})}
         result = resolve(key, gpus, request, arch)
         name = expected[source, flavor, gpus]
-        where = f"{key} {arch} source={source} flavor={flavor} {gpus}: {name}, {result['errors']}"
+        where = f"{key} {arch} source={source} flavor={flavor} {gpus}: {name}, {result.errors}"
         if name in TABLE["refusals"]:
-            assert result["errors"], where
+            assert result.errors, where
             expect_refusal(result, TABLE["refusals"][name], gpus)
             continue
         answer = TABLE["platforms"][key]["answers"][name]
-        assert result["errors"] == [], where
-        chosen = {field: result[field] for field in ("source", "flavor", "branch")}
-        assert {**chosen, "build": result["module_build"]}.items() <= answer.items(), where
+        assert result.errors == [], where
+        chosen = {field: getattr(result, field) for field in ("source", "flavor", "branch")}
+        assert {**chosen, "build": result.module_build}.items() <= answer.items(), where
         # Their NVLink spans machines, which requires IMEX.
         imex = imex_of(key, answer) if gpus == "GB200" else []
         packages = [*answer["packages"], *imex]
-        assert result["kernel_packages"] == of_arch(answer["headers"], arch), where
-        assert [item for item in result["packages"] if item not in result["optional"]] == packages, where
-        assert result["optional"] == answer.get("optional", []), where
+        assert result.kernel_packages == of_arch(answer["headers"], arch), where
+        assert [item for item in result.packages if item not in result.optional] == packages, where
+        assert result.optional == answer.get("optional", []), where
         kept = [item for item in [*packages, *answer.get("optional", [])] if item not in answer.get("free", [])]
-        assert sorted(result["lockstep"]) == sorted(kept), where
-        assert result["prerequisites"] == answer.get("prerequisites", []), where
-        assert result["stream"] == answer.get("stream"), where
-        assert (result["repository"] or {}).get("url") == of_arch(answer.get("repository"), arch), where
-        assert result.get("patterns", {}).get("pin", []) == answer.get("pin", []), where
-        assert result["services"] == []
-        assert result["reasons"], where
+        assert sorted(result.lockstep) == sorted(kept), where
+        assert result.prerequisites == answer.get("prerequisites", []), where
+        assert result.stream == answer.get("stream"), where
+        assert (result.repository or {}).get("url") == of_arch(answer.get("repository"), arch), where
+        assert result.patterns.get("pin", []) == answer.get("pin", []), where
+        assert result.services == []
+        assert result.reasons, where
 
 
 @pytest.mark.parametrize("key", [*PLATFORMS, "gentoo-2"])
@@ -158,10 +160,10 @@ def test_installed_driver_is_kept_or_refused(key, row):
     for runfile, source, arch in itertools.product((False, True), ("auto", "preinstalled"), ARCHES):
         for gpus, cell in zip(COLUMNS, cells):
             described = host(key, tuple(GPUS[gpus]["ids"]), arch=arch, driver={**driver, "runfile": runfile})
-            result = resolver.resolve(described, {"source": source, "flavor": asked}, data)
+            result = driver_samples.resolve(described, {"source": source, "flavor": asked}, data)
             if cell == "keep":
-                assert (result["errors"], result["action"], result["source"]) == ([], "adopt", "preinstalled")
-                assert (result["version"], result["flavor"], result["packages"]) == (version, there, [])
+                assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
+                assert (result.version, result.flavor, result.packages) == (version, there, [])
             else:
                 expect_refusal(result, TABLE["adopted"]["refusals"][cell], gpus)
 
@@ -177,19 +179,19 @@ def test_companions_match_the_table(row):
     switch, nvlink5, imex = ([] if cell == "-" else cell.split(",") for cell in cells)
     request = {"source": source, "branch": branch}
     bare = resolve(key, "H100", request)
-    assert bare["errors"] == []
+    assert bare.errors == []
     nvswitches = resolve(key, "H100", request, nvidia={"nvswitches": ["0000:83:00.0"]})
-    assert [name for name in nvswitches["packages"] if name not in bare["packages"]] == switch
-    assert nvswitches["services"] == (["nvidia-fabricmanager.service"] if switch else [])
-    assert set(switch) <= set(nvswitches["lockstep"])
-    assert any("error 802" in reason for reason in nvswitches["reasons"]) is not bool(switch)
+    assert [name for name in nvswitches.packages if name not in bare.packages] == switch
+    assert nvswitches.services == (["nvidia-fabricmanager.service"] if switch else [])
+    assert set(switch) <= set(nvswitches.lockstep)
+    assert any("error 802" in reason for reason in nvswitches.reasons) is not bool(switch)
     managed = resolve(key, "H100", request, nvidia={"nvlink5_switches": ["mlx5_0"]})
-    assert [name for name in managed["packages"] if name not in bare["packages"]] == switch + nvlink5
-    assert any("error 802" in reason for reason in managed["reasons"]) is not bool(nvlink5)
+    assert [name for name in managed.packages if name not in bare.packages] == switch + nvlink5
+    assert any("error 802" in reason for reason in managed.reasons) is not bool(nvlink5)
     asked = resolve(key, "H100", {**request, "imex": True})
     if imex:
-        assert [name for name in asked["packages"] if name not in bare["packages"]] == imex
-        assert set(imex) <= set(asked["lockstep"])
+        assert [name for name in asked.packages if name not in bare.packages] == imex
+        assert set(imex) <= set(asked.lockstep)
     else:
         expect_refusal(
             asked, ["nvidia_driver_imex is true", f"source {source}", "nvidia_driver_source to nvidia"], "H100"
@@ -200,8 +202,8 @@ def test_companions_match_the_table(row):
 def test_package_names_follow_the_branch(case, packages):
     key, source, branch = case.split()
     result = resolve(key, "A100", {"source": source, "branch": branch, "flavor": "open", "module_build": "dkms"})
-    assert result["errors"] == []
-    assert sorted(name for name in result["packages"] if name not in result["optional"]) == sorted(packages.split())
+    assert result.errors == []
+    assert sorted(name for name in result.packages if name not in result.optional) == sorted(packages.split())
 
 
 @pytest.mark.parametrize(("key", "kernel", "packages"), records("kernels"))
@@ -209,12 +211,12 @@ def test_kernel_packages_match_the_table(key, kernel, packages):
     arch = "aarch64" if any(word in kernel for word in ("aarch64", "arm64", "64k")) else "x86_64"
     result = resolve(key, "A100", {}, arch, kernel=kernel)
     if packages == "refused":
-        assert len(result["errors"]) == 1
-        assert kernel in result["errors"][0]
+        assert len(result.errors) == 1
+        assert kernel in result.errors[0]
         return
     wanted = packages.replace("@", kernel).split(",")
-    assert result["errors"] == []
-    assert (result["prebuilt"] or result["kernel_packages"]) == wanted
+    assert result.errors == []
+    assert (result.prebuilt or result.kernel_packages) == wanted
 
 
 @pytest.mark.parametrize(("key", "source", "video", "opencl"), records("components"))
@@ -222,10 +224,10 @@ def test_components_match_the_table(key, source, video, opencl):
     bare = resolve(key, "A100", {"source": source})
     for name, cell in (("video", video), ("opencl", opencl)):
         more = resolve(key, "A100", {"source": source, "components": ["compute", name]})
-        assert more["errors"] == []
-        came = [item for item in more["packages"] if item not in bare["packages"]]
+        assert more.errors == []
+        came = [item for item in more.packages if item not in bare.packages]
         assert came == ([] if cell == "-" else cell.split(","))
-        assert set(came) <= set(more["lockstep"])
+        assert set(came) <= set(more.lockstep)
 
 
 @pytest.mark.parametrize(("key", "source", "modern", "old"), records("secure_boot"))
@@ -235,9 +237,9 @@ def test_secure_boot_matches_the_table(key, source, modern, old, enrolled):
         request = {"source": source, "secure_boot_key_enrolled": enrolled}
         result = resolve(key, gpus, request, secure_boot={"enabled": True})
         if cell == "loads" or enrolled:
-            assert result["errors"] == []
+            assert result.errors == []
         else:
-            (error,) = result["errors"]
+            (error,) = result.errors
             for word in ("Secure Boot is enabled", "mokutil --import", "nvidia_driver_secure_boot_key_enrolled"):
                 assert word in error
 
@@ -248,15 +250,15 @@ def test_plan_matches_table(key):
     name = rows(key)["auto", "auto", "A100"]
     answer = TABLE["platforms"][key]["answers"][name]
     there = host(key, tuple(GPUS["A100"]["ids"]), kernel=TABLE["platforms"][key]["kernel"]["x86_64"])
-    asked = driver_plan.plan(there, {}, platform(key))["todo"]["query"]
+    asked = driver_plan.plan(there, {}, platform(key)).todo.query
     wanted = [*of_arch(answer["headers"], "x86_64"), *answer["packages"]]
     assert set(wanted) <= set(asked)
     full = f"{answer['branch']}.100.01-1"
     result = driver_plan.plan(there, {}, platform(key), {item: [full] for item in asked})
-    assert result["errors"] == []
+    assert result.errors == []
     kept = [item for item in answer["packages"] if item not in answer.get("free", [])]
     joint = "-" if there["os"]["package_manager"] == "dnf" else "="
-    assert {f"{item}{joint}{full}" for item in kept} <= set(result["todo"]["install"])
-    assert set(kept) <= set(result["todo"]["hold"])
-    pinned = [file["content"] for file in result["todo"]["files"] if file["path"] == config_files.PIN_FILE]
+    assert {f"{item}{joint}{full}" for item in kept} <= set(result.todo.install)
+    assert set(kept) <= set(result.todo.hold)
+    pinned = [file["content"] for file in result.todo.files if file["path"] == config_files.PIN_FILE]
     assert [f"Package: {' '.join(answer['pin'])}\n" in text for text in pinned] == ([True] if "pin" in answer else [])

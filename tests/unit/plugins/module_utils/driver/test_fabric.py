@@ -7,6 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric as driver_fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
@@ -27,7 +28,7 @@ MASKED = {UNIT: {"load_state": "masked", "unit_file_state": "masked", "active_st
 MISSING = {UNIT: {"load_state": "not-found", "unit_file_state": None, "active_state": "inactive"}}
 
 
-def adopted(request=None, **changes) -> dict:
+def adopted(request=None, **changes) -> Plan:
     """Plan for a host whose driver came with its image."""
     driver = {**DRIVER, "kernel_module_flavor": "open", **changes.pop("driver", {})}
     loaded = ["nvidia", "nvidia_uvm"] if driver["loaded"] else []
@@ -37,35 +38,35 @@ def adopted(request=None, **changes) -> dict:
 
 def test_running_fabric_manager_is_unchanged():
     result = adopted({"hold": False}, packages=OURS, services=AT_WORK)
-    assert (result["errors"], result["acts"], result["todo"]["services"]) == ([], False, [])
-    assert not any("fabric" in reason for reason in result["reasons"])
+    assert (result.errors, result.acts, result.todo.services) == ([], False, [])
+    assert not any("fabric" in reason for reason in result.reasons)
 
 
 @pytest.mark.parametrize("state", [{}, {"unit_file_state": "enabled"}, {"active_state": "active"}])
 def test_adopted_fabric_manager_is_enabled_and_started(state):
     result = adopted(packages=OURS, services={UNIT: {**AT_REST[UNIT], **state}})
-    assert (result["errors"], result["todo"]["services"], result["steps"]["services"]) == ([], [UNIT], True)
-    assert result["action"] == "adopt"
+    assert (result.errors, result.todo.services, result.steps["services"]) == ([], [UNIT], True)
+    assert result.action == "adopt"
 
 
 def test_fabric_manager_is_enabled_before_reboot():
     result = adopted(packages=OURS, services=AT_REST, driver={"loaded": None, "on_disk": None})
-    assert result["todo"]["services"] == [UNIT]
+    assert result.todo.services == [UNIT]
 
 
 @pytest.mark.parametrize("name", ["nvidia-fabricmanager-570", "nvidia-fabricmanager", "nvidia-fabric-manager"])
 @pytest.mark.parametrize("services", [AT_WORK, AT_REST, {}])
 def test_fabric_manager_of_other_version_is_refused(name, services):
     result = adopted(packages={name: "570.86.15-1"}, services=services)
-    (error,) = result["errors"]
+    (error,) = result.errors
     for word in (VERSION, f"570.86.15 ({name})", "error 802", "nvidia_driver_fabric_manager to disabled"):
         assert word in error
-    assert not result["acts"]
+    assert not result.acts
 
 
 def test_matching_fabric_manager_beside_older_one_is_accepted():
     result = adopted(packages={"nvidia-fabricmanager-570": "570.86.15-1", **OURS}, services=AT_WORK)
-    assert result["errors"] == []
+    assert result.errors == []
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_matching_fabric_manager_beside_older_one_is_accepted():
 )  # fmt: skip
 def test_missing_fabric_manager_is_reported(services, words):
     result = adopted(services=services)
-    assert (result["errors"], result["todo"]["services"]) == ([], [])
-    (reason,) = [reason for reason in result["reasons"] if "fabric" in reason]
+    assert (result.errors, result.todo.services) == ([], [])
+    (reason,) = [reason for reason in result.reasons if "fabric" in reason]
     assert words in reason
     assert "error 802" in reason
 
@@ -84,14 +85,14 @@ def test_missing_fabric_manager_is_reported(services, words):
 @pytest.mark.parametrize(("request_", "nvidia"), [({"fabric_manager": "disabled"}, SWITCHES), ({}, {"nvswitches": []})])
 def test_disabled_fabric_manager_is_ignored(request_, nvidia):
     result = adopted(request_, nvidia=nvidia, packages={"nvidia-fabricmanager-570": "570.86.15-1"}, services=AT_REST)
-    assert (result["errors"], result["todo"]["services"]) == ([], [])
-    assert not any("fabric" in reason for reason in result["reasons"])
+    assert (result.errors, result.todo.services) == ([], [])
+    assert not any("fabric" in reason for reason in result.reasons)
 
 
 def test_requested_fabric_manager_that_is_installed_is_accepted():
     result = adopted({"fabric_manager": "enabled"}, nvidia={"nvswitches": []}, packages=OURS, services=AT_REST)
-    assert result["todo"]["services"] == [UNIT]
-    assert not any("is ignored" in reason for reason in result["reasons"])
+    assert result.todo.services == [UNIT]
+    assert not any("is ignored" in reason for reason in result.reasons)
 
 
 FABRIC = [
@@ -128,23 +129,23 @@ SEEN = {"nvlink5_switches": ["0000:05:00.0"]}
 ALL = {"fabricmanager", "nvlsm", "imex"}
 
 
-def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[dict, set[str]]:
+def planned(gpu: str, request=None, key="ubuntu-24.04", **changes) -> tuple[Plan, set[str]]:
     """Plan for a bare host. Return the plan and the planned companions."""
     result = driver_plan.plan(host(key, (gpu,), **changes), request or {}, platform(key))
     names = ("fabricmanager", "nvlsm", "imex")
-    return result, {name for name in names if any(name in package for package in result["packages"])}
+    return result, {name for name in names if any(name in package for package in result.packages)}
 
 
 NVLINK5 = [
-    *((gpu, {}, {}, set(), "but this host shows no NVSwitch") for gpu in (B200, B300)),
-    *((gpu, {}, {}, {"imex"}, "but this host shows no NVSwitch") for gpu in (GB200, GB300)),
+    *((gpu, {}, {}, set(), "but this host has no NVSwitch") for gpu in (B200, B300)),
+    *((gpu, {}, {}, {"imex"}, "but this host has no NVSwitch") for gpu in (GB200, GB300)),
     *((gpu, {}, SEEN, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {}, SEEN, ALL, None) for gpu in (GB200, GB300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, {"fabricmanager", "nvlsm"}, None) for gpu in (B200, B300)),
     *((gpu, {"fabric_manager": "enabled"}, {}, ALL, None) for gpu in (GB200, GB300)),
     (B200, {"fabric_manager": "disabled"}, {}, set(), None),
-    (GB200, {"imex": False}, {}, set(), "but this host shows no NVSwitch"),
-    (B200, {"imex": True}, {}, {"imex"}, "but this host shows no NVSwitch"),
+    (GB200, {"imex": False}, {}, set(), "but this host has no NVSwitch"),
+    (B200, {"imex": True}, {}, {"imex"}, "but this host has no NVSwitch"),
     (H100, {"fabric_manager": "enabled"}, {}, {"fabricmanager"}, None),
     (A100, {}, {}, set(), None),
 ]
@@ -155,15 +156,15 @@ NVLINK5 = [
 def test_nvlink_5_adds_companions(key, row):
     gpu, request_, nvidia, companions, words = row
     result, came = planned(gpu, {"source": "nvidia", **request_}, key, nvidia=nvidia)
-    assert (result["errors"], came) == ([], companions)
-    assert ("ib_umad" in result["modules"]) == ("nvlsm" in companions)
-    assert any("no fabric manager" in reason and gpu in reason for reason in result["reasons"]) == bool(words)
-    assert not words or any(words in reason for reason in result["reasons"])
+    assert (result.errors, came) == ([], companions)
+    assert ("ib_umad" in result.modules) == ("nvlsm" in companions)
+    assert any("no fabric manager" in reason and gpu in reason for reason in result.reasons) == bool(words)
+    assert not words or any(words in reason for reason in result.reasons)
 
 
 def test_requested_fabric_manager_needs_source_with_subnet_manager():
     result, came = planned(B200, {"fabric_manager": "enabled"})
-    assert (result["source"], came) == ("nvidia", {"fabricmanager", "nvlsm"})
+    assert (result.source, came) == ("nvidia", {"fabricmanager", "nvlsm"})
 
 
 @pytest.mark.parametrize(
@@ -174,24 +175,24 @@ def test_automatic_imex_starts_with_nodes(nodes, runs):
     files = {} if nodes is None else {NODES: {"exists": True, "content": nodes}}
     result, came = planned(GB200, files=files)
     assert came == {"imex"}
-    assert ("nvidia-imex.service" in result["services"]) is runs
-    assert any(f"{NODES} lists no nodes" in reason for reason in result["reasons"]) is not runs
+    assert ("nvidia-imex.service" in result.services) is runs
+    assert any(f"{NODES} lists no nodes" in reason for reason in result.reasons) is not runs
     asked, came = planned(GB200, {"imex": True}, files=files)
     assert came == {"imex"}
-    assert "nvidia-imex.service" in asked["services"]
+    assert "nvidia-imex.service" in asked.services
 
 
 def test_missing_automatic_imex_is_no_error():
     request = {"source": "runfile", "version": VERSION, "runfile_checksum": "sha256:" + "0" * 64}
     result, came = planned(GB200, request)
-    assert (result["errors"], came) == ([], set())
-    assert any(reason.startswith("no IMEX: 0x2941 (Blackwell) share NVLink") for reason in result["reasons"])
+    assert (result.errors, came) == ([], set())
+    assert any(reason.startswith("no IMEX: 0x2941 (Blackwell) share NVLink") for reason in result.reasons)
     result, came = planned(GB200, {**request, "imex": True})
-    assert "nvidia_driver_imex is true" in result["errors"][0]
+    assert "nvidia_driver_imex is true" in result.errors[0]
 
 
 def test_adopted_driver_reports_missing_switches():
     there = host("ubuntu-24.04", (B200,), driver={**DRIVER, "kernel_module_flavor": "open"})
     result = driver_plan.plan(there, {"source": "preinstalled"}, platform("ubuntu-24.04"))
-    assert (result["errors"], result["acts"]) == ([], result["steps"]["modules"])
-    assert any("this host shows no NVSwitch" in reason for reason in result["reasons"])
+    assert (result.errors, result.acts) == ([], result.steps["modules"])
+    assert any("this host has no NVSwitch" in reason for reason in result.reasons)

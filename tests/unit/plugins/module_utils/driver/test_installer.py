@@ -7,6 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 
 K80 = "0x102d"
@@ -37,8 +38,8 @@ def test_old_gpu_gets_proprietary_modules_from_installer():
     there = host("debian-12", (K80,), headers=(KERNELS["debian-12"],), packages={"dkms": "3.0.10-8"})
     request = {"source": "runfile", "version": "470.256.02", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, platform("debian-12"))
-    assert (result["errors"], result["flavor"]) == ([], "proprietary")
-    assert result["todo"]["runfile"]["options"] == ["--silent", "--dkms", "--no-nouveau-check"]
+    assert (result.errors, result.flavor) == ([], "proprietary")
+    assert result.todo.runfile["options"] == ["--silent", "--dkms", "--no-nouveau-check"]
 
 
 # --- with loaded modules ---
@@ -48,7 +49,7 @@ DAEMON = {"pid": 41, "command": "nvidia-persiste", "devices": ["/dev/nvidia0"], 
 JOB = {"pid": 42, "command": "train", "devices": ["/dev/nvidia0"], "container": "4f1c", "container_name": "job"}
 
 
-def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
+def upgrade(version: str, old: str, holders: list[dict], **more) -> Plan:
     """Plan another version for a running driver that NVIDIA's installer installed."""
     kernel = KERNELS["debian-12"]
     there = host(
@@ -69,13 +70,13 @@ def upgrade(version: str, old: str, holders: list[dict], **more) -> dict:
 @pytest.mark.parametrize("version", ["550.54.15", "580.126.09"])
 def test_installer_runs_with_loaded_driver(version, holders):
     result = upgrade(version, "535.183.01", holders)
-    assert result["errors"] == []
-    assert OPTION in result["todo"]["runfile"]["options"]
+    assert result.errors == []
+    assert OPTION in result.todo.runfile["options"]
 
 
 def test_old_installer_is_refused_while_in_use():
     result = upgrade("535.261.03", "535.183.01", [DAEMON, JOB], module_users={"nvidia": ["gdrdrv", "nvidia_uvm"]})
-    (error,) = result["errors"]
+    (error,) = result.errors
     for word in (
         "installer of 535.261.03 fails while the loaded modules are in use",
         "process 42 (train) in container job",
@@ -84,11 +85,11 @@ def test_old_installer_is_refused_while_in_use():
         "nvidia_driver_version to a version of branch 550 or newer",
     ):
         assert word in error
-    assert result["acts"] is False
+    assert result.acts is False
 
 
 def test_old_installer_runs_while_not_in_use():
-    options = upgrade("535.261.03", "535.183.01", [])["todo"]["runfile"]["options"]
+    options = upgrade("535.261.03", "535.183.01", []).todo.runfile["options"]
     assert options == ["--silent", "--dkms", "--no-nouveau-check", "-m=kernel-open"]
     again = upgrade("535.261.03", "535.261.03", [DAEMON, JOB])
-    assert (again["errors"], again["todo"]["runfile"]) == ([], None)
+    assert (again.errors, again.todo.runfile) == ([], None)

@@ -9,9 +9,16 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, V100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    KERNELS,
+    V100,
+    host,
+    platform,
+    resolve,
+)
 
 U24 = KERNELS["ubuntu-24.04"]
 MODULES = "linux-modules-nvidia-580-server-open"
@@ -20,8 +27,8 @@ ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
 
 def offers(key: str, request: dict, version: str, **more) -> dict:
     """Offer this version of every queried package."""
-    todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
-    return {name: [version] for name in todo["query"]}
+    todo = driver_plan.plan(host(key, **more), request, platform(key)).todo
+    return {name: [version] for name in todo.query}
 
 
 UBUNTU_METAS = [
@@ -45,13 +52,13 @@ def test_header_meta_packages_are_installed(name, version, kernel):
     result = driver_plan.plan(
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: [version, "6.99.0-1.1"]}
     )
-    assert f"{meta}={version}" in result["todo"]["install"]
-    assert not any("meta package" in reason for reason in result["reasons"])
+    assert f"{meta}={version}" in result.todo.install
+    assert not any("meta package" in reason for reason in result.reasons)
     result = driver_plan.plan(
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: ["6.99.0-1.1"]}
     )
-    assert not any(entry.startswith(f"{meta}=") for entry in result["todo"]["install"])
-    assert any(f"{meta} is not installed" in reason and version in reason for reason in result["reasons"])
+    assert not any(entry.startswith(f"{meta}=") for entry in result.todo.install)
+    assert any(f"{meta} is not installed" in reason and version in reason for reason in result.reasons)
 
 
 MODULE_METAS = [
@@ -76,10 +83,10 @@ def test_module_meta_packages_are_installed(key, gpu, image, offered, expected):
     (meta,) = [name for name in available if re.match(r"linux-modules-nvidia-580-server-(open-)?[a-z]", name)
                and not re.search(r"-\d+\.\d+\.\d+-", name)]  # fmt: skip
     result = driver_plan.plan(host(key, **more), {}, platform(key), {**available, meta: offered})
-    assert (result["errors"], result["module_build"]) == ([], "precompiled")
-    there = [entry for entry in result["todo"]["install"] if entry.startswith(f"{meta}=")]
+    assert (result.errors, result.module_build) == ([], "precompiled")
+    there = [entry for entry in result.todo.install if entry.startswith(f"{meta}=")]
     assert there == ([expected] if expected else [])
-    assert any(f"{meta} is not installed" in reason for reason in result["reasons"]) is (expected is None)
+    assert any(f"{meta} is not installed" in reason for reason in result.reasons) is (expected is None)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +103,10 @@ def test_meta_packages_match_next_kernel(key, kernel, image, meta):
     available = offers(key, {}, "580.95.05-1", **more)
     available[meta] = ["5.14.0-999.el9", version, "5.14.0-503.el9"]
     result = driver_plan.plan(host(key, **more), {}, platform(key), available)
-    assert [entry for entry in result["todo"]["install"] if "matched" in entry] == [f"{meta}-{version}"]
+    assert [entry for entry in result.todo.install if "matched" in entry] == [f"{meta}-{version}"]
     available[meta] = ["5.14.0-999.el9"]
     result = driver_plan.plan(host(key, **more), {}, platform(key), available)
-    assert not any("matched" in entry for entry in result["todo"]["install"])
+    assert not any("matched" in entry for entry in result.todo.install)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +126,9 @@ def test_meta_packages_match_next_kernel(key, kernel, image, meta):
 def test_missing_meta_package_is_reported(key, kernel, reason):
     version = "535.309.01-0+deb12u1" if key == "debian-12" else "580.95.05-1"
     result = driver_plan.plan(host(key, kernel=kernel), {}, platform(key), offers(key, {}, version, kernel=kernel))
-    assert result["errors"] == []
-    assert any("meta package" in text for text in result["reasons"]) is (reason is not None)
-    assert reason is None or any(reason in text for text in result["reasons"])
+    assert result.errors == []
+    assert any("meta package" in text for text in result.reasons) is (reason is not None)
+    assert reason is None or any(reason in text for text in result.reasons)
 
 
 def with_the_vendors_meta() -> dict:
@@ -129,7 +136,7 @@ def with_the_vendors_meta() -> dict:
     names = ["linux-modules-nvidia-580-server-open-{}", "linux-objects-nvidia-580-server-open-{}"]
     modules = dict.fromkeys([*(name.format(U24) for name in names), names[0].format("generic")], "6.8.0-88.88")
     modules[f"linux-signatures-nvidia-{U24}"] = modules["linux-modules-nvidia-fs-generic"] = "6.8.0-88.88"
-    names = resolver.resolve(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"))["packages"]
+    names = resolve(host("ubuntu-24.04"), {}, platform("ubuntu-24.04")).packages
     packages = {**dict.fromkeys(names, ARCHIVE), **modules, "linux-image-generic": "6.8.0-88.89"}
     driver = {"library": "580.95.05", "loaded": "580.95.05"}
     return host("ubuntu-24.04", packages=packages, modules={U24: "580.95.05"}, driver=driver)
@@ -137,16 +144,16 @@ def with_the_vendors_meta() -> dict:
 
 def test_prebuilt_modules_of_other_branch_are_replaced():
     there, request = with_the_vendors_meta(), {"branch": "595"}
-    query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
+    query = driver_plan.plan(there, request, platform("ubuntu-24.04")).todo.query
     available = {name: ["595.91.07-0ubuntu0.24.04.1"] for name in query}
     available[f"linux-modules-nvidia-595-server-open-{U24}"] = ["6.8.0-88.88+1"]
     available["linux-modules-nvidia-595-server-open-generic"] = ["6.8.0-88.88+1"]
     result = driver_plan.plan(there, request, platform("ubuntu-24.04"), available)
-    todo, of_modules = result["todo"], {name for name in there["packages"] if name.startswith("linux-")}
-    assert result["errors"] == []
-    assert of_modules - set(todo["may_go"]) == {"linux-image-generic", "linux-modules-nvidia-fs-generic"}
-    assert "linux-modules-nvidia-580-server-open-generic" in todo["remove"]
-    assert "linux-modules-nvidia-595-server-open-generic=6.8.0-88.88+1" in todo["install"]
+    todo, of_modules = result.todo, {name for name in there["packages"] if name.startswith("linux-")}
+    assert result.errors == []
+    assert of_modules - set(todo.may_go) == {"linux-image-generic", "linux-modules-nvidia-fs-generic"}
+    assert "linux-modules-nvidia-580-server-open-generic" in todo.remove
+    assert "linux-modules-nvidia-595-server-open-generic=6.8.0-88.88+1" in todo.install
 
 
 @pytest.mark.parametrize(
@@ -162,21 +169,21 @@ def test_prebuilt_modules_of_other_branch_are_replaced():
 )
 def test_prebuilt_modules_are_updated_with_driver(version, expected):
     there, request = with_the_vendors_meta(), {"version": version}
-    query = driver_plan.plan(there, request, platform("ubuntu-24.04"))["todo"]["query"]
+    query = driver_plan.plan(there, request, platform("ubuntu-24.04")).todo.query
     drivers = [f"{text}-0ubuntu0.24.04.1" for text in ("580.178.04", "580.126.09", "580.95.05")]
     available = dict.fromkeys(query, drivers)
     builds = ["6.8.0-88.88+2", "6.8.0-88.88+1", "6.8.0-88.88"]
     available[f"{MODULES}-{U24}"] = builds
     available["linux-modules-nvidia-580-server-open-generic"] = ["6.8.0-90.90", *builds]
-    todo = driver_plan.plan(there, request, platform("ubuntu-24.04"), available)["todo"]
-    assert f"nvidia-kernel-common-580-server={version}-0ubuntu0.24.04.1" in todo["install"]
-    assert sorted(entry for entry in todo["install"] if entry.startswith("linux-")) == sorted(expected)
-    assert (todo["remove"], todo["may_go"]) == ([], [])
+    todo = driver_plan.plan(there, request, platform("ubuntu-24.04"), available).todo
+    assert f"nvidia-kernel-common-580-server={version}-0ubuntu0.24.04.1" in todo.install
+    assert sorted(entry for entry in todo.install if entry.startswith("linux-")) == sorted(expected)
+    assert (todo.remove, todo.may_go) == ([], [])
 
 
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
 def test_unattended_upgrades_update_prebuilt_modules(key):
-    files = driver_plan.plan(host(key), {}, platform(key))["todo"]["files"]
+    files = driver_plan.plan(host(key), {}, platform(key)).todo.files
     (content,) = [file["content"] for file in files if file["path"] == config_files.BLACKLIST_FILE]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)
     kept = {

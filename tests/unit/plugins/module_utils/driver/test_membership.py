@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import H100, KERNELS, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import H100, KERNELS, host, platform, resolve
 
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
 FULL = {"source": "nvidia", "imex": True}
@@ -49,20 +48,20 @@ MOVES = [
 @pytest.mark.parametrize(("key", "before", "after", "expected"), MOVES)
 def test_branch_change_removes_renamed_packages(key, before, after, expected):
     bare = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],))
-    first = resolver.resolve(bare, {**FULL, **before}, platform(key))
-    assert first["replaced"] == []
-    version = RELEASES[first["branch"]]
+    first = resolve(bare, {**FULL, **before}, platform(key))
+    assert first.replaced == []
+    version = RELEASES[first.branch]
     others = {"nvidia-container-toolkit": "1.18.0-1", "dkms": "3.1.0-1", "nvidia-gds": "13.0-1", "vim": "9"}
     there = host(key, (H100,), nvidia=SWITCHES, headers=(KERNELS[key],), driver={"library": version.partition("-")[0]},
-                 packages={**others, **dict.fromkeys(first["packages"], version), "dkms": "3.1.0-1"})  # fmt: skip
-    result = resolver.resolve(there, {**FULL, **after}, platform(key))
-    assert (result["errors"], result["replaced"]) == ([], expected)
-    assert set(expected) <= set(result["removable"])
+                 packages={**others, **dict.fromkeys(first.packages, version), "dkms": "3.1.0-1"})  # fmt: skip
+    result = resolve(there, {**FULL, **after}, platform(key))
+    assert (result.errors, result.replaced) == ([], expected)
+    assert set(expected) <= set(result.removable)
 
 
 def test_prebuilt_modules_of_other_kernels_stay():
     older = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
     there = host("ubuntu-24.04", packages={older: "6.8.0-71.71+1"}, driver={"library": "580.95.05"})
     for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):
-        replaced = resolver.resolve(there, request, platform("ubuntu-24.04"))["replaced"]
+        replaced = resolve(there, request, platform("ubuntu-24.04")).replaced
         assert replaced == ([older] if goes else [])

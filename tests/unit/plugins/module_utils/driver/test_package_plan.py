@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 
 KEYS = ["el-8", "el-9", "el-10"]
@@ -17,10 +18,10 @@ RUNFILE = {"source": "runfile", "version": VERSION, "runfile_checksum": "sha256:
 PLUGIN = "python3-dnf-plugin-versionlock"
 
 
-def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> dict:
+def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: list[str]) -> Plan:
     """Plan with repositories that have every queried package, except as `offered` says."""
     there = host(key, packages=dict.fromkeys((PLUGIN, *packages), "1-1"), headers=(KERNELS[key],))
-    asked = driver_plan.plan(there, request, platform(key))["todo"]["query"]
+    asked = driver_plan.plan(there, request, platform(key)).todo.query
     answers = {name.replace("-", "_"): name for name in asked}
     available = {name: offered.get(word, [f"{VERSION}-1"]) for word, name in answers.items()}
     return driver_plan.plan(there, request, platform(key), available)
@@ -31,19 +32,19 @@ def planned(key: str, request: dict, packages: tuple[str, ...] = (), **offered: 
 class TestEpel:
     def test_epel_is_not_added_if_dkms_is_available(self, key, request_):
         result = planned(key, request_, epel_release=[])
-        assert result["errors"] == []
-        assert result["todo"]["prerequisites"] == []
-        assert "dkms" in result["todo"]["install"]
+        assert result.errors == []
+        assert result.todo.prerequisites == []
+        assert "dkms" in result.todo.install
 
     def test_epel_is_added_for_dkms(self, key, request_):
         result = planned(key, request_, dkms=[])
-        assert result["errors"] == []
-        assert result["todo"]["prerequisites"] == ["epel-release"]
-        assert "dkms" in result["todo"]["install"]
+        assert result.errors == []
+        assert result.todo.prerequisites == ["epel-release"]
+        assert "dkms" in result.todo.install
 
     def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
-        (error,) = result["errors"]
+        (error,) = result.errors
         assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules, ")
         for word in (
             "neither has epel-release",
@@ -51,29 +52,29 @@ class TestEpel:
             f"epel-release-latest-{key[3:]}.noarch.rpm",
         ):
             assert word in error
-        assert result["acts"] is False
+        assert result.acts is False
 
     def test_disabled_epel_is_reported(self, key, request_):
-        (error,) = planned(key, request_, ("epel-release",), dkms=[])["errors"]
+        (error,) = planned(key, request_, ("epel-release",), dkms=[]).errors
         assert "which builds the driver's modules, although epel-release is installed. DKMS is in EPEL. Enable" in error
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_epel_is_not_queried_with_dkms(key):
     there = host(key, packages={"dkms": "3.2.1-1", PLUGIN: "4.0"}, headers=(KERNELS[key],))
-    todo = driver_plan.plan(there, NVIDIA, platform(key))["todo"]
-    assert todo["prerequisites"] == []
-    assert "epel-release" not in todo["query"]
-    assert driver_plan.plan(there, RUNFILE, platform(key))["todo"]["prerequisites"] == []
+    todo = driver_plan.plan(there, NVIDIA, platform(key)).todo
+    assert todo.prerequisites == []
+    assert "epel-release" not in todo.query
+    assert driver_plan.plan(there, RUNFILE, platform(key)).todo.prerequisites == []
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_lock_plugin_is_always_planned(key):
     there = host(key, packages={"dkms": "3.2.1-1"})
-    assert driver_plan.plan(there, NVIDIA, platform(key))["todo"]["prerequisites"] == [PLUGIN]
+    assert driver_plan.plan(there, NVIDIA, platform(key)).todo.prerequisites == [PLUGIN]
 
 
 def test_unqueried_packages_may_be_available():
     result = driver_plan.plan(host("el-9", headers=(KERNELS["el-9"],)), RUNFILE, platform("el-9"), {})
-    assert result["errors"] == []
-    assert result["todo"]["prerequisites"] == ["epel-release"]
+    assert result.errors == []
+    assert result.todo.prerequisites == ["epel-release"]

@@ -225,10 +225,12 @@ def test_gpus_without_persistence_mode_are_listed() -> None:
     assert persistenced.gpus_with_mode_off({}) == []
 
 
-@pytest.mark.parametrize("timeout", [0, -5])
-def test_timeout_below_minimum_is_refused(timeout: int) -> None:
-    problems = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
-    assert f"nvidia_persistenced_timeout is {timeout}, but must be 1 or more" in problems[0]
+@pytest.mark.parametrize(
+    ("timeout", "words"), [(0, "must be 1 or more"), (-5, "must be 1 or more"), ("soon", "must be a whole number")]
+)
+def test_invalid_timeout_is_refused(timeout: int | str, words: str) -> None:
+    (problem,) = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
+    assert problem == f"nvidia_persistenced_timeout is {timeout}, but {words}."
 
 
 @pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])

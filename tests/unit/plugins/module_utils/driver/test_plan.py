@@ -7,10 +7,17 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, H100, KERNELS, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    H100,
+    KERNELS,
+    host,
+    platform,
+    resolve,
+)
 
 K12 = KERNELS["debian-12"]
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
@@ -18,8 +25,8 @@ OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 def offers(key: str, request: dict, *versions: str, **more) -> dict:
     """Offer these versions of every queried package."""
-    todo = driver_plan.plan(host(key, **more), request, platform(key))["todo"]
-    return {name: list(versions) for name in todo["query"]}
+    todo = driver_plan.plan(host(key, **more), request, platform(key)).todo
+    return {name: list(versions) for name in todo.query}
 
 
 VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
@@ -28,8 +35,8 @@ VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
 def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
     """Describe a host after the plan was executed."""
     bare = host(key, headers=(KERNELS[key],))
-    wanted = resolver.resolve(bare, {}, platform(key))
-    names = [*wanted["packages"], *wanted["kernel_packages"]]
+    wanted = resolve(bare, {}, platform(key))
+    names = [*wanted.packages, *wanted.kernel_packages]
     version = version or VERSION.get(key, "580.95.05-1")
     upstream = version.partition("-")[0]
     description = {
@@ -42,7 +49,7 @@ def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
         **changes,
     }
     there = host(key, **description)
-    for file in driver_plan.plan(there, {}, platform(key))["todo"]["files"]:
+    for file in driver_plan.plan(there, {}, platform(key)).todo.files:
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
     return there
 
@@ -50,7 +57,7 @@ def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
 @pytest.mark.parametrize("key", ["debian-12", "debian-13", "ubuntu-24.04", "el-9", "el-10", "amazon-2023", "sles-15"])
 def test_converged_host_has_empty_plan(key):
     result = driver_plan.plan(converged(key), {}, platform(key))
-    assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
+    assert (result.errors, result.summary, result.acts) == ([], [], False)
 
 
 NAMED = [
@@ -66,12 +73,12 @@ def test_requested_packages_may_have_an_architecture(key, request_):
     (names,) = request_.values()
     there = converged(key, packages_asked=dict.fromkeys(names, True))
     result = driver_plan.plan(there, request_, platform(key))
-    assert (result["errors"], result["summary"], result["acts"]) == ([], [], False)
+    assert (result.errors, result.summary, result.acts) == ([], [], False)
     there["packages_asked"][names[0]] = False
-    todo = driver_plan.plan(there, request_, platform(key))["todo"]
-    assert todo["install"] == names[:1]
-    available = {name: [VERSION.get(key, "580.95.05-1")] for name in todo["query"]}
-    assert driver_plan.plan(there, request_, platform(key), available)["todo"]["install"] == names[:1]
+    todo = driver_plan.plan(there, request_, platform(key)).todo
+    assert todo.install == names[:1]
+    available = {name: [VERSION.get(key, "580.95.05-1")] for name in todo.query}
+    assert driver_plan.plan(there, request_, platform(key), available).todo.install == names[:1]
 
 
 def test_requested_headers_skip_outgoing_kernel():
@@ -79,33 +86,33 @@ def test_requested_headers_skip_outgoing_kernel():
     there["driver"]["on_disk_next"] = "535.309.01"
     there["packages"].pop(f"linux-headers-{K12}", None)
     result = driver_plan.plan(there, {"extra_packages": ["nvtop"]}, platform("debian-12"))
-    assert (result["errors"], result["todo"]["query"]) == ([], [])
+    assert (result.errors, result.todo.query) == ([], [])
 
 
 def test_host_without_gpu_has_empty_plan():
     result = driver_plan.plan(host("debian-12", ()), {}, platform("debian-12"))
-    assert (result["action"], result["acts"], result["errors"]) == ("none", False, [])
+    assert (result.action, result.acts, result.errors) == ("none", False, [])
 
 
 def test_bare_debian_host_gets_complete_plan():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free", "non-free-firmware"]})
     result = driver_plan.plan(bare, {}, platform("debian-12"))
-    assert result["todo"]["components"] == ["contrib", "non-free", "non-free-firmware"]
-    assert f"linux-headers-{K12}" in result["todo"]["install"]
-    assert "nvidia-kernel-dkms" in result["todo"]["query"]
-    assert [line.split()[0] for line in result["summary"]] == ["enable", "install", "hold", "write", "load"]
-    assert result["acts"]
+    assert result.todo.components == ["contrib", "non-free", "non-free-firmware"]
+    assert f"linux-headers-{K12}" in result.todo.install
+    assert "nvidia-kernel-dkms" in result.todo.query
+    assert [line.split()[0] for line in result.summary] == ["enable", "install", "hold", "write", "load"]
+    assert result.acts
 
 
 def test_newest_common_version_is_installed():
     available = offers("debian-12", {}, NEW, OLD)
     available["libcuda1"] = [OLD]
     result = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)
-    assert result["version"] == "535.261.03"
-    assert f"libcuda1={OLD}" in result["todo"]["install"]
-    assert f"nvidia-smi={OLD}" in result["todo"]["install"]
-    assert "dkms" in result["todo"]["install"]
-    pin = next(file for file in result["todo"]["files"] if file["path"] == config_files.PIN_FILE)
+    assert result.version == "535.261.03"
+    assert f"libcuda1={OLD}" in result.todo.install
+    assert f"nvidia-smi={OLD}" in result.todo.install
+    assert "dkms" in result.todo.install
+    pin = next(file for file in result.todo.files if file["path"] == config_files.PIN_FILE)
     assert "Pin: version 535.261.03-*\nPin-Priority: 1001" in pin["content"]
 
 
@@ -128,15 +135,15 @@ def test_requested_version_is_installed(request_, more, version, error):
         host("debian-12", **more), request_, platform("debian-12"), offers("debian-12", {}, NEW, OLD)
     )
     if error:
-        assert error in result["errors"][0]
-        assert "Request one of them" in result["errors"][0]
+        assert error in result.errors[0]
+        assert "Request one of them" in result.errors[0]
     else:
-        assert (result["errors"], result["version"]) == ([], version)
+        assert (result.errors, result.version) == ([], version)
 
 
 def test_missing_package_is_named():
     available = {**offers("debian-12", {}, NEW), "nvidia-smi": []}
-    (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)["errors"]
+    (error,) = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available).errors
     assert "Branch 535 was chosen, but the archive of this host's package sources has no package nvidia-smi" in error
     assert "Set another nvidia_driver_source" in error
 
@@ -151,7 +158,7 @@ def test_missing_package_is_named():
 def test_missing_version_has_remedy(source, remedy, not_meant):
     offered = offers("debian-12", {"source": source}, NEW)
     headers = {name: versions if name.startswith("linux-") else [] for name, versions in offered.items()}
-    (error,) = driver_plan.plan(host("debian-12"), {"source": source}, platform("debian-12"), headers)["errors"]
+    (error,) = driver_plan.plan(host("debian-12"), {"source": source}, platform("debian-12"), headers).errors
     assert remedy in error
     assert not_meant not in error
 
@@ -160,17 +167,17 @@ def test_incomplete_version_names_packages():
     request = {"source": "nvidia", "version": "580.95.05"}
     available = offers("el-9", request, "580.82.07-1", "580.95.05-1")
     available["libnvidia-ml"] = ["580.82.07-1"]
-    (error,) = driver_plan.plan(host("el-9"), request, platform("el-9"), available)["errors"]
+    (error,) = driver_plan.plan(host("el-9"), request, platform("el-9"), available).errors
     assert "compute/cuda/repos/rhel9/x86_64 has no such version of libnvidia-ml. Available drivers: 580.82.07." in error
 
 
 def test_available_versions_include_renamed_companions():
     request = {"version": "580.11.11"}
     there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]})
-    query = driver_plan.plan(there, request, platform("el-9"))["todo"]["query"]
+    query = driver_plan.plan(there, request, platform("el-9")).todo.query
     available = {name: ["580.95.05-1", "570.172.08-1"] for name in query}
     available.update({name: ["580.95.05-1"] for name in ("nvidia-fabricmanager", "libnvidia-nscq")})
-    (error,) = driver_plan.plan(there, request, platform("el-9"), available)["errors"]
+    (error,) = driver_plan.plan(there, request, platform("el-9"), available).errors
     assert "Available drivers: 570.172.08, 580.95.05. Request one of them" in error
 
 
@@ -185,11 +192,11 @@ BRANCHES = [
 def test_missing_branch_lists_available_ones(source, name, other, pattern):
     request = {"source": source, "branch": "585", "module_build": "dkms"}
     there, data = host("ubuntu-24.04", headers=(KERNELS["ubuntu-24.04"],)), platform("ubuntu-24.04")
-    todo = driver_plan.plan(there, request, data)["todo"]
-    assert pattern in todo["query"]
-    available = {**{asked: [] for asked in todo["query"]}, name.format(other): ["570.172.08-0ubuntu1"]}
+    todo = driver_plan.plan(there, request, data).todo
+    assert pattern in todo.query
+    available = {**{asked: [] for asked in todo.query}, name.format(other): ["570.172.08-0ubuntu1"]}
     available["libnvidia-compute"] = ["595.91.07-1ubuntu1"] if source == "nvidia" else []
-    (error,) = driver_plan.plan(there, request, data, available)["errors"]
+    (error,) = driver_plan.plan(there, request, data, available).errors
     assert "nvidia_driver_branch is 585, but" in error
     versions = "570.172.08, 595.91.07" if source == "nvidia" else "570.172.08"
     assert f"Available drivers: {versions}. Request one of them" in error
@@ -203,17 +210,17 @@ def test_query_previews_new_repository():
     entry = {"file": old, "uris": ["https://old.example/"], "enabled": True, "signed_by": ""}
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free"], "sources": [entry]})
     request = {"source": "nvidia", "mirror": "file:///srv/cuda", "proxy": "http://proxy.example:3128"}
-    todo = driver_plan.plan(bare, request, platform("debian-12"))["todo"]
-    assert todo["look"]["repository"] == {
+    todo = driver_plan.plan(bare, request, platform("debian-12")).todo
+    assert todo.look["repository"] == {
         "url": "file:///srv/cuda/debian12/x86_64",
         "key": "file:///srv/cuda/debian12/x86_64/3bf863cc.pub",
         "fingerprint": "EB693B3035CD5710E231E123A4B469963BF863CC",
         "proxy": "http://proxy.example:3128",
     }
-    assert todo["look"]["components"] == todo["components"] == ["contrib"]
-    assert old in todo["look"]["without"]
-    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo["look"]["without"]
-    assert todo["look"]["modules"] == []
+    assert todo.look["components"] == todo.components == ["contrib"]
+    assert old in todo.look["without"]
+    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo.look["without"]
+    assert todo.look["modules"] == []
 
 
 DEBIAN = "/etc/apt/sources.list.d/debian.sources"
@@ -236,13 +243,13 @@ def entry(path: str, uri: str, *, enabled: bool = True) -> dict:
 def test_distribution_driver_excludes_nvidias_repository(path, uri):
     sources = [entry(DEBIAN, "http://archive.example/debian"), entry(path, uri)]
     there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
-    todo = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]
+    todo = driver_plan.plan(there, {"source": "distribution"}, data).todo
     offered = {DEBIAN: [NEW], path: ["535.320.01-1"]}
-    seen = [version for file in offered if file not in todo["look"]["without"] for version in offered[file]]
-    result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo["query"], tuple(seen)))
-    assert (result["errors"], result["version"]) == ([], "535.309.01")
-    assert f"libcuda1={NEW}" in result["todo"]["install"]
-    pin = next(file for file in result["todo"]["files"] if file["path"] == config_files.PIN_FILE)
+    seen = [version for file in offered if file not in todo.look["without"] for version in offered[file]]
+    result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo.query, tuple(seen)))
+    assert (result.errors, result.version) == ([], "535.309.01")
+    assert f"libcuda1={NEW}" in result.todo.install
+    pin = next(file for file in result.todo.files if file["path"] == config_files.PIN_FILE)
     first, second = pin["content"].split("\n\n")
     assert "\nPackage: dkms *nvidia* " in first
     assert first.endswith("Pin: release o=NVIDIA\nPin-Priority: 100")
@@ -253,14 +260,14 @@ def test_file_with_mixed_entries_is_queried():
     cuda = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://archive.example/debian", cuda)]
     there = host("debian-12", apt={"sources": sources})
-    todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12"))["todo"]
-    assert todo["look"]["without"] == []
+    todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12")).todo
+    assert todo.look["without"] == []
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_converged_host_is_not_queried(key):
-    todo = driver_plan.plan(converged(key), {}, platform(key))["todo"]
-    assert (todo["query"], todo["look"]) == ([], None)
+    todo = driver_plan.plan(converged(key), {}, platform(key)).todo
+    assert (todo.query, todo.look) == ([], None)
 
 
 STREAMS = [
@@ -273,34 +280,34 @@ STREAMS = [
 @pytest.mark.parametrize(("streams", "words"), STREAMS)
 def test_missing_module_stream_is_refused(streams, words):
     data = platform("el-9")
-    bare = driver_plan.plan(host("el-9"), {}, data)["todo"]
-    assert bare["look"]["modules"] == ["nvidia-driver"]
+    bare = driver_plan.plan(host("el-9"), {}, data).todo
+    assert bare.look["modules"] == ["nvidia-driver"]
     result = driver_plan.plan(host("el-9"), {}, data, offers("el-9", {}, "580.95.05-1"), streams)
     if words is None:
-        assert (result["errors"], result["version"]) == ([], "580.95.05")
+        assert (result.errors, result.version) == ([], "580.95.05")
         return
     for word in (*words, "module stream nvidia-driver:580-open", "rhel9/x86_64 has no such stream"):
-        assert word in result["errors"][0]
+        assert word in result.errors[0]
 
 
 # --- no change of the version without a request ---
 
 
 def test_newer_version_is_ignored():
-    assert not driver_plan.plan(converged(version=OLD), {}, platform("debian-12"))["acts"]
+    assert not driver_plan.plan(converged(version=OLD), {}, platform("debian-12")).acts
 
 
 def test_missing_package_is_installed_at_installed_version():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
-    assert result["todo"]["install"] == [f"libcuda1={OLD}"]
+    assert result.todo.install == [f"libcuda1={OLD}"]
 
 
 def test_missing_package_of_unavailable_version_is_refused():
     there = converged(version=OLD)
     del there["packages"]["libcuda1"]
-    (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW))["errors"]
+    (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW)).errors
     assert "Driver 535.261.03 is installed" in error
     assert "Set nvidia_driver_version to 535.309.01" in error
 
@@ -309,17 +316,17 @@ def test_missing_package_of_unavailable_version_is_refused():
 def test_requested_version_updates_all_packages(before, asked, after, downgrade):
     there = converged(version=before)
     result = driver_plan.plan(there, {"version": asked}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
-    assert result["errors"] == []
-    assert f"libcuda1={after}" in result["todo"]["install"]
-    assert all(entry.endswith(f"={after}") for entry in result["todo"]["install"])
-    assert result["downgrade"] is downgrade
+    assert result.errors == []
+    assert f"libcuda1={after}" in result.todo.install
+    assert all(entry.endswith(f"={after}") for entry in result.todo.install)
+    assert result.downgrade is downgrade
 
 
 def test_mixed_versions_are_unified():
     there = converged(version=NEW)
     there["packages"]["libcuda1"]["version"] = OLD
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
-    assert result["todo"]["install"] == [f"libcuda1={NEW}"]
+    assert result.todo.install == [f"libcuda1={NEW}"]
 
 
 # --- kernels ---
@@ -327,20 +334,20 @@ def test_mixed_versions_are_unified():
 
 def test_missing_module_is_built():
     there = converged(modules={})
-    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["build"] == [K12]
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.build == [K12]
 
 
 @pytest.mark.parametrize(("dkms", "register"), [([], "nvidia/580.95.05"), ([{"version": "580.95.05"}], None)])
 def test_dkms_sources_are_registered_again(dkms, register):
     there = {**el_host(modules={}), "dkms": dkms}
-    todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
-    assert (todo["build"], todo["register"]) == ([KERNELS["el-9"]], register)
+    todo = driver_plan.plan(there, {}, platform("el-9")).todo
+    assert (todo.build, todo.register) == ([KERNELS["el-9"]], register)
 
 
 def test_headers_of_next_kernel_are_required():
     there = host("debian-12", next_kernel="6.1.0-56-amd64")
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), "linux-headers-6.1.0-56-amd64": []}
-    (error,) = driver_plan.plan(there, {}, platform("debian-12"), available)["errors"]
+    (error,) = driver_plan.plan(there, {}, platform("debian-12"), available).errors
     for word in ("linux-headers-6.1.0-56-amd64", "kernel 6.1.0-56-amd64", "nvidia_driver_kernel_packages"):
         assert word in error
 
@@ -349,9 +356,9 @@ def test_headers_of_running_kernel_are_optional():
     there = host("debian-12", next_kernel="6.1.0-56-amd64")
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), f"linux-headers-{K12}": []}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
-    assert result["errors"] == []
-    assert f"linux-headers-{K12}" not in result["todo"]["install"]
-    assert any(f"no module for the running kernel {K12}" in reason for reason in result["reasons"])
+    assert result.errors == []
+    assert f"linux-headers-{K12}" not in result.todo.install
+    assert any(f"no module for the running kernel {K12}" in reason for reason in result.reasons)
 
 
 def test_outgoing_kernel_headers_are_not_queried_again():
@@ -360,7 +367,7 @@ def test_outgoing_kernel_headers_are_not_queried_again():
     )
     there["driver"]["loaded"] = None
     there["modules_loaded"] = []
-    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["install"] == []
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.install == []
 
 
 @pytest.mark.parametrize(("offered", "expected"), [("6.1.148-1", "linux-headers-amd64=6.1.148-1"), ("6.1.192-2", None)])
@@ -368,10 +375,10 @@ def test_headers_meta_package_upgrades_no_kernel(offered, expected):
     there = host("debian-12", packages={"linux-image-amd64": "6.1.148-1"})
     available = {**offers("debian-12", {}, NEW), "linux-headers-amd64": [offered]}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
-    meta = [entry for entry in result["todo"]["install"] if entry.startswith("linux-headers-amd64")]
+    meta = [entry for entry in result.todo.install if entry.startswith("linux-headers-amd64")]
     assert meta == ([expected] if expected else [])
     if not expected:
-        assert any("linux-headers-amd64 is not installed" in reason for reason in result["reasons"])
+        assert any("linux-headers-amd64 is not installed" in reason for reason in result.reasons)
 
 
 def test_dkms_replaces_missing_prebuilt_modules():
@@ -380,12 +387,12 @@ def test_dkms_replaces_missing_prebuilt_modules():
     prebuilt = f"linux-modules-nvidia-580-server-open-{KERNELS['ubuntu-24.04']}"
     assert "nvidia-dkms-580-server-open" in available
     result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), available)
-    assert prebuilt in result["todo"]["install"]
+    assert prebuilt in result.todo.install
     result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), {**available, prebuilt: []})
-    assert result["errors"] == []
-    assert f"nvidia-dkms-580-server-open={version}" in result["todo"]["install"]
-    assert prebuilt not in result["todo"]["install"]
-    assert any(prebuilt in reason for reason in result["reasons"])
+    assert result.errors == []
+    assert f"nvidia-dkms-580-server-open={version}" in result.todo.install
+    assert prebuilt not in result.todo.install
+    assert any(prebuilt in reason for reason in result.reasons)
 
 
 U24 = KERNELS["ubuntu-24.04"]
@@ -399,21 +406,21 @@ def test_prebuilt_modules_of_running_kernel_are_optional():
     available = offers("ubuntu-24.04", {}, ARCHIVE, kernel=GOING, next_kernel=U24)
     available = {**available, MODULES.format(GOING): [], f"linux-headers-{GOING}": []}
     result = driver_plan.plan(there, {}, platform("ubuntu-24.04"), available)
-    assert (result["errors"], result["module_build"]) == ([], "precompiled")
-    names = [entry.partition("=")[0] for entry in result["todo"]["install"]]
+    assert (result.errors, result.module_build) == ([], "precompiled")
+    names = [entry.partition("=")[0] for entry in result.todo.install]
     assert MODULES.format(U24) in names
     assert MODULES.format(GOING) not in names
     reason = f"no module for the running kernel {GOING}: the repositories no longer have {MODULES.format(GOING)}"
-    assert any(reason in text for text in result["reasons"])
+    assert any(reason in text for text in result.reasons)
 
 
 def test_outgoing_kernel_modules_are_not_queried_again():
     there = converged("ubuntu-24.04", version=ARCHIVE, kernel=GOING, next_kernel=U24, modules={U24: "580.95.05"})
     assert MODULES.format(GOING) not in there["packages"]
-    todo = driver_plan.plan(there, {}, platform("ubuntu-24.04"))["todo"]
-    assert (todo["query"], todo["install"]) == ([], [])
+    todo = driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo
+    assert (todo.query, todo.install) == ([], [])
     there["driver"]["on_disk_next"] = None
-    assert driver_plan.plan(there, {}, platform("ubuntu-24.04"))["todo"]["query"] != []
+    assert driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo.query != []
 
 
 @pytest.mark.parametrize(
@@ -426,7 +433,7 @@ def test_outgoing_kernel_modules_are_not_queried_again():
 def test_prebuilt_modules_of_next_kernel_are_required(request_, more, words):
     there = host("ubuntu-24.04", **more)
     available = {**offers("ubuntu-24.04", request_, ARCHIVE, **more), MODULES.format(U24): []}
-    (error,) = driver_plan.plan(there, request_, platform("ubuntu-24.04"), available)["errors"]
+    (error,) = driver_plan.plan(there, request_, platform("ubuntu-24.04"), available).errors
     for word in ("have no " + MODULES.format(U24), *words):
         assert word in error
 
@@ -438,9 +445,9 @@ def test_nvidias_repository_replaces_older_entries():
     sources = [{"file": "/etc/apt/sources.list.d/cuda-debian12-x86_64.list", "uris": ["https://old.example"]}]
     there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
     result = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))
-    assert result["todo"]["repository"]["url"].endswith("/debian12/x86_64")
-    assert result["todo"]["remove_files"] == ["/etc/apt/sources.list.d/cuda-debian12-x86_64.list"]
-    assert result["todo"]["remove_packages"] == ["cuda-keyring"]
+    assert result.todo.repository["url"].endswith("/debian12/x86_64")
+    assert result.todo.remove_files == ["/etc/apt/sources.list.d/cuda-debian12-x86_64.list"]
+    assert result.todo.remove_packages == ["cuda-keyring"]
 
 
 @pytest.mark.parametrize(("signed_by", "kept"), [("/usr/share/keyrings/cuda-archive-keyring.gpg", True), ("", False)])
@@ -448,7 +455,7 @@ def test_existing_entry_with_own_key_is_kept(signed_by, kept):
     url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     sources = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": signed_by}]
     result = driver_plan.plan(host("debian-12", apt={"sources": sources}), {"source": "nvidia"}, platform("debian-12"))
-    assert (result["todo"]["repository"] is None) is kept
+    assert (result.todo.repository is None) is kept
 
 
 @pytest.mark.parametrize(
@@ -465,35 +472,33 @@ def test_existing_entry_with_own_key_is_kept(signed_by, kept):
 def test_module_stream_is_enabled(streams, expected):
     there = host("el-9", module_streams=streams)
     result = driver_plan.plan(there, {}, platform("el-9"))
-    assert result["todo"]["stream"] == expected
-    assert result["todo"]["prerequisites"] == ["epel-release", "python3-dnf-plugin-versionlock"]
+    assert result.todo.stream == expected
+    assert result.todo.prerequisites == ["epel-release", "python3-dnf-plugin-versionlock"]
 
 
 @pytest.mark.parametrize("key", ["el-8", "el-9", "el-10", "amazon-2023"])
 def test_lock_plugin_is_installed_on_complete_host(key):
     driver = {"library": "580.95.05", "loaded": "580.95.05"}
     there = converged(key, version="3:580.95.05-1", driver=driver, held=())
-    todo = driver_plan.plan(there, {}, platform(key))["todo"]
-    assert todo["query"] == []
-    assert "nvidia-driver-cuda" in todo["hold"]
-    assert todo["prerequisites"] == ["python3-dnf-plugin-versionlock"]
+    todo = driver_plan.plan(there, {}, platform(key)).todo
+    assert todo.query == []
+    assert "nvidia-driver-cuda" in todo.hold
+    assert todo.prerequisites == ["python3-dnf-plugin-versionlock"]
     there["packages"]["python3-dnf-plugin-versionlock"] = {"version": "4.0", "held": False, "arch": "noarch"}
-    assert driver_plan.plan(there, {}, platform(key))["todo"]["prerequisites"] == []
-    assert driver_plan.plan(there, {"hold": False}, platform(key))["todo"]["prerequisites"] == []
+    assert driver_plan.plan(there, {}, platform(key)).todo.prerequisites == []
+    assert driver_plan.plan(there, {"hold": False}, platform(key)).todo.prerequisites == []
 
 
 def test_dnf_locks_before_it_installs():
     result = driver_plan.plan(
         host("el-9"), {}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
     )
-    assert "nvidia-driver-cuda-580.95.05-1.el9" in result["todo"]["lock"]
-    assert set(result["todo"]["lock"]) <= set(result["todo"]["install"])
+    assert "nvidia-driver-cuda-580.95.05-1.el9" in result.todo.lock
+    assert set(result.todo.lock) <= set(result.todo.install)
     result = driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9"))
-    assert result["todo"]["lock"] == []
+    assert result.todo.lock == []
     # The plugin for locks is not installed, either.
-    assert driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"))["todo"]["prerequisites"] == [
-        "epel-release"
-    ]
+    assert driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9")).todo.prerequisites == ["epel-release"]
 
 
 EL = "3:580.95.05-1.el9"
@@ -507,9 +512,9 @@ def el_host(**changes) -> dict:
 
 def test_flavor_change_switches_stream():
     plan = driver_plan.plan(el_host(), {"flavor": "proprietary"}, platform("el-9"))
-    assert plan["todo"]["stream"]["name"] == "nvidia-driver:580-dkms"
-    assert plan["todo"]["stream"]["before"] == "nvidia-driver:580-open"
-    assert plan["todo"]["install"] == ["kmod-nvidia-latest-dkms"]
+    assert plan.todo.stream["name"] == "nvidia-driver:580-dkms"
+    assert plan.todo.stream["before"] == "nvidia-driver:580-open"
+    assert plan.todo.install == ["kmod-nvidia-latest-dkms"]
 
 
 def test_lock_of_former_version_is_removed():
@@ -517,9 +522,9 @@ def test_lock_of_former_version_is_removed():
     plan = driver_plan.plan(
         el_host(), wanted, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
     )
-    assert "nvidia-driver-cuda-580.95.05-1.el9" in plan["todo"]["unlock"]
-    assert "nvidia-driver-cuda-580.82.07-1.el9" in plan["todo"]["lock"]
-    assert plan["downgrade"]
+    assert "nvidia-driver-cuda-580.95.05-1.el9" in plan.todo.unlock
+    assert "nvidia-driver-cuda-580.82.07-1.el9" in plan.todo.lock
+    assert plan.downgrade
 
 
 # --- replaced packages ---
@@ -538,27 +543,27 @@ def test_branch_change_replaces_all_packages(key, old, new):
     wanted = {"source": "nvidia", "branch": new[:3]}
     switches = {"nvswitches": ["0000:83:00.0"]}
     bare = host(key, (H100,), nvidia=switches, headers=(KERNELS[key],))
-    names = resolver.resolve(bare, {**wanted, "branch": old[:3]}, platform(key))["packages"]
+    names = resolve(bare, {**wanted, "branch": old[:3]}, platform(key)).packages
     there = host(key, (H100,), nvidia=switches, headers=(KERNELS[key],), packages=dict.fromkeys(names, f"{old}-1"),
                  held=names, driver={"library": old})  # fmt: skip
     going, coming = NAMES[key] if old < new else reversed(NAMES[key])
     asked = driver_plan.plan(there, wanted, platform(key))
-    assert f"remove {', '.join(going)}, which the driver's packages replace" in asked["summary"]
-    available = {name: [f"{new}-1"] for name in asked["todo"]["query"]}
+    assert f"remove {', '.join(going)}, which the driver's packages replace" in asked.summary
+    available = {name: [f"{new}-1"] for name in asked.todo.query}
     result = driver_plan.plan(there, wanted, platform(key), available)
-    assert result["errors"] == []
-    assert result["todo"]["remove"] == going
-    assert result["todo"]["put_back"] == [f"{name}-{old}-1" for name in going]
-    assert set(going) <= set(result["todo"]["release"])
-    assert set(going) <= set(result["todo"]["may_go"])
-    assert all(any(entry.startswith(name) for entry in result["todo"]["install"]) for name in coming)
+    assert result.errors == []
+    assert result.todo.remove == going
+    assert result.todo.put_back == [f"{name}-{old}-1" for name in going]
+    assert set(going) <= set(result.todo.release)
+    assert set(going) <= set(result.todo.may_go)
+    assert all(any(entry.startswith(name) for entry in result.todo.install) for name in coming)
 
 
 def test_nothing_is_removed_where_nothing_is_installed():
-    assert driver_plan.plan(host("el-9"), {}, platform("el-9"))["todo"]["remove"] == []
+    assert driver_plan.plan(host("el-9"), {}, platform("el-9")).todo.remove == []
     there = converged(version=OLD)
     there["packages"]["nvidia-open-kernel-dkms"] = {"version": OLD, "held": False, "arch": "amd64"}
-    assert driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12"))["todo"]["remove"] == []
+    assert driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12")).todo.remove == []
 
 
 @pytest.mark.parametrize(
@@ -577,47 +582,47 @@ def test_only_driver_packages_change(request_, more, release, may_go):
         version = NEW if name == "nvidia-alternative" else "1.18.0-1"
         there["packages"][name] = {"version": version, "held": True, "arch": "amd64"}
     del there["packages"]["libnvidia-ml1"]
-    todo = driver_plan.plan(there, request_, platform("debian-12"), offers("debian-12", request_, NEW, OLD))["todo"]
-    assert todo["install"]
+    todo = driver_plan.plan(there, request_, platform("debian-12"), offers("debian-12", request_, NEW, OLD)).todo
+    assert todo.install
     strangers = {"nvidia-container-toolkit", "docker.io", "linux-image-amd64", "dkms", f"linux-headers-{K12}"}
-    assert set(release) <= set(todo["release"])
-    assert set(may_go) <= set(todo["may_go"])
-    assert bool(todo["release"]) is bool(release)
-    assert bool(todo["may_go"]) is bool(may_go)
-    assert not strangers & {*todo["release"], *todo["may_go"]}
+    assert set(release) <= set(todo.release)
+    assert set(may_go) <= set(todo.may_go)
+    assert bool(todo.release) is bool(release)
+    assert bool(todo.may_go) is bool(may_go)
+    assert not strangers & {*todo.release, *todo.may_go}
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
 def test_flavor_change_purges_modprobe_files(key, flavor):
     there = converged(key)
     request = {"flavor": flavor}
-    todo = driver_plan.plan(there, request, platform(key), offers(key, request, VERSION[key]))["todo"]
+    todo = driver_plan.plan(there, request, platform(key), offers(key, request, VERSION[key])).todo
     mine, others = ("open-", "") if flavor == "open" else ("", "open-")
-    assert todo["remove"] == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
-    assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo["install"]
-    assert todo["purge"] == todo["remove"]
+    assert todo.remove == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
+    assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo.install
+    assert todo.purge == todo.remove
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
 def test_interrupted_flavor_change_is_completed(key, flavor):
     request = {"flavor": flavor}
-    todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key]))["todo"]
+    todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key])).todo
     there = converged(key)
-    for name in todo["remove"]:
+    for name in todo.remove:
         del there["packages"][name]
-    for name in (text.partition("=")[0] for text in todo["install"]):
+    for name in (text.partition("=")[0] for text in todo.install):
         there["packages"][name] = {"version": VERSION[key], "held": True, "arch": "amd64"}
-    left = sorted([*todo["purge"], "nvidia-settings", "linux-image-6.1.0-1-amd64"])
+    left = sorted([*todo.purge, "nvidia-settings", "linux-image-6.1.0-1-amd64"])
     there["package_state"]["config_files"] = left
     result = driver_plan.plan(there, request, platform(key))
-    assert (result["errors"], result["todo"]["purge"]) == ([], todo["purge"])
-    assert (result["acts"], result["steps"]["packages"], result["todo"]["query"]) == (True, True, [])
-    assert result["summary"] == [f"purge {', '.join(todo['purge'])}, whose files direct modprobe to other modules"]
+    assert (result.errors, result.todo.purge) == ([], todo.purge)
+    assert (result.acts, result.steps["packages"], result.todo.query) == (True, True, [])
+    assert result.summary == [f"purge {', '.join(todo.purge)}, whose files direct modprobe to other modules"]
     # A replaced package of the same driver keeps its configuration.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
-    assert not set(left) & set(driver_plan.plan(there, back, platform(key))["todo"]["purge"])
+    assert not set(left) & set(driver_plan.plan(there, back, platform(key)).todo.purge)
     there["packages"].pop("dkms")
-    assert driver_plan.plan(there, request, platform(key))["todo"]["purge"] == todo["purge"]
+    assert driver_plan.plan(there, request, platform(key)).todo.purge == todo.purge
 
 
 def test_renamed_companion_keeps_configuration():
@@ -626,10 +631,10 @@ def test_renamed_companion_keeps_configuration():
     request = {"source": "nvidia", "branch": "580", "flavor": "open", "imex": True}
     available = offers("debian-12", request, "580.95.05-1", **more)
     result = driver_plan.plan(host("debian-12", **more), request, platform("debian-12"), available)
-    assert result["errors"] == []
-    todo = result["todo"]
-    assert todo["remove"] == ["nvidia-imex-570", "nvidia-kernel-dkms"]
-    assert todo["purge"] == ["nvidia-kernel-dkms"]
+    assert result.errors == []
+    todo = result.todo
+    assert todo.remove == ["nvidia-imex-570", "nvidia-kernel-dkms"]
+    assert todo.purge == ["nvidia-kernel-dkms"]
 
 
 def test_packages_of_other_branch_are_replaced():
@@ -639,8 +644,8 @@ def test_packages_of_other_branch_are_replaced():
     result = driver_plan.plan(
         there, wanted, platform("ubuntu-24.04"), offers("ubuntu-24.04", wanted, "580.95.05-0ubuntu0.24.04.1")
     )
-    assert result["errors"] == []
-    assert result["todo"]["release"] == result["todo"]["may_go"] == sorted(old)
+    assert result.errors == []
+    assert result.todo.release == result.todo.may_go == sorted(old)
 
 
 # --- known build failures ---
@@ -660,9 +665,9 @@ def test_known_build_failure_is_refused(key, kernel, request_, version, words):
     wanted = {"source": "distribution", **request_}
     there = host(key, kernel=kernel)
     result = driver_plan.plan(there, wanted, platform(key), offers(key, wanted, version, kernel=kernel))
-    assert bool(result["errors"]) is bool(words)
+    assert bool(result.errors) is bool(words)
     for word in words:
-        assert word in result["errors"][0]
+        assert word in result.errors[0]
 
 
 def test_built_module_is_accepted():
@@ -670,7 +675,7 @@ def test_built_module_is_accepted():
     there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"}, packages={"libcuda1": "550.163.01-2"})
     wanted = {"source": "distribution", "flavor": "open"}
     available = offers("debian-13", wanted, "550.163.01-2", kernel=kernel)
-    assert driver_plan.plan(there, wanted, platform("debian-13"), available)["errors"] == []
+    assert driver_plan.plan(there, wanted, platform("debian-13"), available).errors == []
 
 
 # --- proxies, and entries of the same repository ---
@@ -681,17 +686,17 @@ URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 
 def test_apt_proxy_is_set_and_removed():
     there = converged()
-    assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12"))["acts"]
+    assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12")).acts
     wanted = {"source": "nvidia", "proxy": PROXY}
-    files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12"))["todo"]["files"]
+    files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12")).todo.files
     (content,) = [file["content"] for file in files if file["path"] == config_files.PROXY_FILE]
     assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
     there["files"][config_files.PROXY_FILE] = {"exists": True, "content": content}
-    files = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["files"]
+    files = driver_plan.plan(there, {}, platform("debian-12")).todo.files
     assert [(file["path"], file["state"]) for file in files] == [(config_files.PROXY_FILE, "absent")]
     # Unless the CUDA toolkit uses this proxy for the repository.
     there["files"][packages_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
-    assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
+    assert not driver_plan.plan(there, {}, platform("debian-12")).acts
 
 
 REPOSITORIES = [
@@ -707,12 +712,12 @@ def test_changed_proxy_is_written_for_dnf_and_zypper(key, directory, text, path)
     there["files"][f"{directory}/gpufleet-nvidia-cuda.repo"] = {"exists": True, "content": text.format(url=url)}
     address = re.search(r"baseurl=(\S+)", text.format(url=url)).group(1)
     there["repositories"] = [{"id": "x", "file": "x", "url": address, "enabled": True}]
-    assert not driver_plan.plan(there, {"proxy": PROXY}, platform(key))["acts"]
-    assert driver_plan.plan(there, {}, platform(key))["todo"]["repository"]["proxy"] is None
+    assert not driver_plan.plan(there, {"proxy": PROXY}, platform(key)).acts
+    assert driver_plan.plan(there, {}, platform(key)).todo.repository["proxy"] is None
     other = driver_plan.plan(there, {"proxy": "http://other.example:3128"}, platform(key))
-    assert other["todo"]["repository"]["proxy"] == "http://other.example:3128"
+    assert other.todo.repository["proxy"] == "http://other.example:3128"
     missing = dict(there, packages={})
-    assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key))["todo"]["repository"] is None
+    assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key)).todo.repository is None
 
 
 def test_older_entries_beside_current_repository_are_removed():
@@ -723,10 +728,10 @@ def test_older_entries_beside_current_repository_are_removed():
         {**signed, "file": "/etc/apt/sources.list.d/cuda.list", "signed_by": ""},
     ]
     there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
-    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))["todo"]
-    assert todo["repository"] is None
-    assert todo["remove_files"] == ["/etc/apt/sources.list.d/cuda.list"]
-    assert todo["remove_packages"] == []
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12")).todo
+    assert todo.repository is None
+    assert todo.remove_files == ["/etc/apt/sources.list.d/cuda.list"]
+    assert todo.remove_packages == []
 
 
 # --- the initramfs ---
@@ -744,13 +749,13 @@ def test_initramfs_follows_modprobe_file(key, package, command):
     nouveau = {"nouveau": {"loaded": True, "bound": [], "available": True, "blacklisted_by": []}}
     there = converged(key, foreign_drivers=nouveau)
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
-    assert not driver_plan.plan(there, {}, platform(key))["acts"]
+    assert not driver_plan.plan(there, {}, platform(key)).acts
     del there["files"][config_files.MODPROBE_FILE]
     plan = driver_plan.plan(there, {}, platform(key))
-    assert plan["todo"]["initramfs"] == ([command] if command else [])
-    assert any("rebuild the initramfs" in line for line in plan["summary"]) is bool(command)
+    assert plan.todo.initramfs == ([command] if command else [])
+    assert any("rebuild the initramfs" in line for line in plan.summary) is bool(command)
     there["kernel"]["kernels"][0]["bootable"] = False
-    assert driver_plan.plan(there, {}, platform(key))["todo"]["initramfs"] == []
+    assert driver_plan.plan(there, {}, platform(key)).todo.initramfs == []
 
 
 @pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
@@ -759,11 +764,11 @@ def test_pending_initramfs_is_rebuilt(key, package, command):
     there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     there["files"][config_files.INITRAMFS_FILE] = {"exists": True, "content": ""}
     plan = driver_plan.plan(there, {}, platform(key))
-    assert (plan["todo"]["files"], plan["todo"]["initramfs"]) == ([], [command] if command else [])
-    assert plan["acts"] is plan["steps"]["files"] is bool(command)
-    assert len(plan["summary"]) == len(plan["todo"]["initramfs"])
+    assert (plan.todo.files, plan.todo.initramfs) == ([], [command] if command else [])
+    assert plan.acts is plan.steps["files"] is bool(command)
+    assert len(plan.summary) == len(plan.todo.initramfs)
     there["files"][config_files.INITRAMFS_FILE] = {"exists": False, "content": None}
-    assert not driver_plan.plan(there, {}, platform(key))["acts"]
+    assert not driver_plan.plan(there, {}, platform(key)).acts
 
 
 STALE = [
@@ -781,7 +786,7 @@ STALE = [
 @pytest.mark.parametrize(("lock", "goes"), STALE)
 def test_only_stale_driver_locks_are_removed(lock, goes):
     there = el_host(package_state={"held_patterns": [lock]})
-    assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == ([lock] if goes else [])
+    assert driver_plan.plan(there, {}, platform("el-9")).todo.unhold == ([lock] if goes else [])
 
 
 class Lazy(dict):
@@ -795,7 +800,7 @@ def test_locks_are_compared_with_all_packages():
     there = el_host()
     there["packages"] = Lazy(there["packages"])
     there["package_state"]["held_patterns"] = [f"{name}-{EL}.*" for name in there["packages"]]
-    assert driver_plan.plan(there, {}, platform("el-9"))["todo"]["unhold"] == []
+    assert driver_plan.plan(there, {}, platform("el-9")).todo.unhold == []
 
 
 # --- the runfile ---
@@ -804,37 +809,37 @@ RUNFILE = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha
 
 
 def test_installer_is_run():
-    todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12"))["todo"]
+    todo = driver_plan.plan(host("debian-12"), RUNFILE, platform("debian-12")).todo
     url = "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run"
-    assert todo["runfile"] == {
+    assert todo.runfile == {
         "url": url,
         "place": url,
         "checksum": "sha256:" + "0" * 64,
         "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
     }
-    assert todo["install"] == [f"linux-headers-{K12}", "dkms"]
-    assert todo["hold"] == []
+    assert todo.install == [f"linux-headers-{K12}", "dkms"]
+    assert todo.hold == []
     older = {**RUNFILE, "version": "550.54.15", "runfile_url": "https://mirror.example/x.run"}
-    todo = driver_plan.plan(host("gentoo-2", headers=(K12,)), older, None)["todo"]
-    assert todo["runfile"]["options"][-1] == "-m=kernel-open"
-    assert todo["runfile"]["url"] == "https://mirror.example/x.run"
+    todo = driver_plan.plan(host("gentoo-2", headers=(K12,)), older, None).todo
+    assert todo.runfile["options"][-1] == "-m=kernel-open"
+    assert todo.runfile["url"] == "https://mirror.example/x.run"
 
 
 @pytest.mark.parametrize(("headers", "install"), [((), [f"linux-headers-{K12}", "dkms"]), ((K12,), ["dkms"])])
 def test_installer_needs_build_packages(headers, install):
     there = host("debian-12", headers=headers)
-    asked = driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["query"]
+    asked = driver_plan.plan(there, RUNFILE, platform("debian-12")).todo.query
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"), {name: ["3.0.10-8"] for name in asked})
-    assert (plan["errors"], plan["version"]) == ([], "580.95.05")
-    assert plan["todo"]["install"] == install
-    assert plan["todo"]["runfile"]["url"].endswith("-580.95.05.run")
+    assert (plan.errors, plan.version) == ([], "580.95.05")
+    assert plan.todo.install == install
+    assert plan.todo.runfile["url"].endswith("-580.95.05.run")
 
 
 def test_installer_does_not_run_again():
     there = host("debian-12", headers=(K12,), driver={"library": "580.95.05", "runfile": True}, packages={"dkms": "3"})
-    assert driver_plan.plan(there, RUNFILE, platform("debian-12"))["todo"]["runfile"] is None
+    assert driver_plan.plan(there, RUNFILE, platform("debian-12")).todo.runfile is None
     newer = {**RUNFILE, "version": "580.126.09"}
-    assert driver_plan.plan(there, newer, platform("debian-12"))["todo"]["runfile"]
+    assert driver_plan.plan(there, newer, platform("debian-12")).todo.runfile
 
 
 @pytest.mark.parametrize("built", [False, True])
@@ -845,7 +850,7 @@ def test_interrupted_installer_runs_again(built):
     content = packages_record.begin_runfile(there, config_files.RECORD_FILE, "580.95.05")
     there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
-    assert (plan["steps"]["runfile"], plan["steps"]["finish"]) == (not built, built)
+    assert (plan.steps["runfile"], plan.steps["finish"]) == (not built, built)
 
 
 # --- holds and files ---
@@ -855,17 +860,17 @@ def test_driver_and_dependencies_are_held():
     there = converged(held=())
     there["packages"]["nvidia-alternative"] = {"version": NEW, "held": False, "arch": "amd64"}
     there["packages"]["nvidia-container-toolkit"] = {"version": "1.18.0-1", "held": False, "arch": "amd64"}
-    hold = driver_plan.plan(there, {}, platform("debian-12"))["todo"]["hold"]
+    hold = driver_plan.plan(there, {}, platform("debian-12")).todo.hold
     assert {"nvidia-alternative", "libcuda1", "nvidia-kernel-dkms"} <= set(hold)
     assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
 
 
 def test_hold_false_removes_holds_and_files():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
-    assert "libcuda1" in result["todo"]["unhold"]
-    gone = [file["path"] for file in result["todo"]["files"] if file["state"] == "absent"]
+    assert "libcuda1" in result.todo.unhold
+    gone = [file["path"] for file in result.todo.files if file["state"] == "absent"]
     assert gone == [config_files.BLACKLIST_FILE]
-    (pin,) = (file["content"] for file in result["todo"]["files"] if file["path"] == config_files.PIN_FILE)
+    (pin,) = (file["content"] for file in result.todo.files if file["path"] == config_files.PIN_FILE)
     assert "Pin: release o=NVIDIA\n" in pin
     assert "Pin: version" not in pin
 
@@ -875,7 +880,7 @@ def test_modprobe_file_has_requested_content():
     there = converged(foreign_drivers=nouveau)
     options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
     there["files"] = {}
-    files = driver_plan.plan(there, {"module_options": options}, platform("debian-12"))["todo"]["files"]
+    files = driver_plan.plan(there, {"module_options": options}, platform("debian-12")).todo.files
     (content,) = [file["content"] for file in files if file["path"] == config_files.MODPROBE_FILE]
     assert content.splitlines()[1:] == [
         "blacklist nouveau",
@@ -883,15 +888,15 @@ def test_modprobe_file_has_requested_content():
         "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
     ]
     nouveau["nouveau"]["blacklisted_by"] = ["/etc/modprobe.d/nvidia-blacklists-nouveau.conf"]
-    files = driver_plan.plan(converged(foreign_drivers=nouveau), {}, platform("debian-12"))["todo"]["files"]
+    files = driver_plan.plan(converged(foreign_drivers=nouveau), {}, platform("debian-12")).todo.files
     assert files == []
 
 
 def test_interrupted_installation_is_completed():
     there = converged(package_state={"interrupted": True})
-    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.repair
     there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
-    assert driver_plan.plan(there, {}, platform("debian-12"))["todo"]["repair"]
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.repair
 
 
 def test_interrupted_run_is_recorded_on_complete_host():
@@ -903,18 +908,18 @@ def test_interrupted_run_is_recorded_on_complete_host():
     }
     there["files"][config_files.RECORD_FILE] = record
     plan = driver_plan.plan(there, {}, platform("debian-12"))
-    assert [step for step, is_due in plan["steps"].items() if is_due] == ["finish"]
-    assert (plan["acts"], plan["summary"]) == (True, ["record what an interrupted run installed"])
+    assert [step for step, is_due in plan.steps.items() if is_due] == ["finish"]
+    assert (plan.acts, plan.summary) == (True, ["record what an interrupted run installed"])
     names = ["vim", *there["packages"]]
     record["content"] = packages_record.finish(there, config_files.RECORD_FILE, names, names)
-    assert not driver_plan.plan(there, {}, platform("debian-12"))["acts"]
+    assert not driver_plan.plan(there, {}, platform("debian-12")).acts
 
 
 def test_installation_records_interrupted_run():
     there = host("debian-12", headers=(K12,))
     content = packages_record.begin(there, config_files.RECORD_FILE, ["vim"])
     there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
-    steps = driver_plan.plan(there, {}, platform("debian-12"))["steps"]
+    steps = driver_plan.plan(there, {}, platform("debian-12")).steps
     assert (steps["packages"], steps["finish"]) == (True, False)
 
 
@@ -931,16 +936,16 @@ def test_fabric_manager_is_enabled_and_started(state, loaded, todo):
     there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
     there["services"] = {"nvidia-fabricmanager.service": state}
     there["files"] = {config_files.RECORD_FILE: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}}
-    assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9"))["todo"]["services"] == todo
+    assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9")).todo.services == todo
 
 
 def test_adopted_driver_is_loaded():
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, packages={})
     result = driver_plan.plan(there, {}, platform("el-9"))
-    assert result["action"] == "adopt"
-    assert result["todo"]["install"] == result["todo"]["hold"] == []
-    assert result["todo"]["modules"]["load"] == ["nvidia", "nvidia_uvm"]
-    assert driver_plan.plan(there, {"activate": False}, platform("el-9"))["todo"]["modules"]["load"] == []
+    assert result.action == "adopt"
+    assert result.todo.install == result.todo.hold == []
+    assert result.todo.modules["load"] == ["nvidia", "nvidia_uvm"]
+    assert driver_plan.plan(there, {"activate": False}, platform("el-9")).todo.modules["load"] == []
 
 
 IGNORED = [
@@ -955,7 +960,7 @@ IGNORED = [
 @pytest.mark.parametrize(("wish", "words"), IGNORED)
 def test_ignored_settings_of_adopted_driver_are_reported(wish, words):
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"})
-    said = [reason for reason in driver_plan.plan(there, wish, platform("el-9"))["reasons"] if "is ignored" in reason]
+    said = [reason for reason in driver_plan.plan(there, wish, platform("el-9")).reasons if "is ignored" in reason]
     assert len(said) == (1 if words else 0)
     assert all(reason.startswith(f"{words} is ignored") for reason in said)
 
@@ -984,8 +989,8 @@ def test_satisfied_settings_of_adopted_driver_are_not_reported(wish, changes, wo
     driver = {"library": "570.86.15", "on_disk": "570.86.15", "loaded": "570.86.15"}
     there = host("ubuntu-22.04", driver=driver, **changes)
     result = driver_plan.plan(there, {"source": "preinstalled", **wish}, platform("ubuntu-22.04"))
-    said = [reason for reason in result["reasons"] if "is ignored" in reason]
-    assert (result["errors"], len(said)) == ([], 1 if words else 0)
+    said = [reason for reason in result.reasons if "is ignored" in reason]
+    assert (result.errors, len(said)) == ([], 1 if words else 0)
     assert all(f" {words} is ignored" in reason for reason in said)
 
 
@@ -1000,12 +1005,12 @@ def test_satisfied_settings_of_adopted_driver_are_not_reported(wish, changes, wo
 def test_peermem_is_loaded_for_adopted_driver(there, peermem, written):
     files = {config_files.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
     adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
-    todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]
-    texts = [file["content"] for file in todo["files"] if file["path"] == config_files.MODULES_LOAD_FILE]
+    todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9")).todo
+    texts = [file["content"] for file in todo.files if file["path"] == config_files.MODULES_LOAD_FILE]
     assert [text.splitlines()[1:] for text in texts] == ([written] if written else [])
     if texts:
         adopted["files"] = {config_files.MODULES_LOAD_FILE: {"exists": True, "content": texts[0]}}
-        assert driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9"))["todo"]["files"] == []
+        assert driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9")).todo.files == []
 
 
 SWITCH = {"nvlink5_switches": ["mlx5_0"]}
@@ -1024,13 +1029,13 @@ def test_nvlink_5_loads_ib_umad(loaded, modules, load):
     driver = {"loaded": loaded, "library": loaded, "on_disk": "580.95.05"}
     packages = {"nvidia-driver-cuda": "3:580.95.05-1"}
     there = host("el-9", (H100,), packages=packages, driver=driver, modules_loaded=modules, nvidia=SWITCH)
-    todo = driver_plan.plan(there, {}, platform("el-9"))["todo"]
-    assert todo["modules"]["load"] == load
+    todo = driver_plan.plan(there, {}, platform("el-9")).todo
+    assert todo.modules["load"] == load
     assert "\nnvidia_uvm\nib_umad\n" in next(
-        file["content"] for file in todo["files"] if file["path"] == config_files.MODULES_LOAD_FILE
+        file["content"] for file in todo.files if file["path"] == config_files.MODULES_LOAD_FILE
     )
-    todo = driver_plan.plan(there, {"fabric_manager": "disabled"}, platform("el-9"))["todo"]
-    assert "ib_umad" not in todo["modules"]["load"]
+    todo = driver_plan.plan(there, {"fabric_manager": "disabled"}, platform("el-9")).todo
+    assert "ib_umad" not in todo.modules["load"]
 
 
 @pytest.mark.parametrize(
@@ -1042,12 +1047,12 @@ def test_installer_uses_dkms(key, packages, has_dkms):
     there = host(key, packages=packages, kernel=kernel, headers=(kernel,))
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": "sha256:" + "0" * 64}
     result = driver_plan.plan(there, request, None if key == "gentoo-2" else platform(key))
-    assert result["errors"] == []
-    assert ("--dkms" in result["todo"]["runfile"]["options"]) is has_dkms
-    assert any("no DKMS:" in reason for reason in result["reasons"]) is not has_dkms
+    assert result.errors == []
+    assert ("--dkms" in result.todo.runfile["options"]) is has_dkms
+    assert any("no DKMS:" in reason for reason in result.reasons) is not has_dkms
 
 
 def test_changes_need_root_but_a_converged_host_does_not():
-    (error,) = driver_plan.plan(host(uid=1000), {}, platform("debian-12"))["errors"]
+    (error,) = driver_plan.plan(host(uid=1000), {}, platform("debian-12")).errors
     assert error == "This role needs root, but it runs as uid 1000. Set `become: true`."
-    assert driver_plan.plan({**converged(), "uid": 1000}, {}, platform("debian-12"))["errors"] == []
+    assert driver_plan.plan({**converged(), "uid": 1000}, {}, platform("debian-12")).errors == []

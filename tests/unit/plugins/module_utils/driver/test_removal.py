@@ -72,7 +72,7 @@ def test_removal_rebuilds_initramfs(package):
 def test_earlier_package_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
-    assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative; nothing of it is removed"]
+    assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative, so the role does not remove it"]
 
 
 @pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
@@ -81,7 +81,7 @@ def test_packages_of_other_driver_stay(recorded):
     kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
     assert [plan[name] for name in kept] == [[]] * len(kept)
     assert plan["reasons"] == [
-        "this role did not install libcuda1, nvidia-alternative, nvidia-kernel-dkms; nothing of it is removed"
+        "this role did not install libcuda1, nvidia-alternative, nvidia-kernel-dkms, so the role does not remove it"
     ]
 
 
@@ -148,7 +148,7 @@ def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
-    left_alone = "this role did not install the driver on this host; it is not removed"
+    left_alone = "this role did not install the driver on this host, so the role does not remove it"
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
@@ -202,7 +202,7 @@ def test_removal_is_refused_with_dependent_module():
     there = installed({"packages": list(OURS)}, modules_loaded=loaded, module_users=users)
     plan = driver_removal.plan(there, platform("debian-12"))
     (error,) = plan["errors"]
-    assert "in use by module gdrdrv, which needs nvidia. Nothing was changed. Unload that first" in error
+    assert "in use by module gdrdrv, which needs nvidia. Nothing was changed. Unload these modules first" in error
     assert (plan["acts"], plan["services"], plan["unload"]) == (False, [], [])
 
 

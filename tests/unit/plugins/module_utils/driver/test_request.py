@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, resolver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform, resolve
 
 # --- conversion of text ---
 
@@ -32,13 +35,14 @@ TEXTS = [
     ({"secure_boot_key_enrolled": "False"}, {"secure_boot_key_enrolled": False}),
     ({"reboot_timeout": "60", "lock_timeout": "5"}, {"reboot_timeout": 60, "lock_timeout": 5}),
     ({"module_options": '{"nvidia": {"NVreg_X": 0}}'}, {"module_options": {"nvidia": {"NVreg_X": 0}}}),
-    ({"branch": 580, "mirror": "", "version": None}, {"branch": 580}),
+    ({"branch": 580, "mirror": "", "version": None}, {"branch": "580"}),
+    ({"branch": " 580\n"}, {"branch": "580"}),
 ]
 
 
 @pytest.mark.parametrize(("request_", "expected"), TEXTS)
 def test_text_is_converted(request_, expected):
-    assert driver_request.convert(request_) == expected
+    assert driver_request.read(request_) == dataclasses.replace(driver_request.read({}), **expected)
 
 
 NO_TYPE = [
@@ -47,14 +51,17 @@ NO_TYPE = [
     ({"lock_timeout": "soon"}, "nvidia_driver_lock_timeout is soon, but must be a whole number."),
     ({"reboot_timeout": float("inf")}, "nvidia_driver_reboot_timeout is inf, but must be a whole number."),
     ({"components": {"video": 1}}, "nvidia_driver_components is {'video': 1}, but must be a list."),
-    ({"module_options": "quiet"}, "nvidia_driver_module_options is quiet, but must be of the form {nvidia: {"),
+    (
+        {"module_options": "quiet"},
+        "nvidia_driver_module_options is quiet, but must be a dictionary. Use the form {nvidia: {",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("request_", "words"), NO_TYPE)
 def test_invalid_text_is_refused(request_, words):
-    with pytest.raises(driver_request.RequestError) as refused:
-        driver_request.convert(request_)
+    with pytest.raises(VariableError) as refused:
+        driver_request.read(request_)
     assert words in str(refused.value)
 
 
@@ -106,7 +113,7 @@ GOOD = [
 
 @pytest.mark.parametrize("request_", GOOD)
 def test_valid_values_are_accepted(request_):
-    assert resolver.resolve(host("debian-12"), request_, platform("debian-12"))["errors"] == []
+    assert resolve(host("debian-12"), request_, platform("debian-12")).errors == []
 
 
 URL_FORM = "which is not valid. Use the form https://mirror.example"
@@ -134,11 +141,11 @@ BAD = [
     ({"runfile_checksum": "sha256:abc"}, ["nvidia_driver_runfile_checksum is sha256:abc, "]),
     (
         {"extra_packages": ["--force-yes"]},
-        ["nvidia_driver_extra_packages contains '--force-yes'", "not a package name"],
+        ["nvidia_driver_extra_packages contains --force-yes, which is not valid", "Use the form nvtop (only the name"],
     ),
-    ({"extra_packages": [""]}, ["nvidia_driver_extra_packages contains ''", "Use the name only"]),
-    ({"extra_packages": ["nvtop=3.0"]}, ["nvidia_driver_extra_packages contains 'nvtop=3.0'"]),
-    ({"kernel_packages": ["linux-headers-*"]}, ["nvidia_driver_kernel_packages contains 'linux-headers-*'"]),
+    ({"extra_packages": [""]}, ["nvidia_driver_extra_packages contains ''", "Use the form nvtop"]),
+    ({"extra_packages": ["nvtop=3.0"]}, ["nvidia_driver_extra_packages contains nvtop=3.0, "]),
+    ({"kernel_packages": ["linux-headers-*"]}, ["nvidia_driver_kernel_packages contains linux-headers-*, "]),
     ({"reboot_timeout": 0}, ["nvidia_driver_reboot_timeout is 0, ", "must be 1 or more"]),
     ({"lock_timeout": -5}, ["nvidia_driver_lock_timeout is -5, ", "must be 0 or more"]),
     ({"module_options": {"nvidia": 5}}, ["nvidia_driver_module_options.nvidia is 5, but", OPTIONS_FORM]),
@@ -157,15 +164,15 @@ BAD = [
 @pytest.mark.parametrize("key", ["debian-12", "el-9"])
 def test_invalid_values_are_refused(key, request_, words):
     result = driver_plan.plan(host(key), request_, platform(key))
-    assert (len(result["errors"]), result["acts"]) == (1, False)
+    assert (len(result.errors), result.acts) == (1, False)
     for word in words:
-        assert word in result["errors"][0]
-    assert "word@" not in result["errors"][0]
+        assert word in result.errors[0]
+    assert "word@" not in result.errors[0]
 
 
 def test_module_options_are_written_to_file():
     request = {"module_options": {"nvidia": {}, "nvidia_drm": {"modeset": True, "fbdev": False}}}
-    files = driver_plan.plan(host("debian-12"), request, platform("debian-12"))["todo"]["files"]
+    files = driver_plan.plan(host("debian-12"), request, platform("debian-12")).todo.files
     text = next(file["content"] for file in files if file["path"] == config_files.MODPROBE_FILE)
     assert "\noptions nvidia_drm fbdev=0 modeset=1\n" in text
     assert "options nvidia " not in text

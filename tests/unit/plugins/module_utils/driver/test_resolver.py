@@ -8,7 +8,6 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_samples
@@ -22,6 +21,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     V100,
     host,
     platform,
+    resolve,
 )
 
 # Requests other than source and flavor, which test_driver_table.py covers.
@@ -46,10 +46,10 @@ RULES = [
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "expected"), RULES)
 def test_rules_choose_source_flavor_and_branch(key, gpus, request_, expected):
-    result = resolver.resolve(host(key, gpus), request_, platform(key))
-    assert result["errors"] == []
-    assert "{source} {flavor} {branch} {module_build}".format(**result) == expected
-    assert result["reasons"]
+    result = resolve(host(key, gpus), request_, platform(key))
+    assert result.errors == []
+    assert "{source} {flavor} {branch} {module_build}".format(**vars(result)) == expected
+    assert result.reasons
 
 
 REFUSALS = [
@@ -119,10 +119,10 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("key", "gpus", "request_", "words"), REFUSALS)
 def test_impossible_requests_are_refused(key, gpus, request_, words):
-    result = resolver.resolve(host(key, gpus), request_, platform(key))
-    assert len(result["errors"]) == 1
+    result = driver_plan.plan(host(key, gpus), request_, platform(key))
+    assert len(result.errors) == 1
     for word in words:
-        assert word in result["errors"][0]
+        assert word in result.errors[0]
 
 
 GRACE_HOPPER = "0x2342"
@@ -138,16 +138,16 @@ GRACE_HOPPER = "0x2342"
     ],
 )
 def test_source_with_build_failure_is_skipped(key, kernel, request_, source):
-    result = resolver.resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
-    assert (result["errors"], result["source"], result["flavor"]) == ([], source, "open")
-    assert any("do not build" in reason for reason in result["reasons"]) is (source == "nvidia")
+    result = resolve(host(key, (GRACE_HOPPER,), kernel=kernel), request_, platform(key))
+    assert (result.errors, result.source, result.flavor) == ([], source, "open")
+    assert any("do not build" in reason for reason in result.reasons) is (source == "nvidia")
 
 
 def test_an_unknown_platform_or_architecture_is_refused():
-    (error,) = resolver.resolve(host("gentoo-2"), {}, None)["errors"]
+    (error,) = resolve(host("gentoo-2"), {}, None).errors
     assert "gentoo-2" in error
     assert "nvidia_driver_source to preinstalled" in error
-    (error,) = resolver.resolve(host("debian-12", arch="ppc64le"), {}, platform("debian-12"))["errors"]
+    (error,) = resolve(host("debian-12", arch="ppc64le"), {}, platform("debian-12")).errors
     assert "ppc64le" in error
     assert "x86_64" in error
 
@@ -157,7 +157,7 @@ def test_an_unknown_platform_or_architecture_is_refused():
     "request_", [{"branch": "5x0"}, {"source": "ftp"}, {"version": "abc"}, {"mirror": "nonsense"}, {"surprise": 1}]
 )
 def test_invalid_input_is_refused_without_gpu(gpus, request_):
-    (error,) = resolver.resolve(host("debian-12", gpus), request_, platform("debian-12"))["errors"]
+    (error,) = driver_plan.plan(host("debian-12", gpus), request_, platform("debian-12")).errors
     assert next(iter(request_)) in error
 
 
@@ -167,30 +167,30 @@ def test_the_installer_of_620_has_no_proprietary_modules(key, gpu):
     request = {"source": "runfile", "flavor": "proprietary", "runfile_checksum": "sha256:" + "0" * 64}
     data = platform(key) if key == "ubuntu-24.04" else None
     there = host(key, (gpu,), headers=("6.1.0-47-amd64",))
-    (error,) = resolver.resolve(there, {**request, "version": "620.10.01"}, data)["errors"]
+    (error,) = resolve(there, {**request, "version": "620.10.01"}, data).errors
     assert ("615 is the last branch with them" if gpu == A100 else "needs branch 580 or older") in error
-    assert resolver.resolve(there, {**request, "version": "580.95.05"}, data)["errors"] == []
+    assert resolve(there, {**request, "version": "580.95.05"}, data).errors == []
 
 
 def test_host_without_gpu_needs_no_driver():
-    result = resolver.resolve(host("debian-12", ()), {}, platform("debian-12"))
-    assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
-    assert "no NVIDIA GPU" in result["reasons"][0]
+    result = resolve(host("debian-12", ()), {}, platform("debian-12"))
+    assert (result.action, result.errors, result.packages) == ("none", [], [])
+    assert "no NVIDIA GPU" in result.reasons[0]
 
 
 def test_gpus_of_virtual_machines_need_no_driver():
     guests = {"gpus_of_guests": ["0000:3b:00.0", "0000:af:00.0"]}
-    result = resolver.resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
-    assert (result["action"], result["errors"], result["packages"]) == ("none", [], [])
-    assert result["reasons"] == [
+    result = resolve(host("debian-12", (), nvidia=guests), {}, platform("debian-12"))
+    assert (result.action, result.errors, result.packages) == ("none", [], [])
+    assert result.reasons == [
         "all GPUs are assigned to virtual machines (0000:3b:00.0, 0000:af:00.0): this host needs no NVIDIA driver"
     ]
 
 
 def test_proprietary_modules_are_used_if_open_ones_do_not_build():
-    result = resolver.resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
-    assert result["flavor"] == "proprietary"
-    assert any("6.12.117+deb13-amd64" in reason for reason in result["reasons"])
+    result = resolve(host("debian-13", kernel="6.12.117+deb13-amd64"), {}, platform("debian-13"))
+    assert result.flavor == "proprietary"
+    assert any("6.12.117+deb13-amd64" in reason for reason in result.reasons)
 
 
 # --- installed drivers ---
@@ -200,8 +200,8 @@ PROPRIETARY_535 = {"nvidia-kernel-dkms": "535.309.01-0+deb12u1", "libcuda1": "53
 
 def test_installed_packages_decide_source_flavor_and_branch():
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
-    result = resolver.resolve(there, {}, platform("debian-12"))
-    assert "{source} {flavor} {branch}".format(**result) == "distribution proprietary 535"
+    result = resolve(there, {}, platform("debian-12"))
+    assert "{source} {flavor} {branch}".format(**vars(result)) == "distribution proprietary 535"
 
 
 def test_ubuntu_desktop_packages_are_kept():
@@ -210,10 +210,10 @@ def test_ubuntu_desktop_packages_are_kept():
         "nvidia-dkms-580-open": "580.95.05-0ubuntu0.24.04.1",
     }
     there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
-    assert resolver.resolve(there, {}, platform("ubuntu-24.04"))["action"] == "adopt"
+    assert resolve(there, {}, platform("ubuntu-24.04")).action == "adopt"
     packages = dict.fromkeys(packages, "580.95.05-0ubuntu1")
     there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
-    assert resolver.resolve(there, {}, platform("ubuntu-24.04"))["source"] == "nvidia"
+    assert resolve(there, {}, platform("ubuntu-24.04")).source == "nvidia"
 
 
 ADOPTED = {"library": "570.86.15", "loaded": "570.86.15", "kernel_module_flavor": "open"}
@@ -222,9 +222,9 @@ ADOPTED = {"library": "570.86.15", "loaded": "570.86.15", "kernel_module_flavor"
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "gentoo-2"])
 def test_a_driver_of_other_origin_is_adopted_on_any_platform(key):
     data = None if key == "gentoo-2" else platform(key)
-    result = resolver.resolve(host(key, driver=ADOPTED), {}, data)
-    assert (result["action"], result["source"], result["version"]) == ("adopt", "preinstalled", "570.86.15")
-    assert "is kept" in result["reasons"][0]
+    result = resolve(host(key, driver=ADOPTED), {}, data)
+    assert (result.action, result.source, result.version) == ("adopt", "preinstalled", "570.86.15")
+    assert "is kept" in result.reasons[0]
 
 
 ONLY_LOADED = {"loaded": "535.261.03", "kernel_module_flavor": "open"}
@@ -233,12 +233,12 @@ ONLY_LOADED = {"loaded": "535.261.03", "kernel_module_flavor": "open"}
 @pytest.mark.parametrize("source", ["auto", "distribution", "nvidia"])
 def test_only_loaded_driver_is_installed_again(source):
     there = host("debian-12", driver=ONLY_LOADED, modules_loaded=["nvidia"])
-    result = resolver.resolve(there, {"source": source}, platform("debian-12"))
-    assert (result["errors"], result["action"]) == ([], "install")
-    assert result["source"] == ("distribution" if source == "auto" else source)
-    assert result["branch"] == ("580" if source == "nvidia" else "535")
-    assert any("module 535.261.03 is loaded, but its driver was removed" in reason for reason in result["reasons"])
-    (error,) = resolver.resolve(there, {"source": "preinstalled"}, platform("debian-12"))["errors"]
+    result = resolve(there, {"source": source}, platform("debian-12"))
+    assert (result.errors, result.action) == ([], "install")
+    assert result.source == ("distribution" if source == "auto" else source)
+    assert result.branch == ("580" if source == "nvidia" else "535")
+    assert any("module 535.261.03 is loaded, but its driver was removed" in reason for reason in result.reasons)
+    (error,) = resolve(there, {"source": "preinstalled"}, platform("debian-12")).errors
     assert "the kernel still has module 535.261.03 loaded, but its files are gone" in error
 
 
@@ -257,8 +257,8 @@ CONTAINER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 )
 def test_loaded_driver_with_files_is_adopted(key, changes):
     data = None if key == "gentoo-2" else platform(key)
-    result = resolver.resolve(host(key, **changes), {}, data)
-    assert (result["errors"], result["action"], result["version"]) == ([], "adopt", "535.261.03")
+    result = resolve(host(key, **changes), {}, data)
+    assert (result.errors, result.action, result.version) == ([], "adopt", "535.261.03")
 
 
 ADOPTION_REFUSALS = [
@@ -279,7 +279,7 @@ ADOPTION_REFUSALS = [
 
 @pytest.mark.parametrize(("gpus", "driver", "request_", "words"), ADOPTION_REFUSALS)
 def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
-    (error,) = resolver.resolve(host("el-9", gpus, driver=driver), request_, platform("el-9"))["errors"]
+    (error,) = resolve(host("el-9", gpus, driver=driver), request_, platform("el-9")).errors
     for word in words:
         assert word in error
 
@@ -296,7 +296,7 @@ def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
 def test_record_identifies_nvidias_older_branches(record, source):
     files = {packages_record.DRIVER: {"exists": record is not None, "content": record}}
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"}, files=files)
-    assert resolver.resolve(there, {}, platform("debian-12"))["source"] == source
+    assert resolve(there, {}, platform("debian-12")).source == source
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_record_identifies_nvidias_older_branches(record, source):
 def test_sources_are_not_mixed(source, words):
     there = host("debian-12", packages=PROPRIETARY_535, driver={"library": "535.309.01"})
     request = {"source": source, "version": "535.309.01", "runfile_checksum": "sha256:" + "0" * 64}
-    (error,) = resolver.resolve(there, request, platform("debian-12"))["errors"]
+    (error,) = resolve(there, request, platform("debian-12")).errors
     for word in words:
         assert word in error
     assert "nvidia_driver_state absent" in error
@@ -318,7 +318,7 @@ SECURE = {"enabled": True}
 
 
 def test_secure_boot_refuses_untrusted_modules():
-    (error,) = resolver.resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12"))["errors"]
+    (error,) = resolve(host("debian-12", secure_boot=SECURE), {}, platform("debian-12")).errors
     for word in (
         "Secure Boot is enabled",
         "mokutil --import /var/lib/dkms/mok.pub",
@@ -336,7 +336,7 @@ def test_secure_boot_refuses_untrusted_modules():
     ],
 )
 def test_secure_boot_accepts_trusted_modules(key, secure_boot, request_):
-    assert resolver.resolve(host(key, secure_boot=secure_boot), request_, platform(key))["errors"] == []
+    assert resolve(host(key, secure_boot=secure_boot), request_, platform(key)).errors == []
 
 
 ACME = {"enabled": True, "trusted_signers": ["ACME Inc: ACME module signing: 0123"]}
@@ -356,9 +356,9 @@ def test_modules_with_the_signer_of_installed_ones_are_accepted(changes, request
     for entry in there["kernel"]["kernels"]:
         if entry["release"] == there["kernel"]["running"]:
             entry["nvidia_module"] = {"version": "535.261.03", "signer": signer}
-    result = resolver.resolve(there, request_, platform("debian-12"))
-    assert (result["errors"] == []) is goes
-    assert any("signed the installed modules (ACME module signing)" in text for text in result["reasons"]) is goes
+    result = resolve(there, request_, platform("debian-12"))
+    assert (result.errors == []) is goes
+    assert any("signed the installed modules (ACME module signing)" in text for text in result.reasons) is goes
 
 
 def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
@@ -367,17 +367,17 @@ def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     there = host("ubuntu-24.04", packages=packages, secure_boot=trusts)
     there["kernel"]["kernels"][0]["nvidia_module"] = {"signer": "Canonical Ltd. Kernel Module Signing"}
     request = {"module_build": "dkms"}
-    (error,) = resolver.resolve(there, request, platform("ubuntu-24.04"))["errors"]
+    (error,) = resolve(there, request, platform("ubuntu-24.04")).errors
     assert "they are built on this host and not signed" in error
 
 
 def test_headers_of_running_and_next_kernel_are_requested():
     there = host("debian-12", kernel="6.1.0-47-amd64", next_kernel="6.1.0-56-cloud-amd64")
-    result = resolver.resolve(there, {}, platform("debian-12"))
-    assert result["kernel_packages"] == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
+    result = resolve(there, {}, platform("debian-12"))
+    assert result.kernel_packages == ["linux-headers-6.1.0-47-amd64", "linux-headers-6.1.0-56-cloud-amd64"]
     there = host("amazon-2023", kernel="6.1.100-1.amzn2023.x86_64", next_kernel="6.12.40-1.amzn2023.x86_64")
-    result = resolver.resolve(there, {}, platform("amazon-2023"))
-    assert result["kernel_packages"] == [
+    result = resolve(there, {}, platform("amazon-2023"))
+    assert result.kernel_packages == [
         "kernel-devel-6.1.100-1.amzn2023.x86_64",
         "kernel-modules-extra-6.1.100-1.amzn2023.x86_64",
         "kernel6.12-devel-6.12.40-1.amzn2023.x86_64",
@@ -387,16 +387,16 @@ def test_headers_of_running_and_next_kernel_are_requested():
 
 def test_installed_headers_are_not_requested():
     there = host("debian-12", headers=("6.1.0-47-amd64",))
-    assert resolver.resolve(there, {}, platform("debian-12"))["kernel_packages"] == []
+    assert resolve(there, {}, platform("debian-12")).kernel_packages == []
 
 
 def test_custom_kernel_needs_headers():
     there = host("debian-12", kernel="6.18.0-mine")
-    (error,) = resolver.resolve(there, {}, platform("debian-12"))["errors"]
+    (error,) = resolve(there, {}, platform("debian-12")).errors
     for word in ("6.18.0-mine", "/lib/modules/6.18.0-mine/build", "nvidia_driver_kernel_packages"):
         assert word in error
     request = {"kernel_packages": ["linux-headers-mine"]}
-    assert resolver.resolve(there, request, platform("debian-12"))["kernel_packages"] == ["linux-headers-mine"]
+    assert resolve(there, request, platform("debian-12")).kernel_packages == ["linux-headers-mine"]
 
 
 EL9, EL9_NEXT, EL9_64K = "5.14.0-570.el9.x86_64", "5.14.0-611.el9.x86_64", "5.14.0-570.el9.aarch64+64k"
@@ -415,11 +415,11 @@ BARE = [
 @pytest.mark.parametrize(("releases", "headers", "named", "expected"), BARE)
 def test_requested_headers_match_kernels(releases, headers, named, expected):
     there = host("el-9", kernel=releases[0], next_kernel=releases[1], headers=headers)
-    result = resolver.resolve(there, {"kernel_packages": named}, platform("el-9"))
-    assert (result["errors"], result["kernel_packages"]) == ([], expected)
-    assert {name for some in result["headers"].values() for name in some} == set(expected) - set(named)
+    result = resolve(there, {"kernel_packages": named}, platform("el-9"))
+    assert (result.errors, result.kernel_packages) == ([], expected)
+    assert {name for some in result.headers.values() for name in some} == set(expected) - set(named)
     there = host("debian-12", kernel="6.18.0-mine", headers=("6.18.0-mine",))
-    assert resolver.resolve(there, {}, platform("debian-12"))["errors"] == []
+    assert resolve(there, {}, platform("debian-12")).errors == []
 
 
 @pytest.mark.parametrize("key", ["debian-12", "debian-13"])
@@ -433,21 +433,21 @@ def test_requested_headers_match_kernels(releases, headers, named, expected):
     ],
 )
 def test_branch_determines_nvidias_debian_packages(key, branch, package, other):
-    result = resolver.resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
-    assert package in result["packages"]
-    assert package in result["lockstep"]
-    assert other not in result["packages"]
+    result = resolve(host(key), {"source": "nvidia", "branch": branch}, platform(key))
+    assert package in result.packages
+    assert package in result.lockstep
+    assert other not in result.packages
 
 
 @pytest.mark.parametrize("fabric_manager", ["auto", "enabled", "disabled"])
 @pytest.mark.parametrize("switches", [[], ["0000:83:00.0", "0000:84:00.0"]])
 def test_fabric_manager_is_added_for_switches_or_on_request(switches, fabric_manager):
     there = host("el-9", (H100,), nvidia={"nvswitches": switches})
-    result = resolver.resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
+    result = resolve(there, {"fabric_manager": fabric_manager}, platform("el-9"))
     wanted = fabric_manager == "enabled" or (fabric_manager == "auto" and bool(switches))
-    assert ("nvidia-fabricmanager" in result["packages"]) is wanted
+    assert ("nvidia-fabricmanager" in result.packages) is wanted
     why = "fabric manager: this host has 2 NVSwitches" if switches else "fabric manager: requested"
-    assert (why in result["reasons"]) is wanted
+    assert (why in result.reasons) is wanted
 
 
 # Without a requested source, the request and the hardware decide.
@@ -475,23 +475,23 @@ SOURCES = [
 
 @pytest.mark.parametrize(("key", "request_", "nvidia", "source", "why"), SOURCES)
 def test_first_suitable_source_is_chosen(key, request_, nvidia, source, why):
-    result = resolver.resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
-    assert result["source"] == source
-    rejections = [reason for reason in result["reasons"] if reason.startswith("not source")]
+    result = resolve(host(key, (H100,), nvidia=nvidia), request_, platform(key))
+    assert result.source == source
+    rejections = [reason for reason in result.reasons if reason.startswith("not source")]
     assert [why in reason for reason in rejections] == ([True] if why else [])
 
 
 def test_missing_fabric_manager_is_no_error():
     nvidia = {"nvswitches": ["0000:83:00.0"]}
     there, request = host("debian-13", (H100,), nvidia=nvidia), {"source": "distribution"}
-    result = resolver.resolve(there, request, platform("debian-13"))
-    assert result["errors"] == []
-    assert any("error 802" in reason for reason in result["reasons"])
+    result = resolve(there, request, platform("debian-13"))
+    assert result.errors == []
+    assert any("error 802" in reason for reason in result.reasons)
 
 
 def test_mirror_and_proxy_reach_the_repository():
     request = {"source": "nvidia", "mirror": "https://mirror.example/cuda/", "proxy": "http://proxy.example:3128"}
-    repository = resolver.resolve(host("el-9", arch="aarch64"), request, platform("el-9"))["repository"]
+    repository = resolve(host("el-9", arch="aarch64"), request, platform("el-9")).repository
     assert repository["url"] == "https://mirror.example/cuda/rhel9/sbsa"
     assert repository["key"] == "https://mirror.example/cuda/rhel9/sbsa/D42D0685.pub"
     assert repository["proxy"] == "http://proxy.example:3128"
@@ -522,8 +522,8 @@ def test_key_address_and_fingerprint_reach_the_repository(key, request_, url, tr
     wish = {"source": "nvidia", "mirror": "https://m.example", **request_}
     there = host(key, arch="aarch64")
     plan = driver_plan.plan(there, wish, platform(key))
-    assert plan["errors"] == []
-    for repository in (plan["repository"], plan["todo"]["look"]["repository"]):
+    assert plan.errors == []
+    for repository in (plan.repository, plan.todo.look["repository"]):
         assert (repository["key"], repository["fingerprint"]) == (url, trusted)
     toolkit = {name: value for name, value in wish.items() if name != "source"}
     done = toolkit_samples.nvidia(toolkit_samples.bare(key, arch="aarch64"), "13.0", **toolkit)
@@ -534,7 +534,7 @@ def test_key_address_and_fingerprint_reach_the_repository(key, request_, url, tr
 def test_input_is_not_modified():
     there, data, request = host("el-9"), platform("el-9"), {"branch": 580}
     before = copy.deepcopy((there, data, request))
-    resolver.resolve(there, request, data)
+    resolve(there, request, data)
     assert (there, data, request) == before
 
 

@@ -6,8 +6,15 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, V100, host, platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    KERNELS,
+    V100,
+    host,
+    platform,
+    resolve,
+)
 
 
 def full(key: str, version: str) -> str:
@@ -18,9 +25,9 @@ def full(key: str, version: str) -> str:
 def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A100,)) -> dict:
     """Describe a host with a complete driver of this version."""
     bare = host(key, gpus, headers=(KERNELS[key],))
-    wanted = resolver.resolve(bare, {**request, "version": version}, platform(key))
-    names = [*wanted["packages"], *wanted["kernel_packages"]]
-    module, _colon, stream = (wanted["stream"] or "").partition(":")
+    wanted = resolve(bare, {**request, "version": version}, platform(key))
+    names = [*wanted.packages, *wanted.kernel_packages]
+    module, _colon, stream = (wanted.stream or "").partition(":")
     there = host(
         key,
         gpus,
@@ -32,27 +39,27 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
         modules_loaded=["nvidia", "nvidia_uvm"],
         module_streams={module: stream} if stream else {},
     )
-    for file in driver_plan.plan(there, request, platform(key))["todo"]["files"]:
+    for file in driver_plan.plan(there, request, platform(key)).todo.files:
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
     return there
 
 
-def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> dict:
+def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] = ()) -> Plan:
     """Plan twice, as the role does. The repositories have every package of each version's branch."""
     key = there["os"]["key"]
-    todo = driver_plan.plan(there, request, platform(key))["todo"]
-    available: dict[str, list[str]] = {name: [] for name in todo["query"]}
+    todo = driver_plan.plan(there, request, platform(key)).todo
+    available: dict[str, list[str]] = {name: [] for name in todo.query}
     rest = {name: value for name, value in request.items() if name != "minimum_version"}
     for version in versions:
         for build in ("auto", "dkms"):
             wish = {**rest, "branch": version[:3], "module_build": build}
-            result = resolver.resolve(host(key, tuple(there["nvidia"]["device_ids"])), wish, platform(key))
-            for name in {*result["packages"], *result["kernel_packages"]} & set(available):
+            result = resolve(host(key, tuple(there["nvidia"]["device_ids"])), wish, platform(key))
+            for name in {*result.packages, *result.kernel_packages} & set(available):
                 if name not in without and full(key, version) not in available[name]:
                     available[name].append(full(key, version))
     streams = {
         module: [f"{version[:3]}-{kind}" for version in versions for kind in ("open", "dkms")]
-        for module in todo["look"]["modules"]
+        for module in todo.look["modules"]
     }
     return driver_plan.plan(there, request, platform(key), available, streams)
 
@@ -76,10 +83,10 @@ BARE = [
 @pytest.mark.parametrize(("key", "minimum", "offered", "version"), BARE)
 def test_branch_below_minimum_is_rejected(key, minimum, offered, version):
     result = asked(host(key), {"source": "nvidia", "minimum_version": minimum}, *offered)
-    assert (result["errors"], result["version"], result["branch"]) == ([], version, version[:3])
-    assert any(f"{version}-1" in entry for entry in result["todo"]["install"])
+    assert (result.errors, result.version, result.branch) == ([], version, version[:3])
+    assert any(f"{version}-1" in entry for entry in result.todo.install)
     first = minimum[:3] if minimum > "580" else "580"
-    is_rejected = any(f"no version {minimum} or newer of branch {first}" in reason for reason in result["reasons"])
+    is_rejected = any(f"no version {minimum} or newer of branch {first}" in reason for reason in result.reasons)
     assert is_rejected is (version[:3] != first)
 
 
@@ -87,11 +94,11 @@ def test_prebuilt_modules_of_alternative_branch_are_installed():
     prebuilt = f"linux-modules-nvidia-595-server-open-{KERNELS['ubuntu-24.04']}"
     request = {"minimum_version": "580.200"}
     result = asked(host("ubuntu-24.04"), request, *NVIDIA)
-    assert (result["errors"], result["version"], result["module_build"]) == ([], "595.91.07", "precompiled")
-    assert prebuilt in result["todo"]["install"]
+    assert (result.errors, result.version, result.module_build) == ([], "595.91.07", "precompiled")
+    assert prebuilt in result.todo.install
     result = asked(host("ubuntu-24.04"), request, *NVIDIA, without=(prebuilt,))
-    assert (result["errors"], result["version"], result["module_build"]) == ([], "595.91.07", "dkms")
-    assert "nvidia-dkms-595-server-open=595.91.07-1ubuntu1" in result["todo"]["install"]
+    assert (result.errors, result.version, result.module_build) == ([], "595.91.07", "dkms")
+    assert "nvidia-dkms-595-server-open=595.91.07-1ubuntu1" in result.todo.install
 
 
 REFUSED = [
@@ -109,7 +116,7 @@ REFUSED = [
 def test_unavailable_minimum_is_refused(case):
     request_, gpus, minimum, offered, without, words = case
     request = {"source": "nvidia", "minimum_version": minimum, **request_}
-    (error,) = asked(host("el-9", gpus), request, *offered, without=without)["errors"]
+    (error,) = asked(host("el-9", gpus), request, *offered, without=without).errors
     for word in (f"nvidia_driver_minimum_version is {minimum}", *words):
         assert word in error
 
@@ -118,8 +125,8 @@ def test_unavailable_minimum_is_refused(case):
 def test_alternative_branch_needs_flavor(flavor, last):
     data = platform("el-9")
     data["sources"]["nvidia"]["branches"].append("620")
-    result = resolver.resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
-    assert (result["branch"], result["alternative_branches"]) == ("580", ["595", "610", *last])
+    result = resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
+    assert (result.branch, result.alternative_branches) == ("580", ["595", "610", *last])
 
 
 INSTALLED = [
@@ -138,8 +145,8 @@ INSTALLED = [
 def test_installed_branch_is_preferred(key, before, minimum, offered, after):
     there = driver_of(key, before, {"source": "nvidia"})
     result = asked(there, {"source": "nvidia", "minimum_version": minimum}, *offered)
-    assert (result["errors"], result["version"], result["branch"]) == ([], after, after[:3])
-    installed = [entry for entry in result["todo"]["install"] if "nvidia" in entry]
+    assert (result.errors, result.version, result.branch) == ([], after, after[:3])
+    installed = [entry for entry in result.todo.install if "nvidia" in entry]
     assert installed
     assert [entry for entry in installed if after not in entry] == []
 
@@ -150,14 +157,14 @@ def test_satisfied_minimum_needs_no_query(key, minimum):
     there = driver_of(key, "580.95.05", {"source": "nvidia"})
     request = {"source": "nvidia", "minimum_version": minimum}
     result = driver_plan.plan(there, request, platform(key))
-    assert (result["errors"], result["acts"], result["todo"]["query"]) == ([], False, [])
-    assert result["alternative_branches"] == []
+    assert (result.errors, result.acts, result.todo.query) == ([], False, [])
+    assert result.alternative_branches == []
 
 
 def test_request_without_minimum_has_no_alternatives():
     there, data = host("ubuntu-24.04"), platform("ubuntu-24.04")
-    assert not [name for name in driver_plan.plan(there, {}, data)["todo"]["query"] if "595" in name]
-    query = driver_plan.plan(there, {"minimum_version": "580.200"}, data)["todo"]["query"]
+    assert not [name for name in driver_plan.plan(there, {}, data).todo.query if "595" in name]
+    query = driver_plan.plan(there, {"minimum_version": "580.200"}, data).todo.query
     assert "nvidia-utils-595-server" in query
 
 
@@ -173,5 +180,5 @@ ELSEWHERE = [
 @pytest.mark.parametrize(("key", "request_", "more", "ending"), ELSEWHERE)
 def test_other_source_is_suggested(key, request_, more, ending):
     offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
-    (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered)["errors"]
+    (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered).errors
     assert f"Available drivers: {offered}. Request one of them {ending}" in error

@@ -7,6 +7,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -62,18 +63,18 @@ def grace(key: str = "ubuntu-24.04", gpus: tuple[str, ...] = (GH200,), **changes
     return host(key, gpus, **{**there, "files": {**files, **changes.get("files", {})}})
 
 
-def plan(there: dict, asked: bool = True) -> dict:
+def plan(there: dict, asked: bool = True) -> Plan:
     wish = {"source": "preinstalled", "memory_hotadd_override": asked}
     result = driver_plan.plan(there, wish, platform(there["os"]["key"]))
-    assert result["errors"] == []
+    assert result.errors == []
     return result
 
 
-def written(there: dict, result: dict) -> dict:
+def written(there: dict, result: Plan) -> dict:
     """Return the host after the plan's files were written."""
     files = {
         file["path"]: {"exists": file["state"] == "present", "content": file["content"] or None}
-        for file in result["todo"]["files"]
+        for file in result.todo.files
     }
     return {**there, "files": {**there["files"], **files}}
 
@@ -82,10 +83,8 @@ def written(there: dict, result: dict) -> dict:
 def test_override_is_written(key):
     name, original, gone = RULES[key]
     result = plan(grace(key))
-    assert [(file["path"], file["state"]) for file in result["todo"]["files"]] == [
-        (f"/etc/udev/rules.d/{name}", "present")
-    ]
-    copy = result["todo"]["files"][0]["content"].splitlines()
+    assert [(file["path"], file["state"]) for file in result.todo.files] == [(f"/etc/udev/rules.d/{name}", "present")]
+    copy = result.todo.files[0]["content"].splitlines()
     left = [line for line in original.splitlines() if line not in copy]
     assert gone
     assert all(any(word in line for line in left) for word in gone)
@@ -94,21 +93,21 @@ def test_override_is_written(key):
     assert len(left) == {"sles-15": 4}.get(key, 1)
     assert copy[0].startswith("# Written by Ansible role gpufleet.hosts.nvidia_driver")
     assert f"/usr/lib/udev/rules.d/{name}" in copy[1]
-    assert result["todo"]["reload_udev"]
-    assert f"write /etc/udev/rules.d/{name}" in result["summary"]
-    assert "reload udev rules" in result["summary"]
+    assert result.todo.reload_udev
+    assert f"write /etc/udev/rules.d/{name}" in result.summary
+    assert "reload udev rules" in result.summary
 
 
 def test_override_follows_distribution():
     there = grace()
     converged = written(there, plan(there))
     again = plan(converged)
-    assert (again["todo"]["files"], again["todo"]["reload_udev"], again["acts"]) == ([], False, False)
+    assert (again.todo.files, again.todo.reload_udev, again.acts) == ([], False, False)
     path = "/usr/lib/udev/rules.d/40-vm-hotadd.rules"
     changed = {**converged["files"], path: {"exists": True, "content": f'{UBUNTUS}ACTION=="x", RUN+="y"\n'}}
-    assert plan({**converged, "files": changed})["todo"]["reload_udev"]
+    assert plan({**converged, "files": changed}).todo.reload_udev
     without = {**converged["files"], path: {"exists": False, "content": None}}
-    assert [file["state"] for file in plan({**converged, "files": without})["todo"]["files"]] == ["absent"]
+    assert [file["state"] for file in plan({**converged, "files": without}).todo.files] == ["absent"]
 
 
 def test_override_is_removed():
@@ -116,8 +115,8 @@ def test_override_is_removed():
     converged = written(there, plan(there))
     path = "/etc/udev/rules.d/40-vm-hotadd.rules"
     off = plan(converged, asked=False)
-    assert off["todo"]["files"] == [{"path": path, "state": "absent", "content": ""}]
-    assert off["todo"]["reload_udev"]
+    assert off.todo.files == [{"path": path, "state": "absent", "content": ""}]
+    assert off.todo.reload_udev
     removal = driver_removal.plan(converged, platform("ubuntu-24.04"))
     assert (removal["files"], removal["reload_udev"]) == ([path], True)
     assert "reload udev rules" in removal["summary"]
@@ -127,9 +126,9 @@ def test_user_file_stays():
     path = "/etc/udev/rules.d/40-vm-hotadd.rules"
     there = grace(files={path: {"exists": True, "content": "# mine\n"}})
     result = plan(there)
-    assert result["todo"]["files"] == []
-    assert any(path in reason and "is not changed" in reason for reason in result["reasons"])
-    assert plan(there, asked=False)["todo"]["files"] == []
+    assert result.todo.files == []
+    assert any(path in reason and "is not changed" in reason for reason in result.reasons)
+    assert plan(there, asked=False).todo.files == []
     assert driver_removal.plan(there, platform("ubuntu-24.04"))["files"] == []
 
 
@@ -152,23 +151,23 @@ def test_only_gpus_with_shared_memory_need_override(arch, gpus, matters):
     if GB200 in gpus:
         there["driver"].update(loaded="580.95.05", library="580.95.05")
     result = plan(there)
-    assert bool(result["todo"]["files"]) is matters
-    told = [reason for reason in result["reasons"] if "nvidia_driver_memory_hotadd_override is ignored" in reason]
+    assert bool(result.todo.files) is matters
+    told = [reason for reason in result.reasons if "nvidia_driver_memory_hotadd_override is ignored" in reason]
     assert bool(told) is not matters
 
 
 def test_override_is_off_by_default():
     result = driver_plan.plan(grace(), {"source": "preinstalled"}, platform("ubuntu-24.04"))
-    assert (result["todo"]["files"], result["acts"]) == ([], False)
-    assert not any("memory" in reason for reason in result["reasons"])
+    assert (result.todo.files, result.acts) == ([], False)
+    assert not any("memory" in reason for reason in result.reasons)
 
 
 @pytest.mark.parametrize("content", [None, OTHERS])
 def test_distribution_without_rule_needs_no_override(content):
     path = "/usr/lib/udev/rules.d/40-vm-hotadd.rules"
     result = plan(grace(files={path: {"exists": content is not None, "content": content}}))
-    assert result["todo"]["files"] == []
-    assert any("the distribution has no rule that brings added memory online" in reason for reason in result["reasons"])
+    assert result.todo.files == []
+    assert any("the distribution has no rule that brings added memory online" in reason for reason in result.reasons)
 
 
 def test_observation_reads_rules(tmp_path):

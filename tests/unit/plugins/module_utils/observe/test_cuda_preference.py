@@ -137,8 +137,8 @@ def test_the_observation_includes_the_preference() -> None:
 
 def test_the_preference_is_removed_before_nvidias_driver_is_installed() -> None:
     there = add(host("ubuntu-24.04"), FILE, "x")
-    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04"))["todo"]
-    assert [file["path"] for file in todo["files"] if file["state"] == "absent"] == [FILE]
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04")).todo
+    assert [file["path"] for file in todo.files if file["state"] == "absent"] == [FILE]
     # Role nvidia_driver changes files below /etc/apt before it installs packages.
     assert FILE.startswith("/etc/apt/")
 
@@ -147,12 +147,13 @@ def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
     there, data = add(host("debian-12", packages=dict(DEBIANS)), FILE, "x"), platform("debian-12")
 
     def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        return files(driver_plan.plan(there, {"source": "distribution"}, data, available)["todo"])
+        todo = driver_plan.plan(there, {"source": "distribution"}, data, available).todo
+        return files({"files": todo.files})
 
     # Before a version is selected, no pin exists, so the toolkit's preference must be kept.
     first = changed(None)
     assert not {config_files.PIN_FILE, FILE} & set(first)
-    query = driver_plan.plan(there, {"source": "distribution"}, data)["todo"]["query"]
+    query = driver_plan.plan(there, {"source": "distribution"}, data).todo.query
     done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
     assert (done[config_files.PIN_FILE], done[FILE]) == ("present", "absent")
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform, resolve
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import KEY, add, bare, nvidia
 
 KEYS = {
@@ -106,16 +105,16 @@ def test_the_observation_contains_no_login(tmp_path, key, wish):
 )  # fmt: skip
 def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, written):
     bare_host = host(key, headers=(KERNELS[key],))
-    wanted = resolver.resolve(bare_host, {"source": "nvidia"}, platform(key))
-    packages = dict.fromkeys([*wanted["packages"], *wanted["kernel_packages"]], "580.95.05-1")
+    wanted = resolve(bare_host, {"source": "nvidia"}, platform(key))
+    packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
     there = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
     there = merged(there, with_driver(tmp_path, key, mirror=MIRROR, proxy=PROXY))
-    todo = driver_plan.plan(there, {"source": "nvidia", "key_fingerprint": TRUSTED, **now}, platform(key))["todo"]
-    files = [file["path"] for file in todo["files"] if file["path"] == nvidia_repository.APT_PROXY_FILE]
+    todo = driver_plan.plan(there, {"source": "nvidia", "key_fingerprint": TRUSTED, **now}, platform(key)).todo
+    files = [file["path"] for file in todo.files if file["path"] == nvidia_repository.APT_PROXY_FILE]
     apart = key == "debian-12"
-    assert (todo["repository"] is not None) is (written == "entry" or (written == "proxy" and not apart))
+    assert (todo.repository is not None) is (written == "entry" or (written == "proxy" and not apart))
     assert bool(files) is (written == "proxy" and apart)
-    assert not todo["query"]
+    assert not todo.query
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -173,12 +172,12 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
         ours.rename(ours.with_name(f"mine{ours.suffix}"))
     wish = {"mirror": MIRROR, "key_fingerprint": trusted}
     if role == "nvidia_driver":
-        wanted = resolver.resolve(host(key, headers=(KERNELS[key],)), {"source": "nvidia"}, platform(key))
-        packages = dict.fromkeys([*wanted["packages"], *wanted["kernel_packages"]], "580.95.05-1")
+        wanted = resolve(host(key, headers=(KERNELS[key],)), {"source": "nvidia"}, platform(key))
+        packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
         seen = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
-        todo = driver_plan.plan(merged(seen, look(tmp_path, key)), {"source": "nvidia", **wish}, platform(key))["todo"]
-        assert (todo["query"], todo["install"]) == ([], [])
-        repository = todo["repository"]
+        todo = driver_plan.plan(merged(seen, look(tmp_path, key)), {"source": "nvidia", **wish}, platform(key)).todo
+        assert (todo.query, todo.install) == ([], [])
+        repository = todo.repository
     else:
         seen = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
         add(seen, packages_record.TOOLKIT, {"key": KEY})

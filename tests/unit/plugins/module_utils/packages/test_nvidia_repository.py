@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import nvidia
 
@@ -27,7 +28,7 @@ def entry(file: str, *uris: str, key: str = "", enabled: bool = True) -> dict:
     return {"file": file, "uris": list(uris) or [URL], "signed_by": key, "enabled": enabled}
 
 
-def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubuntu-24.04") -> dict:
+def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubuntu-24.04") -> Plan:
     there = host(key, apt={"sources": sources}, packages=dict.fromkeys(packages, "1"))
     return driver_plan.plan(there, {"source": "nvidia"}, platform(key))
 
@@ -57,10 +58,10 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
 )
 def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
     result = resolve(sources)
-    assert result["errors"] == []
-    assert bool(result["todo"]["repository"]) is added
-    assert result["todo"]["remove_files"] == removed
-    assert set(removed) <= set(result["todo"]["look"]["without"])
+    assert result.errors == []
+    assert bool(result.todo.repository) is added
+    assert result.todo.remove_files == removed
+    assert set(removed) <= set(result.todo.look["without"])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
 )
 def test_a_file_with_other_repositories_is_reported_but_not_removed(sources):
     for errors in (
-        resolve(sources)["errors"],
+        resolve(sources).errors,
         nvidia(host("ubuntu-24.04", apt={"sources": sources}), "12.6")["problems"],
     ):
         assert len(errors) == 1
@@ -84,7 +85,7 @@ def test_a_file_with_other_repositories_is_reported_but_not_removed(sources):
 
 @pytest.mark.parametrize("path", [f"{PLACE}/mine.list", LEGACY])
 def test_a_file_with_two_keys_for_the_repository_is_named(path):
-    assert path in resolve([entry(path, key=KEY), entry(path)])["errors"][0]
+    assert path in resolve([entry(path, key=KEY), entry(path)]).errors[0]
 
 
 def test_the_toolkit_lists_the_repository_with_only_one_key():
@@ -112,9 +113,9 @@ LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
     ],
 )
 def test_packages_that_configure_the_repository_are_removed(sources, packages, files, removed):
-    todo = resolve(sources, packages)["todo"]
-    assert (todo["remove_files"], todo["remove_packages"]) == (files, removed)
-    assert set(files) <= set(todo["look"]["without"])
+    todo = resolve(sources, packages).todo
+    assert (todo.remove_files, todo.remove_packages) == (files, removed)
+    assert set(files) <= set(todo.look["without"])
 
 
 @pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])
@@ -122,5 +123,5 @@ def test_rpm_packages_that_configure_the_repository_are_removed(key, package):
     path = f"/etc/repos.d/{package}.repo"
     repositories = [{"id": "local", "file": path, "url": f"file:///var/{package}-12-6-local", "enabled": True}]
     there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)
-    todo = driver_plan.plan(there, {"source": "nvidia"}, platform(key))["todo"]
-    assert (todo["remove_files"], todo["remove_packages"]) == ([path], [f"{package}-12-6-local"])
+    todo = driver_plan.plan(there, {"source": "nvidia"}, platform(key)).todo
+    assert (todo.remove_files, todo.remove_packages) == ([path], [f"{package}-12-6-local"])
