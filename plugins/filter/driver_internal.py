@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
@@ -14,9 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, fabric, persistenced
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-
-# name-[epoch:]version-release.arch; the group is the name.
-_NEVRA = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
 
 
 def _checked(host: dict) -> dict:
@@ -80,13 +77,13 @@ def record(
 
 def apt_removable(text: str, names: list[str]) -> list[str]:
     """Select the names that a simulated `apt-get autoremove` would remove."""
-    removed = set(re.findall(r"^Remv (\S+)", text, re.MULTILINE))
+    removed = simulation.removed(simulation.apt(text))
     return [name for name in names if name in removed]
 
 
 def rpm_removable(tests: list[dict], removed: list[str] | None = None) -> list[str]:
     """Select the packages that only each other and the `removed` ones need, from results of `rpm --erase --test`."""
-    needed = {test["item"]: _needed_by(test.get("stderr", "")) for test in tests}
+    needed = {test["item"]: simulation.rpm_dependents(test.get("stderr", "")) for test in tests}
     # Keep packages that rpm refuses to erase for any other reason than a dependency.
     removable = {test["item"] for test in tests if test["rc"] == 0 or needed[test["item"]]}
     while True:
@@ -96,26 +93,19 @@ def rpm_removable(tests: list[dict], removed: list[str] | None = None) -> list[s
         removable -= kept
 
 
-def _needed_by(text: str) -> set[str]:
-    return set(re.findall(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE))
-
-
 def unrelated_packages(
     text: str, changeable: list[str], packages: dict | None = None, released: list[str] | None = None
 ) -> list[str]:
     """Name the packages that a simulation would remove, or change despite a hold, although they are not the driver's.
 
-    `text` is the output of `apt-get --simulate`, or the results of module dnf in check mode, one per line.
+    `text` is the output of `apt-get --simulate` or `rpm --erase --test`, or the results of module dnf in check mode.
     """
-    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
-    # Module dnf also reports the old version of an updated package as removed.
-    updated = re.findall(rf"^Installed: {_NEVRA}$", text, re.MULTILINE)
-    removed += [name for name in re.findall(rf"^Removed: {_NEVRA}$", text, re.MULTILINE) if name not in updated]
-    removed += _needed_by(text)
-    changed = re.findall(r"^Inst ([^\s:]+)\S* \[", text, re.MULTILINE)
-    held = [name for name, package in (packages or {}).items() if package["held"]]
-    found = [name for name in removed if name not in changeable]
-    return sorted({*found, *(name for name in changed if name in held and name not in (released or []))})
+    changes = simulation.of(text)
+    removed = simulation.removed(changes) | simulation.rpm_dependents(text)
+    held = {name for name, package in (packages or {}).items() if package["held"]} - set(released or [])
+    return sorted(
+        {*(removed - set(changeable)), *(change.name for change in changes if change.before and change.name in held)}
+    )
 
 
 class FilterModule:

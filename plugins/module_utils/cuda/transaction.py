@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.simulation import REMOVE
+
 # The driver's packages in NVIDIA's repository and in distributions. Development packages (-dev) and packages for
 # containers do not belong to the driver.
 _DRIVER = re.compile(
@@ -30,15 +33,13 @@ def forbidden_changes(text: str) -> list[str]:
 
     `text` is the output of `apt-get --simulate` or `zypper --xmlout`, or the lines of `results` of ansible.builtin.dnf.
     """
-    installed, removed = _apt(text) if re.search(r"^(Inst|Remv|Purg) ", text, re.MULTILINE) else _rpm(text)
-    return sorted({*(name for name in installed if is_driver_package(name)), *(removed - installed)})
+    changes = simulation.of(text)
+    return sorted({change.name for change in changes if change.action == REMOVE or is_driver_package(change.name)})
 
 
 def unrelated_removals(text: str, allowed: list[str]) -> list[str]:
     """Return the packages that a simulated removal would remove or break, except the allowed packages."""
-    _installed, removed = _apt(text)
-    removed |= set(re.findall(r" is needed by \(installed\) (\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$", text, re.MULTILINE))
-    return sorted(removed - set(allowed))
+    return sorted((simulation.removed(simulation.of(text)) | simulation.rpm_dependents(text)) - set(allowed))
 
 
 def unneeded(text: str, names: list[str]) -> list[str]:
@@ -47,27 +48,6 @@ def unneeded(text: str, names: list[str]) -> list[str]:
     `text` is the output of `apt-get --simulate autoremove`, `dnf repoquery --unneeded` with one name per line, or
     `zypper packages --unneeded`.
     """
-    _installed, removed = _apt(text)
-    removed |= {line.strip() for line in text.splitlines()}
     rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
-    removed |= {row[2] for row in rows if len(row) > 4}
-    return [name for name in names if name in removed]
-
-
-def _apt(text: str) -> tuple[set[str], set[str]]:
-    installed = re.findall(r"^Inst ([^\s:]+)", text, re.MULTILINE)
-    removed = re.findall(r"^(?:Remv|Purg) ([^\s:]+)", text, re.MULTILINE)
-    return set(installed), set(removed)
-
-
-def _rpm(text: str) -> tuple[set[str], set[str]]:
-    name = r"(\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+$"
-    installed = set(re.findall(rf"^Installed: {name}", text, re.MULTILINE))
-    removed = set(re.findall(rf"^Removed: {name}", text, re.MULTILINE))
-    for group, solvables in re.findall(r"<(to-[\w-]+)[^>]*>(.*?)</\1>", text, re.DOTALL):
-        names = set(re.findall(r'<solvable [^>]*\bname="([^"]+)"', solvables))
-        if group == "to-remove":
-            removed |= names
-        else:
-            installed |= names
-    return installed, removed
+    listed = {row[2] if len(row) > 4 else row[0] for row in rows} | simulation.removed(simulation.apt(text))
+    return [name for name in names if name in listed]

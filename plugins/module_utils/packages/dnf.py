@@ -15,21 +15,13 @@ import time
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 # dnf's exit status if another program holds the lock.
 LOCKED = 200
 _RETRY_INTERVAL = 5
-_INSTALLING = (
-    "Installing",
-    "Installing dependencies",
-    "Installing group/module packages",
-    "Installing weak dependencies",
-    "Reinstalling",
-    "Upgrading",
-)
-_REMOVING = ("Removing", "Removing dependent packages", "Removing unused dependencies")
 
 
 class DnfError(Exception):
@@ -78,36 +70,21 @@ def command(names: list[str], options: dict[str, Any], simulate: bool) -> list[s
 
 
 def transaction(text: str) -> Transaction:
-    """Parse the transaction table that dnf prints. dnf wraps the row of a long package name."""
-    rows: list[tuple[str, str]] = []
-    replaced = []
-    heading = ""
-    for line in text.splitlines():
-        if not line.startswith(" "):
-            heading = line[:-1] if line.endswith(":") else ""
-        elif heading and line.split()[0:1] == ["replacing"]:
-            replaced.append(line.split()[1:3])
-        elif heading and not line.startswith("  "):
-            rows.append((heading, line))
-        elif rows and heading:
-            rows[-1] = (heading, rows[-1][1] + line)
-    listed: dict[str, list[str]] = {}
-    for action, row in rows:
-        name, arch, version = [*row.split(), "", "", ""][:3]
-        listed.setdefault(action, []).append(f"{name}-{version}.{arch}")
-    downgraded = listed.get("Downgrading", [])
-    installed = [name for action in _INSTALLING for name in listed.get(action, [])] + downgraded
-    removed = [name for action in _REMOVING for name in listed.get(action, [])]
-    counts = re.findall(r"^(?:Install|Upgrade|Reinstall|Remove|Downgrade) +(\d+) Packages?", text, re.MULTILINE)
-    if sum(int(count) for count in counts) != len(installed) + len(removed):
-        raise DnfError(
-            "The transaction that dnf printed could not be parsed. Nothing was changed. The output is: "
-            + addresses.masked(text.strip())
-        )
-    for package, version in replaced:
-        name, _dot, arch = package.rpartition(".")
-        removed.append(f"{name}-{version}.{arch}")
-    return Transaction(installed, removed, downgraded)
+    """Parse the transaction table that dnf prints."""
+    try:
+        changes = simulation.dnf(text)
+    except simulation.SimulationError as error:
+        raise DnfError(addresses.masked(str(error))) from error
+    installed = [change for change in changes if change.after]
+    return Transaction(
+        [f"{change.name}-{change.after}.{change.arch}" for change in installed],
+        [f"{change.name}-{change.before}.{change.arch}" for change in changes if not change.after],
+        [
+            f"{change.name}-{change.after}.{change.arch}"
+            for change in installed
+            if change.action == simulation.DOWNGRADE
+        ],
+    )
 
 
 def simulate(names: list[str], options: dict[str, Any], run: Run) -> Transaction | None:

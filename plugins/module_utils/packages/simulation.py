@@ -3,15 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The changes that a package manager's simulation announces.
 
-The output must be in the locale C. Sources of the formats: `apt-get --simulate`, `dnf --assumeno` (dnf 4),
-`zypper --xmlout install --dry-run`, `rpm --erase --test`.
+The output must be in the locale C. The formats: `apt-get --simulate`, `dnf --assumeno` (dnf 4), the results of
+ansible.builtin.dnf in check mode, `zypper --xmlout`, and `rpm --erase --test`.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Callable
 from xml.etree import ElementTree
@@ -110,7 +109,9 @@ def dnf(text: str, installed: Callable[[str, str], str | None] | None = None) ->
             before = installed(name, arch)
         changes.append(Change(name, action, before, None if action == REMOVE else version, arch))
     if sum(int(count) for count in _DNF_COUNT.findall(text)) != len(changes):
-        raise SimulationError(f"The transaction that dnf printed could not be parsed. The output is: {text.strip()}")
+        raise SimulationError(
+            f"The transaction that dnf printed could not be parsed. Nothing was changed. The output is: {text.strip()}"
+        )
     return sorted({*changes, *replaced}, key=lambda change: (change.name, change.action, change.arch))
 
 
@@ -171,8 +172,9 @@ def zypper(text: str) -> list[Change]:
     return sorted(changes, key=lambda change: (change.name, change.action, change.arch))
 
 
+_DNF_RESULTS = ("Installed", "Removed")
 # name-[epoch:]version-release.arch
-_NEVRA = r"(?P<name>\S+?)-(?:\d+:)?[^-\s]+-[^-\s]+"
+_NEVRA = r"(?P<name>\S+?)-(?P<version>(?:\d+:)?[^-\s]+-[^-\s]+)\.(?P<arch>\w+)"
 
 
 def rpm_dependents(text: str) -> set[str]:
@@ -180,18 +182,27 @@ def rpm_dependents(text: str) -> set[str]:
     return {found["name"] for found in re.finditer(rf" is needed by \(installed\) {_NEVRA}$", text, re.MULTILINE)}
 
 
-# --- judgement ----------------------------------------------------------------------------------------------------
+def dnf_results(text: str) -> list[Change]:
+    """Return the changes in the results of ansible.builtin.dnf, one per line. An update has a line for each version."""
+    lines = [(kind, re.search(rf"^{kind}: {_NEVRA}$", line)) for line in text.splitlines() for kind in _DNF_RESULTS]
+    new = {found["name"]: found for kind, found in lines if found and kind == "Installed"}
+    old = {found["name"]: found for kind, found in lines if found and kind == "Removed"}
+    changes = []
+    for name in sorted({*new, *old}):
+        before = old[name]["version"] if name in old else None
+        if name not in new:
+            changes.append(Change(name, REMOVE, before, None, old[name]["arch"]))
+        else:
+            action = UPGRADE if before else INSTALL
+            changes.append(Change(name, action, before, new[name]["version"], new[name]["arch"]))
+    return changes
 
 
-def forbidden(changes: Iterable[Change], may_change: Collection[str], held: Collection[str] = ()) -> list[Change]:
-    """Return the changes that are not allowed: removals, downgrades and changes of held packages.
+def of(text: str) -> list[Change]:
+    """Return the changes in the output of any of these programs except dnf itself."""
+    return [*apt(text), *dnf_results(text), *zypper(text)]
 
-    `may_change` has names and patterns of packages that may be removed or changed on the way. Other packages may only
-    be installed, or upgraded if they are not `held`.
-    """
-    return [
-        change
-        for change in changes
-        if (change.action in (REMOVE, DOWNGRADE) or (change.action != INSTALL and change.name in held))
-        and not any(fnmatch.fnmatchcase(change.name, pattern) for pattern in may_change)
-    ]
+
+def removed(changes: Iterable[Change]) -> set[str]:
+    """Return the names of the packages that the changes remove."""
+    return {change.name for change in changes if change.action == REMOVE}

@@ -126,22 +126,14 @@ def test_rpm_names_the_packages_that_need_a_removed_one() -> None:
     assert simulation.rpm_dependents(output("rpm-erase.txt")) == {APP, "job"}
 
 
-@pytest.mark.parametrize(
-    ("may_change", "held", "refused"),
-    [
-        ([], [], ["remove job 1"]),
-        (["job"], [], []),
-        (["j*"], [], []),
-        (["job"], ["base"], ["upgrade base from 1.0-1 to 2.0-1"]),
-        (["job", "base"], ["base"], []),
-    ],
-    ids=["a removal", "an allowed removal", "by a pattern", "a held package", "an allowed held package"],
-)
-def test_only_allowed_changes_pass(may_change: list[str], held: list[str], refused: list[str]) -> None:
-    changes = simulation.apt(output("apt-upgrade.txt"))
-    assert described(simulation.forbidden(changes, may_change, held)) == refused
-
-
-def test_a_downgrade_needs_permission() -> None:
-    changes = simulation.apt(output("apt-downgrade.txt"))
-    assert described(simulation.forbidden(changes, ["app"])) == ["downgrade base from 2.0-1 to 1.0-1"]
+def test_results_of_module_dnf_pair_the_old_and_the_new_version() -> None:
+    text = """Installed: nvidia-driver-cuda-3:580.95.05-1.el9.x86_64
+Installed: kernel-headers-5.14.0-570.el9.x86_64
+Removed: kernel-headers-5.14.0-503.el9.x86_64
+Removed: gpu-job-1-1.noarch
+"""
+    assert described(simulation.of(text)) == [
+        "remove gpu-job 1-1",
+        "upgrade kernel-headers from 5.14.0-503.el9 to 5.14.0-570.el9",
+        "install nvidia-driver-cuda 3:580.95.05-1.el9",
+    ]
