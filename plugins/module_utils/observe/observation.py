@@ -93,7 +93,6 @@ def observe(
     ask: Ask | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
-    packages: list[str] | None = None,
     package_names: bool = False,
     nvml_binding: bool | None = None,
 ) -> dict:
@@ -104,7 +103,7 @@ def observe(
     """
     system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
-    state = installed.read(root, system["package_manager"], run, packages)
+    state = installed.read(root, system["package_manager"], run)
     services = host_services.read(sorted({*UNITS, *(units or [])}), run)
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
@@ -121,9 +120,10 @@ def observe(
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),
         "foreign_drivers": devices.foreign_drivers(root, functions, releases),
-        "packages": state["installed"],
-        "packages_asked": state["asked"],
-        "package_names": installed.names(root, system["package_manager"], run) if package_names else None,
+        "packages": state["details"],
+        "installed_packages": state["all"],
+        "held_packages": state["held"],
+        "package_names": list(state["all"]) if package_names else None,
         "package_state": {name: state[name] for name in _PACKAGE_STATE},
         "services": services,
         "modules_loaded": devices.modules_loaded(root),

@@ -111,7 +111,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("nouveau", "nova_core")
         },
         "packages": packages,
-        "packages_asked": {},
+        "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
         "package_state": {
             "held_patterns": [],
             "unfinished": [],
@@ -138,3 +138,15 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
     for name, value in changes.items():
         description[name] = {**description[name], **value} if isinstance(value, dict) else value
     return description
+
+
+def add_package(there: dict, name: str, version: str, *, held: bool = False, arch: str = "amd64") -> None:
+    """Install a package on a described host."""
+    there["packages"][name] = {"version": version, "held": held, "arch": arch}
+    there["installed_packages"][name] = f"{version} {arch}"
+
+
+def remove_package(there: dict, name: str) -> None:
+    """Remove a package from a described host, if it is installed."""
+    there["packages"].pop(name, None)
+    there["installed_packages"].pop(name, None)
