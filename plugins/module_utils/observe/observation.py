@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
@@ -56,29 +56,22 @@ FILES = (
     observe_engines.DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
     fabric.IMEX_NODES,
-    "/etc/modprobe.d/nvidia-gpufleet.conf",
-    "/etc/modules-load.d/nvidia-gpufleet.conf",
-    "/etc/apt/preferences.d/gpufleet-nvidia-driver",
-    nvidia_repository.APT_PREFERENCE_FILE,
-    "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
-    "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources",
-    "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
-    "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo",
-    "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo",
-    "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg",
-    "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
-    "/usr/share/pki/gpufleet-nvidia-cuda.asc",
-    *map(key_trust.note_path, nvidia_repository.KEYRINGS),
-    "/var/lib/gpufleet/nvidia_driver.json",
-    "/var/lib/gpufleet/nvidia_driver_initramfs",
-    "/var/lib/gpufleet/nvidia_driver_reboot.json",
-    "/var/lib/gpufleet/nvidia_driver_unverified",
-    "/var/lib/gpufleet/cuda_toolkit.json",
-    "/etc/profile.d/gpufleet-cuda.sh",
+    owned.MODPROBE,
+    owned.MODULES_LOAD,
+    owned.DRIVER_APT_PREFERENCES,
+    owned.DRIVER_UNATTENDED_UPGRADES,
+    owned.TOOLKIT_APT_PREFERENCES,
+    *nvidia_repository.FILES,
+    owned.DRIVER_RECORD,
+    owned.DRIVER_INITRAMFS_MARKER,
+    owned.DRIVER_REBOOT_MARKER,
+    owned.DRIVER_UNVERIFIED_MARKER,
+    owned.TOOLKIT_RECORD,
+    owned.TOOLKIT_PROFILE,
     "/lib/systemd/system/nvidia-persistenced.service",
     "/usr/lib/systemd/system/nvidia-persistenced.service",
-    "/etc/systemd/system/nvidia-persistenced.service",
-    "/etc/systemd/system/nvidia-persistenced.service.d/gpufleet.conf",
+    owned.PERSISTENCED_UNIT,
+    owned.PERSISTENCED_DROP_IN,
     *memory_hotadd.FILES,
 )
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
