@@ -9,7 +9,7 @@ This reads files and runs a few local programs. It never uses the network.
 from __future__ import annotations
 
 import os
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
@@ -28,6 +28,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import holders as observe_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed, key_trust, nvidia_repository
+
+if TYPE_CHECKING:  # Creating the types takes time on every host.
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 Ask = Callable[[str, str], "dict | None"]
@@ -88,7 +91,7 @@ def observe(
     files: list[str] | None = None,
     package_names: bool = False,
     nvml_binding: bool | None = None,
-) -> dict:
+) -> Host:
     """Describe a host.
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
@@ -150,7 +153,7 @@ def observe(
     host["module_streams"] = repositories.module_streams(root)
     host["reboot_reasons"] = host_reboot.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
-    return host
+    return cast("Host", host)
 
 
 def _daemon_users(root: str) -> list[str]:
