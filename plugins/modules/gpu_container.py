@@ -469,6 +469,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
@@ -552,7 +553,7 @@ def argument_spec() -> dict:
             "default": "auto",
         },
         "capabilities": {**strings, "choices": list(CAPABILITIES)},
-        "driver_volume_path": {"type": "path", "default": "/var/lib/gpufleet/volumes"},
+        "driver_volume_path": {"type": "path", "default": owned.VOLUMES},
         "pull": {"type": "str", "choices": ["missing", "always", "never"], "default": "missing"},
         "command": {"type": "raw"},
         "entrypoint": strings,

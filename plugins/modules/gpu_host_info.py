@@ -31,14 +31,6 @@ options:
     type: list
     elements: path
     default: []
-  packages:
-    description:
-      - Additional packages, by exact name. Packages of drivers, kernels and engines are always included.
-      - C(packages_asked) shows whether each is installed. With apt, the form is V(name) or V(name:arch).
-        Otherwise it is V(name), V(name-version) or V(name-version-release), each with or without V(.arch).
-    type: list
-    elements: str
-    default: []
   package_names:
     description: Whether to return the names of all installed packages.
     type: bool
@@ -191,13 +183,23 @@ host:
       type: dict
       sample: {enabled: false, uefi: true, signatures_enforced: false, lockdown: none, trusted_signers: []}
     packages:
-      description: Installed packages of interest by name, with C(version), C(held) and C(arch).
+      description:
+        - The installed packages of a GPU host by name, with C(version), C(held) and C(arch). They belong to drivers,
+          kernels, engines and their tools.
       type: dict
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
-    packages_asked:
-      description: Whether each of O(packages) is installed.
+    installed_packages:
+      description:
+        - All installed packages by name, each with its version and architecture, separated by a blank. A package that
+          is installed more than once has several, separated by C(, ).
+        - The signing keys in rpm's database have the name C(gpg-pubkey-) and their version.
       type: dict
-      sample: {nvtop: true, "libcuda1:i386": false}
+      sample: {bash: 5.2.15-2+b7 amd64, libc6: "2.36-9+deb12u10 amd64, 2.36-9+deb12u10 i386"}
+    held_packages:
+      description: The names of all held packages.
+      type: list
+      elements: str
+      sample: [nvidia-smi]
     package_names:
       description: The names of all installed packages. Null unless O(package_names) is set.
       type: list
@@ -329,7 +331,6 @@ def main() -> None:
         argument_spec={
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
-            "packages": {"type": "list", "elements": "str", "default": []},
             "package_names": {"type": "bool", "default": False},
             "package_lock_timeout": {"type": "int", "default": 0},
         },
@@ -353,7 +354,6 @@ def main() -> None:
         ask=ask,
         units=module.params["services"],
         files=module.params["files"],
-        packages=module.params["packages"],
         package_names=module.params["package_names"],
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
     )

@@ -218,6 +218,7 @@ from collections.abc import Callable
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
@@ -230,7 +231,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "path": {"type": "path", "default": "/etc/cdi/gpufleet-nvidia.json"},
+            "path": {"type": "path", "default": owned.CDI_SPECIFICATION},
             "take_over": {"type": "bool", "default": False},
             "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
             "libraries": {"type": "str", "choices": ["volume", "files"], "default": "volume"},

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
@@ -27,11 +28,8 @@ _MAX_SIZE = 4 * 1024 * 1024
 
 
 def marker_path(path: str) -> str:
-    """Return the marker file that identifies the specification at `path` as ours.
-
-    Before CDI 0.6.0, a specification cannot contain such a mark. Engines ignore the suffix of the marker file.
-    """
-    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.gpufleet")
+    """Return the marker file that identifies the specification at `path` as ours."""
+    return os.path.join(os.path.dirname(path), owned.CDI_MARKER.format(os.path.basename(path)))
 
 
 def versions(text: str) -> tuple[str, ...]:

@@ -21,16 +21,17 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
 
-DIRECTORY = "/run/gpufleet"
+DIRECTORY = owned.RUNTIME_DIRECTORY
 # Seconds. Longer than an engine needs to replace a container, without the container's own stop timeout. Images are
 # pulled before GPUs are reserved.
 LIFETIME = 300
 LOCK_TIMEOUT = 120
 _MAX_TIME = 1e12
-_FILE = "gpu-reservations.json"
-_LOCK = "gpu-reservations.lock"
+_FILE = owned.RESERVATIONS
+_LOCK = owned.RESERVATIONS_LOCK
 
 
 class ReservationError(Exception):
@@ -53,7 +54,7 @@ def directory_for(user: int, environment: Mapping[str, str], root: str = "/") ->
     for directory in (environment.get("XDG_RUNTIME_DIR"), f"/run/user/{user}"):
         if directory and _owner(os.path.join(root, directory.lstrip("/"))) == user:
             return os.path.join(directory, "gpufleet")
-    return f"/tmp/gpufleet-{user}"
+    return owned.USER_DIRECTORY.format(user)
 
 
 def _owner(path: str) -> int | None:

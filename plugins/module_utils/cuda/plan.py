@@ -12,7 +12,7 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
-PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
+PROFILE_FILE = owned.TOOLKIT_PROFILE
 # Debian's toolkit depends on the driver's library, by one of these names.
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"

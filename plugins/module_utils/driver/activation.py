@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.modules import is_trusted
 
-REBOOT_FILE = "/var/lib/gpufleet/nvidia_driver_reboot.json"
+REBOOT_FILE = owned.DRIVER_REBOOT_MARKER
 # Dependent modules first, so that they can be unloaded in this order.
 _UNLOAD_ORDER = ("nvidia_fs", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 # The driver's own daemons, which a reload stops and starts. The kernel truncates the names of commands.

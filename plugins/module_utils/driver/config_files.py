@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
-PIN_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
-BLACKLIST_FILE = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
-MODULES_LOAD_FILE = "/etc/modules-load.d/nvidia-gpufleet.conf"
-MODPROBE_FILE = "/etc/modprobe.d/nvidia-gpufleet.conf"
+PIN_FILE = owned.DRIVER_APT_PREFERENCES
+BLACKLIST_FILE = owned.DRIVER_UNATTENDED_UPGRADES
+MODULES_LOAD_FILE = owned.MODULES_LOAD
+MODPROBE_FILE = owned.MODPROBE
 PROXY_FILE = nvidia_repository.APT_PROXY_FILE
 RECORD_FILE = packages_record.DRIVER
-# Markers: the modprobe file has changed but not yet the initramfs; a verification failed and none has passed since.
-INITRAMFS_FILE = "/var/lib/gpufleet/nvidia_driver_initramfs"
-UNVERIFIED_FILE = "/var/lib/gpufleet/nvidia_driver_unverified"
+INITRAMFS_FILE = owned.DRIVER_INITRAMFS_MARKER
+UNVERIFIED_FILE = owned.DRIVER_UNVERIFIED_MARKER
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 

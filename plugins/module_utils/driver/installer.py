@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -22,7 +22,7 @@ _FIRST_WITH_MODULES_IN_USE = 550
 
 def path(version: str) -> str:
     """Return the path of the downloaded installer on the host."""
-    return f"/var/cache/gpufleet/nvidia-{version}.run"
+    return owned.INSTALLER.format(version)
 
 
 def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:

@@ -9,15 +9,15 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
 
 UNIT = "nvidia-persistenced.service"
-UNIT_FILE = f"/etc/systemd/system/{UNIT}"
-DROP_IN_FILE = f"/etc/systemd/system/{UNIT}.d/gpufleet.conf"
+UNIT_FILE = owned.PERSISTENCED_UNIT
+DROP_IN_FILE = owned.PERSISTENCED_DROP_IN
 PROGRAM = "/usr/bin/nvidia-persistenced"
 # The system user for the unit that this role writes. Packages create their own.
 USER = "nvidia-persistenced"

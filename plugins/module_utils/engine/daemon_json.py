@@ -11,10 +11,11 @@ import math
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_file
 
-DEFAULT_PATH = "/etc/docker/daemon.json"
+DEFAULT_PATH = owned.DAEMON_JSON
 
 # dockerd ignores one byte-order mark, and white space as Go defines it: without the separators 1c to 1f.
 _BOM = "\ufeff"

@@ -10,12 +10,13 @@ import os
 import typing as t
 from urllib.parse import quote
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked, masked_file, masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import ABSENT, Entry, Leaf, Record
 
-DEFAULT_STATE_DIRECTORY = "/var/lib/gpufleet"
+DEFAULT_STATE_DIRECTORY = owned.STATE_DIRECTORY
 
 
 class State(t.NamedTuple):
@@ -34,7 +35,7 @@ class State(t.NamedTuple):
 
 def state_path(state_directory: str, path: str) -> str:
     """Return the path of the record of the configuration file `path`."""
-    return os.path.join(state_directory, "docker_daemon_config", quote(path, safe="") + ".json")
+    return os.path.join(state_directory, owned.DAEMON_JSON_RECORDS, quote(path, safe="") + ".json")
 
 
 def load_state(text: str | None, path: str) -> State:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError, EngineVolume
 
@@ -28,7 +29,7 @@ LISTENING = 0x10000
 
 # Docker of the system, Canonical's snap package, and rootless Docker.
 DOCKER_DATA = ("var/lib/docker", "var/snap/docker/common/var-lib-docker", "home/*/.local/share/docker")
-DOCKER_CONFIGURATION = "etc/docker/daemon.json"
+DOCKER_CONFIGURATION = owned.DAEMON_JSON.lstrip("/")
 # Files in which distributions and administrators set flags of dockerd.
 DOCKER_OPTIONS = (
     "etc/default/docker",

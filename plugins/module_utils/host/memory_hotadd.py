@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 
-_DISTRIBUTION, _OURS = "/usr/lib/udev/rules.d", "/etc/udev/rules.d"
-# The names on Ubuntu, Enterprise Linux and SUSE. A file of the same name in /etc overrides the distribution's file.
-_NAMES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules")
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
+# A file of the same name in /etc overrides the distribution's file.
+_DISTRIBUTION, _OURS, _NAMES = "/usr/lib/udev/rules.d", owned.UDEV_RULES_DIRECTORY, owned.UDEV_RULES
 # The files that this module needs to know.
 FILES = tuple(f"{directory}/{name}" for name in _NAMES for directory in (_DISTRIBUTION, _OURS))
 # Device IDs of the GPUs in Grace Hopper and Grace Blackwell.

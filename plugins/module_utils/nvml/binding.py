@@ -12,7 +12,9 @@ import shutil
 import stat
 import tempfile
 
-DIRECTORY = "/run/gpufleet"
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
+DIRECTORY = owned.RUNTIME_DIRECTORY
 _ARCHIVES = "pynvml-*.zip"
 
 

@@ -9,9 +9,9 @@ This reads files and runs a few local programs. It never uses the network.
 from __future__ import annotations
 
 import os
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, cast
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
@@ -27,6 +27,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import holders as observe_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed, key_trust, nvidia_repository
+
+if TYPE_CHECKING:  # Creating the types takes time on every host.
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 Ask = Callable[[str, str], "dict | None"]
@@ -55,29 +58,22 @@ FILES = (
     observe_engines.DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
     "/etc/nvidia-imex/nodes_config.cfg",
-    "/etc/modprobe.d/nvidia-gpufleet.conf",
-    "/etc/modules-load.d/nvidia-gpufleet.conf",
-    "/etc/apt/preferences.d/gpufleet-nvidia-driver",
-    nvidia_repository.APT_PREFERENCE_FILE,
-    "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
-    "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources",
-    "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
-    "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo",
-    "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo",
-    "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg",
-    "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
-    "/usr/share/pki/gpufleet-nvidia-cuda.asc",
-    *map(key_trust.note_path, nvidia_repository.KEYRINGS),
-    "/var/lib/gpufleet/nvidia_driver.json",
-    "/var/lib/gpufleet/nvidia_driver_initramfs",
-    "/var/lib/gpufleet/nvidia_driver_reboot.json",
-    "/var/lib/gpufleet/nvidia_driver_unverified",
-    "/var/lib/gpufleet/cuda_toolkit.json",
-    "/etc/profile.d/gpufleet-cuda.sh",
+    owned.MODPROBE,
+    owned.MODULES_LOAD,
+    owned.DRIVER_APT_PREFERENCES,
+    owned.DRIVER_UNATTENDED_UPGRADES,
+    owned.TOOLKIT_APT_PREFERENCES,
+    *nvidia_repository.FILES,
+    owned.DRIVER_RECORD,
+    owned.DRIVER_INITRAMFS_MARKER,
+    owned.DRIVER_REBOOT_MARKER,
+    owned.DRIVER_UNVERIFIED_MARKER,
+    owned.TOOLKIT_RECORD,
+    owned.TOOLKIT_PROFILE,
     "/lib/systemd/system/nvidia-persistenced.service",
     "/usr/lib/systemd/system/nvidia-persistenced.service",
-    "/etc/systemd/system/nvidia-persistenced.service",
-    "/etc/systemd/system/nvidia-persistenced.service.d/gpufleet.conf",
+    owned.PERSISTENCED_UNIT,
+    owned.PERSISTENCED_DROP_IN,
     *memory_hotadd.FILES,
 )
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
@@ -92,10 +88,9 @@ def observe(
     ask: Ask | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
-    packages: list[str] | None = None,
     package_names: bool = False,
     nvml_binding: bool | None = None,
-) -> dict:
+) -> Host:
     """Describe a host.
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
@@ -103,7 +98,7 @@ def observe(
     """
     system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
-    state = installed.read(root, system["package_manager"], run, packages)
+    state = installed.read(root, system["package_manager"], run)
     services = host_services.read(sorted({*UNITS, *(units or [])}), run)
     kernels = host_kernels.read(root, kernel, run)
     releases = [entry["release"] for entry in kernels["kernels"]]
@@ -120,9 +115,10 @@ def observe(
         "dkms": host_kernels.dkms(root),
         "secure_boot": host_secure_boot.read(root),
         "foreign_drivers": devices.foreign_drivers(root, functions, releases),
-        "packages": state["installed"],
-        "packages_asked": state["asked"],
-        "package_names": installed.names(root, system["package_manager"], run) if package_names else None,
+        "packages": state["details"],
+        "installed_packages": state["all"],
+        "held_packages": state["held"],
+        "package_names": list(state["all"]) if package_names else None,
         "package_state": {name: state[name] for name in _PACKAGE_STATE},
         "services": services,
         "modules_loaded": devices.modules_loaded(root),
@@ -156,7 +152,7 @@ def observe(
     host["module_streams"] = repositories.module_streams(root)
     host["reboot_reasons"] = host_reboot.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
-    return host
+    return cast("Host", host)
 
 
 def _daemon_users(root: str) -> list[str]:

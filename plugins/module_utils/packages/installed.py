@@ -25,100 +25,100 @@ INTERESTING = re.compile(
     r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
 )
 _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
-_FIELD = {
-    name: re.compile(rf"^{name}: (.*)$", re.MULTILINE) for name in ("Package", "Status", "Version", "Architecture")
-}
+_FIELD = re.compile(r"\n(Package|Status|Version|Architecture): (.*)")
 # A frontend such as apt holds the first lock during its whole run. dpkg holds the second lock.
 _DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 _FLOCK = "hhqqi4x"
-_GOOD_STATES = ("installed", "not-installed", "config-files", "triggers-pending", "triggers-awaited")
+_INSTALLED_STATES = ("installed", "triggers-pending", "triggers-awaited")
 
 
-def read(root: str, manager: str | None, run: Run, extra: list[str] | None = None) -> dict:
+def read(root: str, manager: str | None, run: Run) -> dict:
     """Return the installed packages and the state of the package manager.
 
-    `installed`: version, held and arch of each package. `held_patterns`: the version locks.
-    `asked`: whether each of the `extra` names is installed. A name has the form that the package manager accepts: with
-    apt name[:arch], else name[-[epoch:]version[-release]][.arch].
-    `config_files`: with apt, removed packages whose configuration files remain in /etc.
-    `unfinished`: incompletely installed packages. `interrupted`: dpkg was killed and its journal remains.
+    `all`: all installed packages by name, each as text of its version and architecture. Packages that are installed
+    more than once have several, separated by commas.
+    `details`: version, held and arch of each package of a GPU host.
+    `held`: the names of all held packages. `held_patterns`: the version locks.
+    `config_files`: with apt, removed packages of a GPU host whose configuration files remain in /etc.
+    `unfinished`: incompletely installed packages of a GPU host. `interrupted`: dpkg was killed and its journal remains.
     `busy`: with apt, another process uses dpkg, so `unfinished` can change.
     `installed_at`: with dnf, the installation time of packages that only take effect at a boot, in seconds since 1970.
     """
-    wanted = set(extra or [])
+    state: dict = {
+        "unfinished": [],
+        "interrupted": False,
+        "installed_at": {},
+        "config_files": [],
+        "busy": False,
+        "held_patterns": _locks(root, manager),
+    }
+    copies: dict[str, list[tuple[str, str]]] = {}
+    held: set[str] = set()
     if manager == "apt":
-        state = _dpkg(root, wanted)
+        copies, held = _dpkg(root, state)
     elif manager in ("dnf", "zypper"):
-        state = _rpm(run, wanted)
+        copies = _rpm(run, state)
+        held = _locked(state["held_patterns"], copies)
         if manager == "zypper":
             # SUSE has a file that requests a reboot.
-            del state["installed_at"]
-    else:
-        state = {"installed": {}, "asked": dict.fromkeys(wanted, False), "unfinished": [], "interrupted": False}
-    state.setdefault("installed_at", {})
-    state.setdefault("config_files", [])
-    state.setdefault("busy", False)
-    patterns = _locks(root, manager)
-    for name, package in state["installed"].items():
-        package["held"] = package["held"] or any(locks(pattern, name, package["version"]) for pattern in patterns)
-    state["held_patterns"] = patterns
+            state["installed_at"] = {}
+    # Of several copies, `details` describes the first that dpkg lists, or the last that rpm lists.
+    position = 0 if manager == "apt" else -1
+    state["all"] = {name: ", ".join(map(" ".join, copies[name])) for name in sorted(copies)}
+    state["held"] = sorted(held)
+    state["details"] = {
+        name: {"version": entries[position][0], "held": name in held, "arch": entries[position][1]}
+        for name, entries in copies.items()
+        if INTERESTING.search(name)
+    }
     return state
 
 
 def is_installed(host: dict, name: str) -> bool:
-    """Return whether a package is installed on an observed host. The name may have a version or an architecture."""
-    asked = host["packages_asked"].get(name)
-    return name in host["packages"] if asked is None else asked
+    """Return whether a package is installed on an observed host.
+
+    The name has the form that the package manager accepts: with apt name[:arch], else
+    name[-[epoch:]version[-release]][.arch].
+    """
+    known = host["installed_packages"]
+    if host["os"]["package_manager"] == "apt":
+        return _is_installed_dpkg(name, known)
+    ends = (position for position, character in enumerate(name) if character in "-.")
+    return name in known or any(
+        name in _names_for_rpm(base, version, arch)
+        for base in {name[:end] for end in ends}
+        for version, arch in _copies(known, base)
+    )
 
 
-def names(root: str, manager: str | None, run: Run) -> list[str]:
-    """Return the names of all installed packages."""
-    if manager == "apt":
-        text = read_text(root, "/var/lib/dpkg/status") or ""
-        installed = [
-            stanza for stanza in text.split("\n\n") if re.search(r"^Status: \S+ \S+ installed$", stanza, re.MULTILINE)
-        ]
-        return sorted({_first(_FIELD["Package"], stanza) for stanza in installed})
-    if manager in ("dnf", "zypper"):
-        # All keys are packages with the same name. Their versions differ.
-        _rc, out, _err = run(["rpm", "-qa", "--qf", r"%{NAME} %{VERSION}\n"])
-        pairs = (line.split(" ", 1) for line in out.splitlines() if " " in line)
-        return sorted({f"{name}-{version}" if name == "gpg-pubkey" else name for name, version in pairs})
-    return []
+def _copies(known: dict[str, str], name: str) -> list[list[str]]:
+    """Return version and architecture of each installed copy of a package."""
+    return [copy.split(" ") for copy in known[name].split(", ")] if name in known else []
 
 
-def _dpkg(root: str, wanted: set[str]) -> dict:
-    installed: dict[str, dict] = {}
-    architectures: dict[str, set[str]] = {name.partition(":")[0]: set() for name in [*wanted, "dpkg"]}
-    unfinished, removed = [], set()
+def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+    copies: dict[str, list[tuple[str, str]]] = {}
+    held, unfinished, removed = set(), set(), set()
     # dpkg may end while its database is read, so `busy` covers the time before and after.
     was_busy = is_busy(root)
-    text = read_text(root, "/var/lib/dpkg/status") or ""
-    for stanza in text.split("\n\n"):
-        match = _FIELD["Package"].search(stanza)
-        name = match.group(1) if match else ""
-        if name not in architectures and not INTERESTING.search(name):
-            continue
-        status, version, arch = (_first(_FIELD[field], stanza) for field in ("Status", "Version", "Architecture"))
-        want, _flag, state = [*status.split(), "", "", ""][:3]
-        if state not in _GOOD_STATES:
-            unfinished.append(name)
-        if state == "config-files":
-            removed.add(name)
-        if state in ("installed", "triggers-pending", "triggers-awaited"):
-            architectures.setdefault(name, set()).add(arch)
-            if name not in installed and (name in wanted or INTERESTING.search(name)):
-                installed[name] = {"version": version, "held": want == "hold", "arch": arch}
-    native = next(iter(architectures["dpkg"]), None)
-    asked = {name: _is_installed_dpkg(name, architectures, native) for name in wanted}
-    return {
-        "installed": installed,
-        "asked": asked,
-        "unfinished": sorted(set(unfinished)),
-        "interrupted": _is_interrupted(root),
-        "busy": was_busy or is_busy(root),
-        "config_files": sorted(removed - set(installed)),
-    }
+    for stanza in (read_text(root, "/var/lib/dpkg/status") or "").split("\n\n"):
+        fields = dict(_FIELD.findall(f"\n{stanza}"))
+        name = fields.get("Package", "")
+        want, _flag, current = [*fields.get("Status", "").split(), "", "", ""][:3]
+        if current in _INSTALLED_STATES:
+            if want == "hold" and name not in copies:
+                held.add(name)
+            copies.setdefault(name, []).append((fields.get("Version", ""), fields.get("Architecture", "")))
+        elif name and INTERESTING.search(name):
+            if current == "config-files":
+                removed.add(name)
+            elif current != "not-installed":
+                unfinished.add(name)
+    state["unfinished"] = sorted(unfinished)
+    state["interrupted"] = _is_interrupted(root)
+    state["busy"] = was_busy or is_busy(root)
+    state["config_files"] = sorted(removed - set(copies))
+    return copies, held
 
 
 def is_busy(root: str) -> bool:
@@ -159,35 +159,28 @@ def _has_journal(root: str) -> bool:
     return any(name.isdigit() for name in listing(root, "/var/lib/dpkg/updates"))
 
 
-def _is_installed_dpkg(asked: str, architectures: dict[str, set[str]], native: str | None) -> bool:
+def _is_installed_dpkg(name: str, known: dict[str, str]) -> bool:
     """Return whether apt considers the package installed. The default architecture is that of the host."""
-    name, _colon, arch = asked.partition(":")
-    found = architectures[name]
+    name, _colon, arch = name.partition(":")
+    found = {copy[1] for copy in _copies(known, name)}
+    native = next((copy[1] for copy in _copies(known, "dpkg")), None)
     arch = native or "any" if arch in ("", "native", "all") else arch
     return bool(found) if arch == "any" else arch in found or ("all" in found and arch == (native or arch))
 
 
-def _rpm(run: Run, wanted: set[str]) -> dict:
-    installed: dict[str, dict] = {}
-    found: set[str] = set()
-    installed_at: dict[str, int] = {}
+def _rpm(run: Run, state: dict) -> dict[str, list[tuple[str, str]]]:
+    copies: dict[str, list[tuple[str, str]]] = {}
+    installed_at = state["installed_at"]
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
         name, version, arch, time_installed = [*line.split("\t"), "", "", ""][:4]
         if name in AT_BOOT_ONLY and time_installed.isdigit():
             installed_at[name] = max(int(time_installed), installed_at.get(name, 0))
-        if name in wanted or INTERESTING.search(name):
-            installed[name] = {"version": version, "held": False, "arch": arch}
-        # A package such as kernel headers can be installed in several versions.
-        if any(asked.startswith(name) for asked in wanted):
-            found |= wanted & _names_for_rpm(name, version, arch)
-    return {
-        "installed": installed,
-        "asked": {name: name in found for name in wanted},
-        "unfinished": [],
-        "interrupted": False,
-        "installed_at": installed_at,
-    }
+        if name == "gpg-pubkey":
+            # All keys are packages with the same name. Their versions differ.
+            name = f"{name}-{version.partition('-')[0]}"
+        copies.setdefault(name, []).append((version, arch))
+    return copies
 
 
 def _names_for_rpm(name: str, version: str, arch: str) -> set[str]:
@@ -219,6 +212,9 @@ def locks(pattern: str, name: str, version: str) -> bool:
     )
 
 
-def _first(pattern: re.Pattern, stanza: str) -> str:
-    match = pattern.search(stanza)
-    return match.group(1).strip() if match else ""
+def _locked(patterns: list[str], copies: dict[str, list[tuple[str, str]]]) -> set[str]:
+    return {
+        name
+        for name, entries in (copies.items() if patterns else ())
+        if any(locks(pattern, name, entries[-1][0]) for pattern in patterns)
+    }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import openpgp
 
@@ -64,7 +65,7 @@ def covered(data: bytes, trust: str) -> bytes | None:
 
 def note_path(path: str) -> str:
     """Return the path of the note: the file beside a key file that stores the digest of the downloaded file."""
-    return f"{path}.sha256"
+    return f"{path}{owned.KEY_NOTE_SUFFIX}"
 
 
 def note(data: bytes, trust: str) -> str | None:

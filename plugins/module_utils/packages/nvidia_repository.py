@@ -13,25 +13,15 @@ import re
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
-ID = "gpufleet-nvidia-cuda"
-APT_PROXY_FILE = f"/etc/apt/apt.conf.d/53{ID}"
-# Gives the repository the lowest priority for a driver from another source. apt uses the first matching preference, and
-# this file sorts after that of role nvidia_driver.
-APT_PREFERENCE_FILE = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
-_ENTRY_FILES = {
-    "apt": f"/etc/apt/sources.list.d/{ID}.sources",
-    "dnf": f"/etc/yum.repos.d/{ID}.repo",
-    "zypper": f"/etc/zypp/repos.d/{ID}.repo",
-}
-_KEYRINGS = {
-    "apt": f"/usr/share/keyrings/{ID}.gpg",
-    "dnf": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{ID}",
-    "zypper": f"/usr/share/pki/{ID}.asc",
-}
+ID = owned.REPOSITORY_ID
+APT_PROXY_FILE = owned.APT_PROXY
+APT_PREFERENCE_FILE = owned.TOOLKIT_APT_PREFERENCES
+_ENTRY_FILES = owned.REPOSITORY_ENTRIES
+_KEYRINGS = owned.REPOSITORY_KEYS
 # The network repository, mirrors with its layout, and the local repositories of NVIDIA's installers.
 _OF_NVIDIA = re.compile(
     r"/compute/cuda/repos/|/(debian|ubuntu)\d+/(x86_64|sbsa|arm64)/*$|/(cuda-repo|nvidia-driver-local-repo)-"

@@ -26,10 +26,11 @@ import json
 import re
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust
 
-DRIVER = "/var/lib/gpufleet/nvidia_driver.json"
-TOOLKIT = "/var/lib/gpufleet/cuda_toolkit.json"
+DRIVER = owned.DRIVER_RECORD
+TOOLKIT = owned.TOOLKIT_RECORD
 _LISTS = ("packages", "uncertain", "pending", "asked", "verified", "holds", "former_keys")
 _ITEMS = ("key", "pending_key", "stream", "pending_stream", "runfile", "pending_runfile")
 # A version after a package name: apt's =version, or rpm's -[epoch:]version-release.

@@ -22,15 +22,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import VERSION, DriverFile
 
-DEFAULT_PATH = "/var/lib/gpufleet/volumes"
-KIND = "nvidia_driver"
+DEFAULT_PATH = owned.VOLUMES
+KIND = owned.VOLUME_KIND
 MOUNT_POINT = "/usr/local/nvidia"
 SUBDIRECTORIES = ("bin", "lib", "lib64")
-MANIFEST = ".manifest.json"
+MANIFEST = owned.VOLUME_MANIFEST
 MANIFEST_FORMAT = 1
-STAGING_PREFIX = ".tmp-"
+STAGING_PREFIX = owned.VOLUME_STAGING_PREFIX
 # Errors of link(2) after which the file is copied: another file system, links unsupported or not permitted, too many.
 COPY_ERRORS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
 NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT)

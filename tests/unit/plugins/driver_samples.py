@@ -115,7 +115,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("nouveau", "nova_core")
         },
         "packages": packages,
-        "packages_asked": {},
+        "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
         "package_state": {
             "held_patterns": [],
             "unfinished": [],
@@ -147,3 +147,15 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
 def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:
     """Return the driver for a host by the values of the role's variables."""
     return resolver.resolve(observed, driver_request.read(values), data)
+
+
+def add_package(there: dict, name: str, version: str, *, held: bool = False, arch: str = "amd64") -> None:
+    """Install a package on a described host."""
+    there["packages"][name] = {"version": version, "held": held, "arch": arch}
+    there["installed_packages"][name] = f"{version} {arch}"
+
+
+def remove_package(there: dict, name: str) -> None:
+    """Remove a package from a described host, if it is installed."""
+    there["packages"].pop(name, None)
+    there["installed_packages"].pop(name, None)

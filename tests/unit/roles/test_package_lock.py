@@ -28,7 +28,7 @@ import os
 from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
-names = ("services", "files", "packages", "package_names", "package_lock_timeout")
+names = ("services", "files", "package_names", "package_lock_timeout")
 module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
 calls = Path(os.environ["CALLS"])
 known = json.loads(calls.read_text())

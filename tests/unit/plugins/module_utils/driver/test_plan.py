@@ -14,8 +14,10 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     A100,
     H100,
     KERNELS,
+    add_package,
     host,
     platform,
+    remove_package,
     resolve,
 )
 
@@ -61,20 +63,25 @@ def test_converged_host_has_empty_plan(key):
 
 
 NAMED = [
-    ("debian-12", {"extra_packages": ["nvtop", "libfoo:i386"]}),
-    ("el-9", {"extra_packages": ["nvtop-3.1.0"]}),
-    ("el-9", {"kernel_packages": [f"kernel-devel-{KERNELS['el-9']}"]}),
-    ("debian-12", {"kernel_packages": ["headers-mine"]}),
+    ("debian-12", {"extra_packages": ["nvtop", "libfoo:i386"]}, {"nvtop": "3.0.1-1 amd64", "libfoo": "1.0 i386"}),
+    ("el-9", {"extra_packages": ["nvtop-3.1.0"]}, {"nvtop": "3.1.0-2.el9 x86_64"}),
+    (
+        "el-9",
+        {"kernel_packages": [f"kernel-devel-{KERNELS['el-9']}"]},
+        {"kernel-devel": f"5.14.0-1.el9 x86_64, {KERNELS['el-9'].replace('.x86_64', '')} x86_64"},
+    ),
+    ("debian-12", {"kernel_packages": ["headers-mine"]}, {"headers-mine": "1 all"}),
 ]
 
 
-@pytest.mark.parametrize(("key", "request_"), NAMED)
-def test_requested_packages_may_have_an_architecture(key, request_):
+@pytest.mark.parametrize(("key", "request_", "packages"), NAMED)
+def test_requested_packages_may_have_an_architecture(key, request_, packages):
     (names,) = request_.values()
-    there = converged(key, packages_asked=dict.fromkeys(names, True))
+    there = converged(key)
+    there["installed_packages"].update(packages)
     result = driver_plan.plan(there, request_, platform(key))
     assert (result.errors, result.summary, result.acts) == ([], [], False)
-    there["packages_asked"][names[0]] = False
+    remove_package(there, next(iter(packages)))
     todo = driver_plan.plan(there, request_, platform(key)).todo
     assert todo.install == names[:1]
     available = {name: [VERSION.get(key, "580.95.05-1")] for name in todo.query}
@@ -82,9 +89,10 @@ def test_requested_packages_may_have_an_architecture(key, request_):
 
 
 def test_requested_headers_skip_outgoing_kernel():
-    there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",), packages_asked={"nvtop": True})
+    there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",))
+    add_package(there, "nvtop", "3.0.1-1")
     there["driver"]["on_disk_next"] = "535.309.01"
-    there["packages"].pop(f"linux-headers-{K12}", None)
+    remove_package(there, f"linux-headers-{K12}")
     result = driver_plan.plan(there, {"extra_packages": ["nvtop"]}, platform("debian-12"))
     assert (result.errors, result.todo.query) == ([], [])
 
@@ -299,14 +307,14 @@ def test_newer_version_is_ignored():
 
 def test_missing_package_is_installed_at_installed_version():
     there = converged(version=OLD)
-    del there["packages"]["libcuda1"]
+    remove_package(there, "libcuda1")
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
     assert result.todo.install == [f"libcuda1={OLD}"]
 
 
 def test_missing_package_of_unavailable_version_is_refused():
     there = converged(version=OLD)
-    del there["packages"]["libcuda1"]
+    remove_package(there, "libcuda1")
     (error,) = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW)).errors
     assert "Driver 535.261.03 is installed" in error
     assert "Set nvidia_driver_version to 535.309.01" in error
@@ -484,7 +492,7 @@ def test_lock_plugin_is_installed_on_complete_host(key):
     assert todo.query == []
     assert "nvidia-driver-cuda" in todo.hold
     assert todo.prerequisites == ["python3-dnf-plugin-versionlock"]
-    there["packages"]["python3-dnf-plugin-versionlock"] = {"version": "4.0", "held": False, "arch": "noarch"}
+    add_package(there, "python3-dnf-plugin-versionlock", "4.0", arch="noarch")
     assert driver_plan.plan(there, {}, platform(key)).todo.prerequisites == []
     assert driver_plan.plan(there, {"hold": False}, platform(key)).todo.prerequisites == []
 
@@ -562,7 +570,7 @@ def test_branch_change_replaces_all_packages(key, old, new):
 def test_nothing_is_removed_where_nothing_is_installed():
     assert driver_plan.plan(host("el-9"), {}, platform("el-9")).todo.remove == []
     there = converged(version=OLD)
-    there["packages"]["nvidia-open-kernel-dkms"] = {"version": OLD, "held": False, "arch": "amd64"}
+    add_package(there, "nvidia-open-kernel-dkms", OLD)
     assert driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12")).todo.remove == []
 
 
@@ -580,8 +588,8 @@ def test_only_driver_packages_change(request_, more, release, may_go):
     there = converged(**more)
     for name in ("nvidia-alternative", "nvidia-container-toolkit", "docker.io", "linux-image-amd64"):
         version = NEW if name == "nvidia-alternative" else "1.18.0-1"
-        there["packages"][name] = {"version": version, "held": True, "arch": "amd64"}
-    del there["packages"]["libnvidia-ml1"]
+        add_package(there, name, version, held=True)
+    remove_package(there, "libnvidia-ml1")
     todo = driver_plan.plan(there, request_, platform("debian-12"), offers("debian-12", request_, NEW, OLD)).todo
     assert todo.install
     strangers = {"nvidia-container-toolkit", "docker.io", "linux-image-amd64", "dkms", f"linux-headers-{K12}"}
@@ -609,9 +617,9 @@ def test_interrupted_flavor_change_is_completed(key, flavor):
     todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key])).todo
     there = converged(key)
     for name in todo.remove:
-        del there["packages"][name]
+        remove_package(there, name)
     for name in (text.partition("=")[0] for text in todo.install):
-        there["packages"][name] = {"version": VERSION[key], "held": True, "arch": "amd64"}
+        add_package(there, name, VERSION[key], held=True)
     left = sorted([*todo.purge, "nvidia-settings", "linux-image-6.1.0-1-amd64"])
     there["package_state"]["config_files"] = left
     result = driver_plan.plan(there, request, platform(key))
@@ -621,7 +629,7 @@ def test_interrupted_flavor_change_is_completed(key, flavor):
     # A replaced package of the same driver keeps its configuration.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
     assert not set(left) & set(driver_plan.plan(there, back, platform(key)).todo.purge)
-    there["packages"].pop("dkms")
+    remove_package(there, "dkms")
     assert driver_plan.plan(there, request, platform(key)).todo.purge == todo.purge
 
 
@@ -748,7 +756,7 @@ INITRAMFS = [
 def test_initramfs_follows_modprobe_file(key, package, command):
     nouveau = {"nouveau": {"loaded": True, "bound": [], "available": True, "blacklisted_by": []}}
     there = converged(key, foreign_drivers=nouveau)
-    there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+    add_package(there, package, "1", arch="all")
     assert not driver_plan.plan(there, {}, platform(key)).acts
     del there["files"][config_files.MODPROBE_FILE]
     plan = driver_plan.plan(there, {}, platform(key))
@@ -761,7 +769,7 @@ def test_initramfs_follows_modprobe_file(key, package, command):
 @pytest.mark.parametrize(("key", "package", "command"), INITRAMFS)
 def test_pending_initramfs_is_rebuilt(key, package, command):
     there = converged(key)
-    there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+    add_package(there, package, "1", arch="all")
     there["files"][config_files.INITRAMFS_FILE] = {"exists": True, "content": ""}
     plan = driver_plan.plan(there, {}, platform(key))
     assert (plan.todo.files, plan.todo.initramfs) == ([], [command] if command else [])
@@ -858,8 +866,8 @@ def test_interrupted_installer_runs_again(built):
 
 def test_driver_and_dependencies_are_held():
     there = converged(held=())
-    there["packages"]["nvidia-alternative"] = {"version": NEW, "held": False, "arch": "amd64"}
-    there["packages"]["nvidia-container-toolkit"] = {"version": "1.18.0-1", "held": False, "arch": "amd64"}
+    add_package(there, "nvidia-alternative", NEW)
+    add_package(there, "nvidia-container-toolkit", "1.18.0-1")
     hold = driver_plan.plan(there, {}, platform("debian-12")).todo.hold
     assert {"nvidia-alternative", "libcuda1", "nvidia-kernel-dkms"} <= set(hold)
     assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
@@ -976,8 +984,8 @@ FULFILLED = [
     ({"fabric_manager": "enabled"}, {"services": {FABRIC: {**RUNNING, "load_state": "not-found"}}}, "(enabled)"),
     ({"imex": True}, {"services": {IMEX: {"load_state": "loaded", "active_state": "inactive"}}}, None),
     ({"imex": True}, {"services": {IMEX: {"load_state": "not-found", "active_state": "inactive"}}}, "(true)"),
-    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": True}}, None),
-    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages_asked": {"nvtop": True, "clinfo": False}}, "(clinfo)"),
+    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages": {"nvtop": "3.0", "clinfo": "3.0"}}, None),
+    ({"extra_packages": ["nvtop", "clinfo"]}, {"packages": {"nvtop": "3.0"}}, "(clinfo)"),
     ({"components": ["video"]}, {"packages": dict.fromkeys(["libnvidia-encode-570", "libnvidia-decode-570"], "570")},
      None),
     ({"components": ["video", "opencl"]}, {"packages": {"libnvidia-encode-570": "570"}}, "(video, opencl)"),

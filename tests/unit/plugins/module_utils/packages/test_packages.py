@@ -47,12 +47,12 @@ Architecture: amd64
 Version: 530.0
 
 Package: vim
-Status: install ok installed
+Status: hold ok installed
 Architecture: amd64
 Version: 9
 
 Package: mine
-Status: install ok installed
+Status: install ok triggers-pending
 Architecture: all
 Version: 1.0
 """
@@ -66,12 +66,18 @@ def test_dpkg_packages_holds_and_unfinished_packages_are_read(tmp_path):
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(STATUS)
-    state = installed.read(str(tmp_path), "apt", nothing, ["mine"])
-    assert state["installed"] == {
+    state = installed.read(str(tmp_path), "apt", nothing)
+    assert state["details"] == {
         "nvidia-smi": {"version": "535.309.01-0+deb12u1", "held": True, "arch": "amd64"},
         "libcuda1": {"version": "535.309.01-0+deb12u1", "held": False, "arch": "amd64"},
-        "mine": {"version": "1.0", "held": False, "arch": "all"},
     }
+    assert state["all"] == {
+        "nvidia-smi": "535.309.01-0+deb12u1 amd64",
+        "libcuda1": "535.309.01-0+deb12u1 amd64, 1 i386",
+        "mine": "1.0 all",
+        "vim": "9 amd64",
+    }
+    assert state["held"] == ["nvidia-smi", "vim"]
     assert state["unfinished"] == ["nvidia-kernel-dkms"]
     assert state["config_files"] == ["nvidia-settings"]
     assert not state["interrupted"]
@@ -197,7 +203,7 @@ Status: deinstall ok config-files
 Architecture: amd64
 Version: 1.0-1
 """
-ASKED_OF_APT = {
+NAMES_FOR_APT = {
     "nvtop": True, "nvtop:amd64": True, "nvtop:any": True, "nvtop:native": True, "nvtop:i386": False,
     "libfoo:i386": True, "libfoo:any": True, "libfoo": False, "libfoo:amd64": False,
     "data": True, "data:all": True, "data:amd64": True, "data:i386": False,
@@ -205,22 +211,28 @@ ASKED_OF_APT = {
 }  # fmt: skip
 
 
+def observed(root, manager: str | None, run=nothing) -> dict:
+    """Describe only the packages of a host."""
+    return {"os": {"package_manager": manager}, "installed_packages": installed.read(str(root), manager, run)["all"]}
+
+
 def test_requested_names_are_matched_like_apt_does(tmp_path):
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(FOREIGN)
-    state = installed.read(str(tmp_path), "apt", nothing, list(ASKED_OF_APT))
-    assert state["asked"] == ASKED_OF_APT
-    assert sorted(state["installed"]) == ["data", "libfoo", "nvtop"]
-    assert installed.read(str(tmp_path), "apt", nothing)["asked"] == {}
-    assert installed.read(str(tmp_path), None, nothing, ["nvtop"])["asked"] == {"nvtop": False}
+    host = observed(tmp_path, "apt")
+    assert {name: installed.is_installed(host, name) for name in NAMES_FOR_APT} == NAMES_FOR_APT
+
+
+def test_a_host_without_package_manager_has_no_package(tmp_path):
+    assert not installed.is_installed(observed(tmp_path, None), "nvtop")
 
 
 KERNELS = (
     "kernel-devel\t5.14.0-570.el9\tx86_64\nkernel-devel\t5.14.0-611.el9\tx86_64\n"
     "nvtop\t3.1.0-2.el9\tx86_64\nbind\t32:9.16.23-1.el9\tx86_64\ncuda\t13.0.2-1\tx86_64\n"
 )
-ASKED_OF_DNF = {
+NAMES_FOR_RPM = {
     "kernel-devel": True, "kernel-devel.x86_64": True, "kernel-devel-5.14.0-570.el9.x86_64": True,
     "kernel-devel-5.14.0-611.el9": True, "kernel-devel-5.14.0": True, "kernel-devel-5.14.0-570.el9.aarch64": False,
     "kernel-devel-5.14.0-427.el9.x86_64": False, "kernel-devel-5.14": False, "kernel": False,
@@ -231,8 +243,8 @@ ASKED_OF_DNF = {
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
 def test_requested_names_are_matched_like_dnf_and_zypper_do(tmp_path, manager):
-    state = installed.read(str(tmp_path), manager, lambda argv: (0, KERNELS, ""), list(ASKED_OF_DNF))
-    assert state["asked"] == ASKED_OF_DNF
+    host = observed(tmp_path, manager, lambda argv: (0, KERNELS, ""))
+    assert {name: installed.is_installed(host, name) for name in NAMES_FOR_RPM} == NAMES_FOR_RPM
 
 
 RPMS = "nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\nkernel-devel\t5.14.0-570.el9\tx86_64\nbash\t5.1-1\tx86_64\n"
@@ -253,15 +265,16 @@ def test_rpm_packages_are_read_with_the_locks_of_dnf(tmp_path, lock, held):
     path.parent.mkdir(parents=True)
     path.write_text(f"\n{lock}\n")
     state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""))
-    assert sorted(state["installed"]) == ["kernel-devel", "nvidia-driver-cuda"]
-    assert state["installed"]["nvidia-driver-cuda"]["held"] is held
-    assert not state["installed"]["kernel-devel"]["held"]
+    assert sorted(state["details"]) == ["kernel-devel", "nvidia-driver-cuda"]
+    assert sorted(state["all"]) == ["bash", "kernel-devel", "nvidia-driver-cuda"]
+    assert state["held"] == (["nvidia-driver-cuda"] if held else [])
+    assert [name for name, package in state["details"].items() if package["held"]] == state["held"]
 
 
 def test_rpm_keys_are_listed_with_their_version():
-    out = "gpg-pubkey d42d0685\ngpg-pubkey fd431d51\nbash 5.2.26\nglibc 2.34\nglibc 2.34\n"
-    names = installed.names("/", "dnf", lambda argv: (0, out, ""))
-    assert names == ["bash", "glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
+    out = "gpg-pubkey\td42d0685-62589a51\t(none)\ngpg-pubkey\tfd431d51-4ae0493b\t(none)\nglibc\t2.34-1\ti686\n"
+    names = installed.read("/", "dnf", lambda argv: (0, out, ""))["all"]
+    assert list(names) == ["glibc", "gpg-pubkey-d42d0685", "gpg-pubkey-fd431d51"]
 
 
 def test_locks_of_dnf5_and_zypper_are_read(tmp_path):
@@ -276,12 +289,12 @@ def test_locks_of_dnf5_and_zypper_are_read(tmp_path):
         (tmp_path / path).write_text(text)
     for manager in ("dnf", "zypper"):
         state = installed.read(str(tmp_path), manager, lambda argv: (0, RPMS, ""))
-        assert state["installed"]["nvidia-driver-cuda"]["held"], manager
+        assert state["held"] == ["nvidia-driver-cuda"], manager
 
 
 def test_a_host_with_no_known_package_manager_has_no_packages(tmp_path):
     state = installed.read(str(tmp_path), None, nothing)
-    assert (state["installed"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
+    assert (state["all"], state["unfinished"], state["held_patterns"]) == ({}, [], [])
 
 
 # --- package offers ---

@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every path that this collection writes on a host: what it is, and who writes it.
+
+Other files that the collection changes belong to others, such as apt's sources. A record has their previous text.
+"""
+
+from __future__ import annotations
+
+# All roles: the directory of records and markers, which stay until the role is removed.
+STATE_DIRECTORY = "/var/lib/gpufleet"
+# nvidia_gpu_facts and gpu_container: files that are only valid until the next boot.
+RUNTIME_DIRECTORY = "/run/gpufleet"
+# Role nvidia_driver: NVIDIA's installer while it runs.
+CACHE_DIRECTORY = "/var/cache/gpufleet"
+INSTALLER = CACHE_DIRECTORY + "/nvidia-{}.run"
+
+# --- driver volume, written by module nvidia_driver_volume ---
+
+# The directory of all volumes, the subdirectory for the volumes of drivers, and the list of files in each volume.
+VOLUMES = f"{STATE_DIRECTORY}/volumes"
+VOLUME_KIND = "nvidia_driver"
+VOLUME_MANIFEST = ".manifest.json"
+# The start of the name of a volume that is not complete.
+VOLUME_STAGING_PREFIX = ".tmp-"
+
+# --- CDI specification, written by module nvidia_cdi_spec ---
+
+CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
+# The file beside a specification that marks it as ours. Before CDI 0.6.0, a specification cannot contain such a mark.
+# Engines ignore the suffix.
+CDI_MARKER = ".{}.gpufleet"
+
+# --- container engine, written by module docker_daemon_config ---
+
+# Docker's configuration. The module owns only some keys in it.
+DAEMON_JSON = "/etc/docker/daemon.json"
+# In STATE_DIRECTORY: the records of the keys that the module owns, one for each daemon.json.
+DAEMON_JSON_RECORDS = "docker_daemon_config"
+
+# --- containers, written by module gpu_container ---
+
+# In RUNTIME_DIRECTORY or a directory of the user: the GPUs of containers that are being created, and their lock.
+RESERVATIONS = "gpu-reservations.json"
+RESERVATIONS_LOCK = "gpu-reservations.lock"
+# The directory of a user who has no runtime directory.
+USER_DIRECTORY = "/tmp/gpufleet-{}"
+
+# --- records and markers ---
+
+# Roles nvidia_driver and cuda_toolkit: what the role installed, so that state `absent` removes exactly that.
+DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
+TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
+# Role nvidia_driver: the boot after which a reboot did not activate the driver.
+DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
+# Role nvidia_driver: the modprobe file has changed, but not yet the initramfs.
+DRIVER_INITRAMFS_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_initramfs"
+# Role nvidia_driver: a verification failed, and none has passed since.
+DRIVER_UNVERIFIED_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_unverified"
+
+# --- NVIDIA's repository, written by roles nvidia_driver and cuda_toolkit ---
+
+REPOSITORY_ID = "gpufleet-nvidia-cuda"
+# The entry by package manager, and the key that signs the repository.
+REPOSITORY_ENTRIES = {
+    "apt": f"/etc/apt/sources.list.d/{REPOSITORY_ID}.sources",
+    "dnf": f"/etc/yum.repos.d/{REPOSITORY_ID}.repo",
+    "zypper": f"/etc/zypp/repos.d/{REPOSITORY_ID}.repo",
+}
+REPOSITORY_KEYS = {
+    "apt": f"/usr/share/keyrings/{REPOSITORY_ID}.gpg",
+    "dnf": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{REPOSITORY_ID}",
+    "zypper": f"/usr/share/pki/{REPOSITORY_ID}.asc",
+}
+# The suffix of the file beside a key that stores the digest of the downloaded key. Module signing_key writes it.
+KEY_NOTE_SUFFIX = ".sha256"
+# apt's proxy for the repository.
+APT_PROXY = f"/etc/apt/apt.conf.d/53{REPOSITORY_ID}"
+# Role cuda_toolkit: gives the repository the lowest priority for a driver from another source. apt uses the first
+# matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
+TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
+
+# --- driver, written by role nvidia_driver ---
+
+# The source of the driver's packages.
+DRIVER_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-driver"
+# Excludes the driver from unattended upgrades.
+DRIVER_UNATTENDED_UPGRADES = "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver"
+# The modules to load at boot, and the options and blacklists of modules.
+MODULES_LOAD = "/etc/modules-load.d/nvidia-gpufleet.conf"
+MODPROBE = "/etc/modprobe.d/nvidia-gpufleet.conf"
+# Overrides the distribution's udev rules that bring added memory online. The names are those of Ubuntu, Enterprise
+# Linux and SUSE.
+UDEV_RULES_DIRECTORY = "/etc/udev/rules.d"
+UDEV_RULES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules")
+
+# --- persistence daemon, written by role nvidia_persistenced ---
+
+# The unit if no package has one, and else the changes to the unit of the package.
+PERSISTENCED_UNIT = "/etc/systemd/system/nvidia-persistenced.service"
+PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
+
+# --- CUDA toolkit, written by role cuda_toolkit ---
+
+# Adds the toolkit's programs to PATH.
+TOOLKIT_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"

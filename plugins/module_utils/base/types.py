@@ -1,0 +1,349 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The observation of a host, which the packages of module_utils pass to each other.
+
+`observe/observation.py` returns a `Host`. The documentation of module gpu_host_info describes its keys. The program
+behind nvidia_gpu_facts must not import this file, because it imports typing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class System(TypedDict):
+    """The platform. `key` is the name of its data files in the roles."""
+
+    id: str | None
+    id_like: list[str]
+    name: str
+    version: str | None
+    codename: str | None
+    family: str | None
+    key: str | None
+    package_manager: str | None
+    arch: str
+
+
+class Identity(TypedDict):
+    """The identity of the host and of the current boot."""
+
+    machine_id: str | None
+    boot: str
+
+
+class PciFunction(TypedDict):
+    """A PCI function."""
+
+    address: str
+    vendor_id: str
+    device_id: str | None
+    class_id: str | None
+    subsystem_vendor_id: str | None
+    subsystem_device_id: str | None
+    numa_node: int | None
+    kernel_driver: str | None
+    kind: str
+
+
+class Accelerator(PciFunction):
+    """A GPU or accelerator of any vendor."""
+
+    vendor: str
+    generation: str | None
+
+
+class AcceleratorDriver(TypedDict):
+    """The kernel module for the accelerators of a vendor other than NVIDIA."""
+
+    loaded: bool
+    version: str | None
+    kernels: list[str]
+
+
+class Nvidia(TypedDict):
+    """NVIDIA's PCI functions, and the addresses of GPUs and switches."""
+
+    pci_devices: list[PciFunction]
+    gpus: list[str]
+    device_ids: list[str]
+    gpus_of_guests: list[str]
+    nvswitches: list[str]
+    nvlink5_switches: list[str]
+
+
+class NvidiaModule(TypedDict):
+    """The NVIDIA module that modprobe loads under a kernel."""
+
+    path: str
+    version: str | None
+    flavor: str | None
+    signer: str | None
+    built_for: str | None
+
+
+class Kernel(TypedDict):
+    """A kernel of the host."""
+
+    release: str
+    bootable: bool
+    headers: bool
+    nvidia_module: NvidiaModule | None
+
+
+class Kernels(TypedDict):
+    """The kernels of the host, newest first."""
+
+    running: str
+    next_boot: str
+    kernels: list[Kernel]
+
+
+class BuildFailure(TypedDict):
+    """The errors of a failed build of a DKMS module."""
+
+    kernel: str | None
+    log: str
+    errors: list[str]
+
+
+class DkmsModule(TypedDict):
+    """A DKMS module of NVIDIA. `kernels` has its state for each kernel."""
+
+    name: str
+    version: str
+    kernels: dict[str, str]
+    failure: BuildFailure | None
+
+
+class Driver(TypedDict):
+    """The versions and flavors of the NVIDIA driver: loaded, in user space, on disk."""
+
+    loaded: str | None
+    kernel_module_flavor: str | None
+    library: str | None
+    library_path: str | None
+    on_disk: str | None
+    on_disk_flavor: str | None
+    on_disk_next: str | None
+    on_disk_next_flavor: str | None
+    in_use: int
+    runfile: bool
+    prefix: str | None
+
+
+class Holder(TypedDict):
+    """A process that has a GPU open, or a container that has one in /dev."""
+
+    pid: int
+    command: str | None
+    devices: list[str]
+    open: bool
+    container: str | None
+    container_name: str | None
+
+
+class ForeignDriver(TypedDict):
+    """The state of nouveau or nova_core."""
+
+    loaded: bool
+    bound: list[str]
+    available: bool
+    blacklisted_by: list[str]
+
+
+class SecureBoot(TypedDict):
+    """The state of Secure Boot, and the keys that the kernel trusts for modules."""
+
+    enabled: bool | None
+    uefi: bool
+    signatures_enforced: bool
+    lockdown: str | None
+    trusted_signers: list[str]
+    dkms_key: str | None
+
+
+class Package(TypedDict):
+    """An installed package."""
+
+    version: str
+    held: bool
+    arch: str
+
+
+class PackageState(TypedDict):
+    """The state of the package manager."""
+
+    held_patterns: list[str]
+    unfinished: list[str]
+    interrupted: bool
+    busy: bool
+    config_files: list[str]
+
+
+class Unit(TypedDict):
+    """The state of a systemd unit."""
+
+    load_state: str | None
+    active_state: str | None
+    sub_state: str | None
+    unit_file_state: str | None
+    fragment_path: str | None
+    drop_in_paths: list[str]
+    need_daemon_reload: bool
+    active_since_us: int
+
+
+class Engine(TypedDict):
+    """The package of a container engine or of NVIDIA's container toolkit."""
+
+    package: str | None
+    version: str | None
+
+
+class DockerEngine(Engine):
+    """Docker Engine. `info` has the fields of DockerInfo in engine/docker_info.py."""
+
+    info: dict[str, Any] | None
+
+
+class Engines(TypedDict):
+    """The container engines and NVIDIA's container toolkit."""
+
+    docker: DockerEngine
+    podman: Engine
+    containerd: Engine
+    crio: Engine
+    container_toolkit: Engine
+
+
+class CdiSpec(TypedDict):
+    """A CDI specification of NVIDIA GPUs."""
+
+    path: str
+    driver_versions: list[str]
+    ours: bool
+
+
+class DaemonFlag(TypedDict):
+    """A flag of dockerd in its unit."""
+
+    text: str
+    key: str
+    value: Any
+    place: str
+
+
+class DaemonJson(TypedDict):
+    """Docker's daemon.json, with masked passwords and tokens."""
+
+    path: str
+    exists: bool
+    content: dict[str, Any] | None
+    error: str | None
+    flags: list[DaemonFlag]
+
+
+class File(TypedDict):
+    """A file. `content` is None if the file is missing, large or binary."""
+
+    exists: bool
+    content: str | None
+    mode: str | None
+
+
+class UnattendedUpgrades(TypedDict):
+    """apt's unattended upgrades."""
+
+    enabled: bool
+    blacklist: list[str]
+
+
+class Apt(TypedDict):
+    """The configuration of apt. `sources` are the entries that packages/apt_sources.py returns."""
+
+    sources: list[dict[str, Any]]
+    architecture: str | None
+    missing_components: list[str]
+    lists: int
+    unattended_upgrades: UnattendedUpgrades
+
+
+class Repository(TypedDict):
+    """A repository of dnf or zypper."""
+
+    id: str
+    file: str
+    url: str | None
+    enabled: bool
+
+
+class Keyring(TypedDict):
+    """A key file of NVIDIA's repository."""
+
+    fingerprints: list[str]
+    digests: list[str]
+
+
+class Image(TypedDict):
+    """The kind of prepared image that the host was installed from."""
+
+    kind: str | None
+    evidence: list[str]
+    cloud: str | None
+
+
+class RebootFlag(TypedDict):
+    """Whether the distribution requests a reboot."""
+
+    present: bool
+    packages: list[str]
+
+
+class RebootReason(TypedDict):
+    """A reason for a reboot. `driver`: whether the GPU driver is the cause."""
+
+    id: str
+    text: str
+    driver: bool
+
+
+class Host(TypedDict):
+    """The observation of a host, which role observe sets as gpufleet_host."""
+
+    schema: int
+    os: System
+    uid: int
+    identity: Identity
+    accelerators: list[Accelerator]
+    accelerator_drivers: dict[str, AcceleratorDriver]
+    nvidia: Nvidia
+    kernel: Kernels
+    dkms: list[DkmsModule]
+    driver: Driver
+    nvml_binding: bool | None
+    holders: list[Holder]
+    foreign_drivers: dict[str, ForeignDriver]
+    modules_loaded: list[str]
+    module_users: dict[str, list[str]]
+    daemon_users: list[str]
+    secure_boot: SecureBoot
+    packages: dict[str, Package]
+    installed_packages: dict[str, str]
+    held_packages: list[str]
+    package_names: list[str] | None
+    package_state: PackageState
+    services: dict[str, Unit]
+    engines: Engines
+    cdi_specs: list[CdiSpec]
+    docker_daemon_json: DaemonJson
+    files: dict[str, File]
+    apt: Apt | None
+    repositories: list[Repository]
+    module_streams: dict[str, str]
+    keyrings: dict[str, Keyring]
+    image: Image
+    reboot_flag: RebootFlag
+    reboot_reasons: list[RebootReason]
+    reboot_required_reasons: list[str]
