@@ -31,9 +31,6 @@ options:
     description: The driver branch of each CUDA version.
     type: dict
     required: true
-  platform:
-    description: Platform data of role P(gpufleet.hosts.nvidia_driver#role), including the repository.
-    type: dict
   offered:
     description: Available versions by package, from M(gpufleet.hosts.package_versions).
     type: dict
@@ -118,10 +115,9 @@ def plan(
     distributions: dict[str, t.Any],
     branches: dict[str, int],
     *,
-    platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
-    return cuda_plan.plan(host, request, distributions, branches, platform=platform or None, offered=offered)
+    return cuda_plan.plan(host, request, distributions, branches, offered=offered)
 
 
 class FilterModule:

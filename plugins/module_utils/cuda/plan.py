@@ -8,6 +8,7 @@ This file is private to the collection: it may change in any release.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import typing as t
 
@@ -16,8 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import n
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 PROFILE_FILE = "/etc/profile.d/gpufleet-cuda.sh"
@@ -33,14 +34,12 @@ def plan(
     distributions: dict[str, t.Any],
     branches: dict[str, int],
     *,
-    platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, t.Any]:
     """Return the plan: what the role does on this host, and why.
 
     `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
-    toolkit version, `platform` the platform data of role nvidia_driver, and `offered` the available versions by package
-    after the repository was queried.
+    toolkit version, and `offered` the available versions by package after the repository was queried.
     """
     result: dict[str, t.Any] = {
         "source": request.get("source"),
@@ -70,7 +69,7 @@ def plan(
     except cuda_request.RequestError as error:
         return {**result, "problems": [str(error)]}
     result["source"] = settings["source"]
-    _SOURCES[settings["source"]](result, host, settings, distributions, platform)
+    _SOURCES[settings["source"]](result, host, settings, distributions)
     if not result["problems"]:
         _environment(result, host, settings)
         _offers(result, host, offered)
@@ -91,7 +90,6 @@ def _preinstalled(
     host: dict[str, t.Any],
     settings: dict[str, t.Any],
     _distributions: t.Any,
-    _platform: t.Any,
 ) -> None:
     if settings["versions"] or settings["default_version"]:
         result["problems"].append(
@@ -121,7 +119,6 @@ def _distribution(
     host: dict[str, t.Any],
     settings: dict[str, t.Any],
     distributions: dict[str, t.Any],
-    _platform: t.Any,
 ) -> None:
     name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
     if known is None:
@@ -168,7 +165,6 @@ def _nvidia(
     host: dict[str, t.Any],
     settings: dict[str, t.Any],
     _distributions: t.Any,
-    platform: dict[str, t.Any] | None,
 ) -> None:
     versions = sorted(settings["versions"], key=natural_key)
     if not versions:
@@ -200,7 +196,7 @@ def _nvidia(
             result["reasons"].append(f"CUDA {version}: {package} from NVIDIA's repository")
     result["default"] = f"/usr/local/cuda-{default}"
     if result["packages"] or packages_record.read(host, packages_record.TOOLKIT)["key"]:
-        _repository(result, host, settings, platform)
+        _repository(result, host, settings)
 
 
 _SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
@@ -215,13 +211,11 @@ def _toolkit(result: dict[str, t.Any], version: str | None, directory: str) -> N
     result["toolkits"].append({"version": version, "directory": directory, "nvcc": f"{directory}/bin/nvcc"})
 
 
-def _repository(
-    result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any], platform: dict[str, t.Any] | None
-) -> None:
+def _repository(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict[str, t.Any]) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
-    data = ((platform or {}).get("sources") or {}).get("nvidia")
-    arch = data["arches"].get(system["arch"]) if data else None
+    data = nvidia_repository_data.of(system["key"])
+    arch = data["nvidia"]["arches"].get(system["arch"]) if data else None
     if data is None or arch is None:
         if result["packages"]:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
@@ -230,7 +224,7 @@ def _repository(
                 "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
             )
         return
-    repository = nvidia_repository.describe(data["repository"], {"arch": arch}, settings)
+    repository = nvidia_repository.describe(data["nvidia"]["repository"], {"arch": arch}, settings)
     result["keyring"], result["key"] = nvidia_repository.keyring(repository), repository["fingerprint"]
     kept = nvidia_repository.entries_of(host, repository)
     used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
@@ -251,7 +245,7 @@ def _repository(
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
         is_own_entry = (adds or nvidia_repository.is_ours(host, repository)) and not used_by_driver
-        content = _preference(host, platform) if is_own_entry else None
+        content = _preference(host, data) if is_own_entry else None
         _file(result["files"], host, nvidia_repository.APT_PREFERENCE_FILE, content)
     if adds:
         result["repository"] = repository
@@ -262,23 +256,21 @@ def _repository(
         _file(result["files"], host, nvidia_repository.APT_PROXY_FILE, content)
 
 
-def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
+def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
     """Return the apt preference that excludes the driver packages of NVIDIA's repository.
 
     It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
     nvidia_driver manages the preferences.
     """
-    sources = (platform or {}).get("sources") or {}
-    names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
-    if not names or (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
+    if (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
         return None
-    if driver_source.installed(host, platform) == "nvidia":
+    if driver_membership.has_marks(host, data["nvidia"]["marks"]):
         return None
-    holds = [data["patterns"]["hold"] for data in sources.values()]
+    names = data["driver_of_distribution"]
     has_driver = any(
-        re.search(hold, name) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
+        fnmatch.fnmatchcase(name, pattern) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
         for name, package in host["packages"].items()
-        for hold in holds
+        for pattern in names
     )
     if not has_driver:
         return None

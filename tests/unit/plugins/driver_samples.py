@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data
+
 ROOT = Path(__file__).resolve().parents[3]
 
 V100, T4, A100, H100, B200, GB200 = "0x1db1", "0x1eb8", "0x20b0", "0x2330", "0x2901", "0x2941"
@@ -30,7 +32,7 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sl
 def platform(key: str) -> dict:
     """Return the data that role nvidia_driver has of a platform."""
     text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)["__nvidia_driver_platform"]
+    return platform_data.complete(yaml.safe_load(text)["__nvidia_driver_platform"], key)
 
 
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:

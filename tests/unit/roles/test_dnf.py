@@ -9,8 +9,9 @@ import jinja2
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.modules import dnf_packages
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 ROLES = ("nvidia_driver", "cuda_toolkit")
 OPTIONS = yaml.safe_load(dnf_packages.DOCUMENTATION)["options"]
@@ -54,11 +55,6 @@ def test_every_call_of_dnf_uses_the_platforms_module_and_options_of_both_modules
 )
 def test_platforms_without_usable_dnf_bindings_use_the_dnf_command(role, key, module):
     text = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text(encoding="utf-8"))[f"__{role}_dnf"]
-    data = {"__nvidia_driver_platform": platform(key)} if key else {}
-    assert jinja2.Environment().from_string(text).render(data).strip() == module
-
-
-def test_the_platform_data_is_loaded_before_a_toolkit_is_removed():
-    tasks = yaml.safe_load((ROOT / "roles/cuda_toolkit/tasks/absent.yml").read_text(encoding="utf-8"))
-    assert tasks[0]["ansible.builtin.include_role"]["tasks_from"] == "platform.yml"
-    assert tasks[0]["when"] == 'gpufleet_host.os.package_manager == "dnf"'
+    environment = jinja2.Environment()
+    environment.filters["gpufleet.hosts._nvidia_repository_dnf_module"] = nvidia_repository_data.dnf_module
+    assert environment.from_string(text).render(gpufleet_host={"os": {"key": key}}) == module
