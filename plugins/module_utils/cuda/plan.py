@@ -12,7 +12,6 @@ import fnmatch
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
@@ -233,14 +232,14 @@ def _repository(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict
         if not kept and used_by_driver and nvidia_repository.is_ours_elsewhere(host, repository):
             result["problems"].append(
                 "Role nvidia_driver uses NVIDIA's repository with a URL other than "
-                f"{addresses.masked(repository['url'])}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
+                f"{repository['url']}. Set cuda_toolkit_mirror and cuda_toolkit_key_fingerprint to "
                 "the values of nvidia_driver_mirror and nvidia_driver_key_fingerprint."
             )
         clash = nvidia_repository.clash(host, repository)
         result["problems"] += [clash] if clash else []
         result["remove_files"], result["remove_packages"] = nvidia_repository.superseded(host, repository)
     # Do not change the proxy and the key that the driver uses.
-    outdated = nvidia_repository.is_outdated(host, repository) and not used_by_driver
+    outdated = nvidia_repository.is_outdated(host, repository, packages_record.TOOLKIT) and not used_by_driver
     adds = (result["packages"] and not kept) or outdated
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
@@ -251,9 +250,8 @@ def _repository(result: dict[str, t.Any], host: dict[str, t.Any], settings: dict
         result["repository"] = repository
         result["files"].append({"state": "present", **nvidia_repository.entry(repository)})
     result["look"] = _look(result)
-    if repository["type"] == "apt" and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
-        content = nvidia_repository.apt_proxy(repository)
-        _file(result["files"], host, nvidia_repository.APT_PROXY_FILE, content)
+    for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
+        _file(result["files"], host, path, text)
 
 
 def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
@@ -284,9 +282,8 @@ def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
 def _look(result: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the changes of the repositories for the query, so that it can run before the repository is added."""
     repository = result["repository"]
-    added = ("url", "key", "fingerprint", "proxy")
     return {
-        "repository": {name: repository[name] for name in added if repository[name]} if repository else None,
+        "repository": nvidia_repository.to_query(repository) if repository else None,
         "without": [*result["remove_files"], *(nvidia_repository.replaced_files(repository) if repository else [])],
     }
 
@@ -325,11 +322,9 @@ def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] 
 
 
 def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, content: str | None) -> None:
-    current = host["files"].get(path) or {"exists": False, "content": None}
-    if content is None and current["exists"]:
-        files.append({"state": "absent", "path": path, "content": ""})
-    elif content is not None and current["content"] not in (content, addresses.sealed(content)):
-        files.append({"state": "present", "path": path, "content": content})
+    if not nvidia_repository.is_written(host, path, content):
+        state = "absent" if content is None else "present"
+        files.append({"state": state, "path": path, "content": content or "", "mode": nvidia_repository.mode(path)})
 
 
 def profile(directory: str) -> str:
@@ -418,7 +413,7 @@ def _summary(result: dict[str, t.Any]) -> list[str]:
     changes = [*result["files"], *([result["profile"]] if result["profile"] else [])]
     parts = (
         ("remove {}", result["remove_files"] + result["remove_packages"]),
-        ("add the repository {}", [addresses.masked(result["repository"]["url"])] if result["repository"] else []),
+        ("add the repository {}", [result["repository"]["url"]] if result["repository"] else []),
         ("install {}", result["packages"]),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),

@@ -16,6 +16,7 @@ from ansible.module_utils.common.validation import check_type_bool, check_type_l
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
 
 
 class RequestError(Exception):
@@ -29,7 +30,11 @@ DEFAULTS: dict[str, Any] = {
     "path": "/usr/local/cuda",
     "environment": True,
     "mirror": "",
+    "repository_username": "",
+    "repository_password": "",
     "proxy": "",
+    "proxy_username": "",
+    "proxy_password": "",
     "key_url": "",
     "key_fingerprint": "",
     "verify": "auto",
@@ -70,6 +75,9 @@ def typed(request: dict) -> dict[str, Any]:
             "characters. Set a path such as /usr/local/cuda."
         )
     settings["path"] = settings["path"].rstrip("/") or "/"
+    wrong_login = repository_access.problem("cuda_toolkit", settings)
+    if wrong_login:
+        raise RequestError(wrong_login)
     for name in ("mirror", "proxy", "key_url", "key_fingerprint"):
         form, sample = driver_request.TEXTS[name]
         if settings[name] and not re.fullmatch(form, settings[name]):

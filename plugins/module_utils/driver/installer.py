@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
 
 _URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 # From this branch on, the open modules are the default, and the option for the flavor has a new name.
@@ -42,9 +42,17 @@ def plan(host: dict, request: dict, result: dict, todo: dict) -> None:
             "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "
             "kernel"
         )
+    # NVIDIA's server needs no login.
+    username, password = repository_access.login_for(url, request) if request.get("runfile_url") else ("", "")
     todo["runfile"] = {
         "url": url,
-        "place": addresses.masked(url),
+        "username": username,
+        "password": password,
+        "proxy": repository_access.with_login(
+            request.get("proxy") or "",
+            str(request.get("proxy_username") or ""),
+            str(request.get("proxy_password") or ""),
+        ),
         "checksum": request["runfile_checksum"],
         "options": options(host, version, result["flavor"], has_dkms),
     }

@@ -15,6 +15,7 @@ from typing import Any
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_int, check_type_list
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
 
 
 class RequestError(Exception):
@@ -103,6 +104,9 @@ def check(request: dict) -> None:
             raise RequestError(
                 f"nvidia_driver_{name} is {_shown(request[name])}, but must be one of {', '.join(choices)}."
             )
+    wrong_login = repository_access.problem("nvidia_driver", request)
+    if wrong_login:
+        raise RequestError(wrong_login)
     for component in request.get("components") or []:
         if component not in _COMPONENTS:
             raise RequestError(

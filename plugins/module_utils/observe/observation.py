@@ -8,11 +8,11 @@ This reads files and runs a few local programs. It never uses the network.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import driver as cdi_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
@@ -63,6 +63,8 @@ FILES = (
     "/etc/apt/apt.conf.d/52gpufleet-nvidia-driver",
     "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources",
     "/etc/apt/apt.conf.d/53gpufleet-nvidia-cuda",
+    nvidia_repository.APT_LOGIN_FILE,
+    nvidia_repository.ZYPPER_LOGIN_FILE,
     "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo",
     "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo",
     "/usr/share/keyrings/gpufleet-nvidia-cuda.gpg",
@@ -145,7 +147,7 @@ def observe(
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
         # A digest in place of the login, so that a changed password is detected.
-        **dict.fromkeys(nvidia_repository.WITH_ADDRESSES, addresses.sealed),
+        **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
     }
     for path, mask in masks.items():
         file = host["files"][path]
