@@ -58,8 +58,8 @@ def problem(role: str, settings: Mapping[str, Any]) -> str | None:
         places = [name for name in urls if name in settings]
         found = _login_problem(f"{role}_{kind}", username, password)
         if not found and username and not any(_has_server(settings[name]) for name in places):
-            known = " and ".join(f"{role}_{name}" for name in places)
-            found = f"{role}_{kind}_username is set, but {known} names no server. Set the URL or remove the login."
+            known = " or ".join(f"{role}_{name}" for name in places)
+            found = f"{role}_{kind}_username is set without the URL of a server. Set {known}, or remove user name and password."
         if found:
             return found
     return None
@@ -74,9 +74,7 @@ def _login_problem(name: str, username: str, password: str) -> str | None:
             return f"{name}_{one} is set, but {name}_{other} is not. Set both variables, or remove {name}_{one}."
     # Package managers cannot read other values, and in HTTP, a colon ends the user name.
     if not re.fullmatch(r"[^\s:]*", username) or not username.isprintable():
-        return (
-            f"{name}_username is {addresses.refused(username)!r}, but must have no space, colon or control character."
-        )
+        return f"{name}_username contains a space, a colon or a control character. Use another user name."
     if not re.fullmatch(r"\S*", password) or not password.isprintable():
         return f"{name}_password contains a space or a control character. Use another password."
     return None
@@ -91,9 +89,9 @@ def is_same_server(url: str, other: str) -> bool:
     return _server(url) == _server(other)
 
 
-def _server(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+def _server(url: str) -> tuple[str, str]:
+    scheme, _colon, rest = url.lower().partition("://")
+    return scheme, re.sub(f":{_PORTS.get(scheme)}$", "", re.split("[/?#]", rest, maxsplit=1)[0])
 
 
 def login_for(url: str, settings: Mapping[str, Any]) -> tuple[str, str]:

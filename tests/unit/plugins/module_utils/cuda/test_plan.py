@@ -313,7 +313,7 @@ def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
     text = profile("/usr/local/cuda-12.4/bin")
     assert (done["problems"], done["packages"]) == ([], [])
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/local/cuda-12.4/bin/nvcc"]
-    assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text}
+    assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text, "mode": "0644"}
     add(there, PROFILE_FILE, text)
     assert not resolve(there, source="preinstalled", path="/usr/local/cuda-12.4")["acts"]
     assert resolve(there, source="preinstalled", environment=False)["profile"]["state"] == "absent"
