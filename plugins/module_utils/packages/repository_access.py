@@ -59,7 +59,7 @@ def problem(role: str, settings: Mapping[str, Any]) -> str | None:
         found = _login_problem(f"{role}_{kind}", username, password)
         if not found and username and not any(_has_server(settings[name]) for name in places):
             known = " or ".join(f"{role}_{name}" for name in places)
-            found = f"{role}_{kind}_username is set without the URL of a server. Set {known}, or remove user name and password."
+            found = f"{role}_{kind}_username is set without the URL of a server. Set {known}, or remove the login."
         if found:
             return found
     return None
