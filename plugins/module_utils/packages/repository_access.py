@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import address
 
 # The variables of a role, without its prefix.
 URLS = ("mirror", "proxy", "key_url", "runfile_url")
-_LOGIN_OF = {"proxy": "proxy"}
 _PORTS = {"http": 80, "https": 443}
 # dnf's options for logins. dnf has no separate file for them.
 _DNF_LOGIN = re.compile(r"^[ \t]*(?:proxy_)?(?:username|password)[ \t]*=.*\n?", re.MULTILINE)
@@ -47,7 +46,7 @@ def problem(role: str, settings: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the URLs and the logins of a role's variables, or None. The text has no login."""
     for name in URLS:
         url = str(settings.get(name) or "")
-        login = f"{role}_{_LOGIN_OF.get(name, 'repository')}"
+        login = f"{role}_{'proxy' if name == 'proxy' else 'repository'}"
         if addresses.without_login(url) != url:
             return (
                 f"{role}_{name} is {addresses.refused(url)}, but a URL must not contain a login. Remove the login from "
