@@ -21,7 +21,6 @@ def plan(
     distributions: dict[str, Any],
     branches: dict[str, int],
     *,
-    platform: dict[str, Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the changes that install the toolkits, and the reasons."""
@@ -29,7 +28,7 @@ def plan(
         wanted = cuda_request.read(request)
     except VariableError as error:
         return plain(cuda_plan.Plan(problems=[str(error)]))
-    return plain(cuda_plan.plan(host, wanted, distributions, branches, platform=platform or None, offered=offered))
+    return plain(cuda_plan.plan(host, wanted, distributions, branches, offered=offered))
 
 
 def record(

@@ -10,7 +10,12 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, fabric, persistenced
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    activation,
+    fabric,
+    persistenced,
+    platform_data,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
@@ -25,6 +30,10 @@ def _checked(host: dict) -> dict:
     return host
 
 
+def _complete(platform: dict | None, host: dict) -> dict | None:
+    return platform_data.complete(platform, host["os"]["key"])
+
+
 def plan(
     host: dict,
     request: dict | None = None,
@@ -33,7 +42,7 @@ def plan(
     streams: dict | None = None,
 ) -> dict[str, Any]:
     """Return the driver for a host, the reasons, and the actions."""
-    return plain(driver_plan.plan(_checked(host), request or {}, platform or None, available, streams))
+    return plain(driver_plan.plan(_checked(host), request or {}, _complete(platform, host), available, streams))
 
 
 def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:
@@ -45,7 +54,7 @@ def reboot(host: dict, policy: str = "never", connection: str = "", controller_m
 
 def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
     """Return the actions that remove the driver that the role installed."""
-    return driver_removal.plan(_checked(host), platform or None)
+    return driver_removal.plan(_checked(host), _complete(platform, host))
 
 
 def undo(host: dict, before: dict, failed: dict) -> dict[str, list]:

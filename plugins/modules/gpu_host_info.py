@@ -243,8 +243,8 @@ host:
     files:
       description: >-
         C(exists), C(content) and C(mode) of the files that the roles write and of O(files). Passwords and tokens
-        are masked in F(/etc/docker/daemon.json) and in the collection's record of it. In the entries of NVIDIA's
-        repository and in apt's proxy file, a digest replaces each login.
+        are masked in F(/etc/docker/daemon.json) and in the collection's record of it. In the files of
+        NVIDIA's repository, digests replace the logins.
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:

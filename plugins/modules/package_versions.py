@@ -61,8 +61,22 @@ options:
           example V(sha256:0123...). M(gpufleet.hosts.signing_key) has the same option.
         type: str
         required: true
+      username:
+        description: >-
+          User name for the server of the repository. The module uses it for the signing key, too, if the key is on the
+          same server. Requires the password.
+        type: str
+      password:
+        description: Password for the server of the repository.
+        type: str
       proxy:
         description: Proxy for the repository, for example V(http://proxy.example:3128).
+        type: str
+      proxy_username:
+        description: User name for the proxy. Requires the proxy and its password.
+        type: str
+      proxy_password:
+        description: Password for the proxy.
         type: str
   components:
     description: >-
@@ -138,6 +152,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
     key_download,
     key_trust,
     preview,
+    repository_access,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
 
@@ -146,8 +161,15 @@ def view_changes(parameters: dict) -> preview.Changes:
     """Return the changes of the view, and download the key of the additional repository."""
     repository = parameters["repository"]
     if repository:
-        key = key_download.fetch(repository["key"], repository["fingerprint"], repository["proxy"])
-        repository = preview.Repository(repository["url"], key, repository["proxy"])
+        reached = repository_access.access(repository)
+        login = (reached.username, reached.password)
+        key = key_download.fetch(
+            repository["key"],
+            repository["fingerprint"],
+            repository_access.with_login(reached.proxy, reached.proxy_username, reached.proxy_password),
+            login=login if repository_access.is_same_server(repository["key"], reached.url) else None,
+        )
+        repository = preview.Repository(reached, key)
     system = host_platform.read("/", os.uname().machine)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
 
@@ -175,7 +197,16 @@ def main() -> None:
                     "url": {"type": "str", "required": True},
                     "key": {"type": "str", "required": True, "no_log": False},
                     "fingerprint": {"type": "str", "required": True, "no_log": False},
+                    "username": {"type": "str"},
+                    "password": {"type": "str", "no_log": True},
                     "proxy": {"type": "str"},
+                    "proxy_username": {"type": "str"},
+                    "proxy_password": {"type": "str", "no_log": True},
+                },
+                "required_by": {
+                    "username": "password",
+                    "password": "username",
+                    "proxy_username": ("proxy", "proxy_password"),
                 },
             },
             "components": {"type": "list", "elements": "str", "default": []},

@@ -40,8 +40,20 @@ options:
     description: Whether to write the key as text, as dnf and zypper require, instead of binary.
     type: bool
     default: false
+  username:
+    description: User name for the server of O(url). Requires O(password).
+    type: str
+  password:
+    description: Password for the server of O(url).
+    type: str
   proxy:
     description: Proxy for the download, for example V(http://proxy.example:3128).
+    type: str
+  proxy_username:
+    description: User name for the proxy. Requires O(proxy) and O(proxy_password).
+    type: str
+  proxy_password:
+    description: Password for the proxy.
     type: str
   timeout:
     description: Timeout of the download in seconds.
@@ -90,7 +102,12 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_download, key_trust, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    key_download,
+    key_trust,
+    openpgp,
+    repository_access,
+)
 
 
 def problem(path: str) -> str | None:
@@ -127,6 +144,12 @@ def _put(module: AnsibleModule, path: str, data: bytes) -> None:
     os.chmod(path, 0o644)
 
 
+def proxy_with_login(parameters: dict) -> str | None:
+    """Return the URL of the proxy with its login."""
+    names = ("proxy", "proxy_username", "proxy_password")
+    return repository_access.with_login(*(parameters[name] or "" for name in names)) or None
+
+
 def main() -> None:
     """Read, plan, apply, report."""
     module = AnsibleModule(
@@ -135,9 +158,14 @@ def main() -> None:
             "fingerprint": {"type": "str", "required": True, "no_log": False},
             "path": {"type": "path", "required": True},
             "armored": {"type": "bool", "default": False},
+            "username": {"type": "str"},
+            "password": {"type": "str", "no_log": True},
             "proxy": {"type": "str"},
+            "proxy_username": {"type": "str"},
+            "proxy_password": {"type": "str", "no_log": True},
             "timeout": {"type": "int", "default": 30},
         },
+        required_by={"username": "password", "password": "username", "proxy_username": ("proxy", "proxy_password")},
         supports_check_mode=True,
     )
     module.no_log_values.update(addresses.logins(module.params["url"], module.params["proxy"]))
@@ -156,7 +184,13 @@ def main() -> None:
         after = {"fingerprints": [], kind: [wanted]}
     if changed and not module.check_mode:
         try:
-            data = key_download.fetch(module.params["url"], wanted, module.params["proxy"], module.params["timeout"])
+            data = key_download.fetch(
+                module.params["url"],
+                wanted,
+                proxy_with_login(module.params),
+                module.params["timeout"],
+                login=(module.params["username"], module.params["password"]),
+            )
         except key_download.SigningKeyError as error:
             module.fail_json(msg=str(error))
         data = openpgp.armored(data) if module.params["armored"] else openpgp.binary(data)

@@ -34,7 +34,7 @@ def sealed(text: str) -> str:
 
     The digest is slow to compute, which protects passwords from guessing.
     """
-    return _replaced(text, _digest)
+    return _replaced(text, digest)
 
 
 def unsealed(text: str, original: str) -> str:
@@ -46,7 +46,7 @@ def unsealed(text: str, original: str) -> str:
         else:
             written = part["quoted"] if part["in_query"] else part["value"]
             login = unquote(written)
-        text = text.replace(_digest(login), written)
+        text = text.replace(digest(login), written)
     return text
 
 
@@ -84,5 +84,6 @@ def _replaced(text: str, replacement: Callable[[str], str]) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _digest(login: str) -> str:
+def digest(login: str) -> str:
+    """Return the digest that stands for a login."""
     return hashlib.pbkdf2_hmac("sha256", login.encode("utf-8", "surrogateescape"), b"gpufleet", _ROUNDS, 16).hex()

@@ -77,6 +77,9 @@ REPOSITORY_KEYS = {
 KEY_NOTE_SUFFIX = ".sha256"
 # apt's proxy for the repository.
 APT_PROXY = f"/etc/apt/apt.conf.d/53{REPOSITORY_ID}"
+# The logins of the repository and its proxy, which only root can read.
+APT_LOGIN = f"/etc/apt/auth.conf.d/{REPOSITORY_ID}.conf"
+ZYPPER_LOGIN = f"/etc/zypp/credentials.d/{REPOSITORY_ID}"
 # Role cuda_toolkit: gives the repository the lowest priority for a driver from another source. apt uses the first
 # matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
 TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"

@@ -9,17 +9,18 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 PROFILE_FILE = owned.TOOLKIT_PROFILE
@@ -86,17 +87,15 @@ def plan(
     distributions: dict[str, t.Any],
     branches: dict[str, int],
     *,
-    platform: dict[str, t.Any] | None = None,
     offered: dict[str, list[str]] | None = None,
 ) -> Plan:
     """Return the plan: what the role does on this host, and why.
 
     `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
-    toolkit version, `platform` the platform data of role nvidia_driver, and `offered` the available versions by package
-    after the repository was queried.
+    toolkit version, and `offered` the available versions by package after the repository was queried.
     """
     result = Plan(request.source)
-    _SOURCES[request.source](result, host, request, distributions, platform)
+    _SOURCES[request.source](result, host, request, distributions)
     if not result.problems:
         _environment(result, host, request)
         _offers(result, host, offered)
@@ -117,7 +116,6 @@ def _preinstalled(
     host: dict[str, t.Any],
     request: Request,
     _distributions: t.Any,
-    _platform: t.Any,
 ) -> None:
     if request.versions or request.default_version:
         result.problems.append(
@@ -147,7 +145,6 @@ def _distribution(
     host: dict[str, t.Any],
     request: Request,
     distributions: dict[str, t.Any],
-    _platform: t.Any,
 ) -> None:
     name, known = host["os"]["name"], distributions.get(host["os"]["key"] or "")
     if known is None:
@@ -194,7 +191,6 @@ def _nvidia(
     host: dict[str, t.Any],
     request: Request,
     _distributions: t.Any,
-    platform: dict[str, t.Any] | None,
 ) -> None:
     versions = sorted(request.versions, key=natural_key)
     if not versions:
@@ -226,7 +222,7 @@ def _nvidia(
             result.reasons.append(f"CUDA {version}: {package} from NVIDIA's repository")
     result.default = f"/usr/local/cuda-{default}"
     if result.packages or packages_record.read(host, packages_record.TOOLKIT)["key"]:
-        _repository(result, host, request, platform)
+        _repository(result, host, request)
 
 
 _SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
@@ -241,11 +237,11 @@ def _toolkit(result: Plan, version: str | None, directory: str) -> None:
     result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform: dict[str, t.Any] | None) -> None:
+def _repository(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
-    data = ((platform or {}).get("sources") or {}).get("nvidia")
-    arch = data["arches"].get(system["arch"]) if data else None
+    data = nvidia_repository_data.of(system["key"])
+    arch = data["nvidia"]["arches"].get(system["arch"]) if data else None
     if data is None or arch is None:
         if result.packages:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
@@ -254,7 +250,7 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
                 "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
             )
         return
-    repository = nvidia_repository.describe(data["repository"], {"arch": arch}, vars(request))
+    repository = nvidia_repository.describe(data["nvidia"]["repository"], {"arch": arch}, vars(request))
     # Without a setting, a mirror that the host already uses stays as it is, with its login, proxy and key.
     mirror = None if request.mirror else nvidia_repository.mirror_on_host(host, repository)
     if mirror:
@@ -274,46 +270,45 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request, platform
             file = nvidia_repository.entry(repository)["path"]
             result.problems.append(
                 "Role nvidia_driver uses NVIDIA's repository with a URL other than "
-                f"{addresses.masked(repository['url'])}. "
+                f"{repository['url']}. "
                 + ("Remove cuda_toolkit_mirror to use that URL." if request.mirror else f"Correct the URL in {file}.")
             )
         clash = nvidia_repository.clash(host, repository)
         result.problems += [clash] if clash else []
         result.remove_files, result.remove_packages = nvidia_repository.superseded(host, repository)
     # Do not change the proxy and the key that the driver uses.
-    outdated = nvidia_repository.is_outdated(host, repository) and not mirror and not used_by_driver
+    outdated = nvidia_repository.is_outdated(host, repository, packages_record.TOOLKIT)
+    outdated = outdated and not mirror and not used_by_driver
     adds = (result.packages and not kept) or outdated
     if repository["type"] == "apt":
         # Write the preference before the entry, so that apt never uses the entry without it.
         is_own_entry = (adds or nvidia_repository.is_ours(host, repository)) and not used_by_driver
-        content = _preference(host, platform) if is_own_entry else None
+        content = _preference(host, data) if is_own_entry else None
         _file(result.files, host, nvidia_repository.APT_PREFERENCE_FILE, content)
     if adds:
         result.repository = repository
         result.files.append({"state": "present", **nvidia_repository.entry(repository)})
     result.look = _look(result)
-    if repository["type"] == "apt" and not mirror and not (used_by_driver and nvidia_repository.has_apt_proxy(host)):
-        content = nvidia_repository.apt_proxy(repository)
-        _file(result.files, host, nvidia_repository.APT_PROXY_FILE, content)
+    if not mirror:
+        for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
+            _file(result.files, host, path, text)
 
 
-def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
+def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
     """Return the apt preference that excludes the driver packages of NVIDIA's repository.
 
     It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
     nvidia_driver manages the preferences.
     """
-    sources = (platform or {}).get("sources") or {}
-    names = ((sources.get("distribution") or {}).get("patterns") or {}).get("own")
-    if not names or (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
+    if (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
         return None
-    if driver_source.installed(host, platform) == "nvidia":
+    if driver_membership.has_marks(host, data["nvidia"]["marks"]):
         return None
-    holds = [data["patterns"]["hold"] for data in sources.values()]
+    names = data["driver_of_distribution"]
     has_driver = any(
-        re.search(hold, name) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
+        fnmatch.fnmatchcase(name, pattern) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
         for name, package in host["packages"].items()
-        for hold in holds
+        for pattern in names
     )
     if not has_driver:
         return None
@@ -327,9 +322,8 @@ def _preference(host: dict[str, t.Any], platform: dict[str, t.Any] | None) -> st
 def _look(result: Plan) -> dict[str, t.Any]:
     """Return the changes of the repositories for the query, so that it can run before the repository is added."""
     repository = result.repository
-    added = ("url", "key", "fingerprint", "proxy")
     return {
-        "repository": {name: repository[name] for name in added if repository[name]} if repository else None,
+        "repository": nvidia_repository.to_query(repository) if repository else None,
         "without": [*result.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])],
     }
 
@@ -368,11 +362,9 @@ def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] 
 
 
 def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, content: str | None) -> None:
-    current = host["files"].get(path) or {"exists": False, "content": None}
-    if content is None and current["exists"]:
-        files.append({"state": "absent", "path": path, "content": ""})
-    elif content is not None and current["content"] not in (content, addresses.sealed(content)):
-        files.append({"state": "present", "path": path, "content": content})
+    if not nvidia_repository.is_written(host, path, content):
+        state = "absent" if content is None else "present"
+        files.append({"state": state, "path": path, "content": content or "", "mode": nvidia_repository.mode(path)})
 
 
 def profile(directory: str) -> str:
@@ -459,7 +451,7 @@ def _summary(result: Plan) -> list[str]:
     changes = [*result.files, *([result.profile] if result.profile else [])]
     parts = (
         ("remove {}", result.remove_files + result.remove_packages),
-        ("add the repository {}", [addresses.masked(result.repository["url"])] if result.repository else []),
+        ("add the repository {}", [result.repository["url"]] if result.repository else []),
         ("install {}", result.packages),
         ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
         ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access, repository_variables
 
 # A list from the command line may contain an empty element, as in 12.6,
 _VERSION = r"(\d+\.\d+)?"
@@ -38,5 +38,8 @@ class Request(repository_variables.RepositoryVariables):
 def read(values: Mapping[str, Any]) -> Request:
     """Return the request with the user's values, converted and checked."""
     request = variables.read(Request, "cuda_toolkit", values)
+    wrong_login = repository_access.problem("cuda_toolkit", vars(request))
+    if wrong_login:
+        raise VariableError(wrong_login)
     versions = list(dict.fromkeys(version for version in request.versions if version))
     return dataclasses.replace(request, versions=versions, path=request.path.rstrip("/") or "/")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
@@ -27,9 +27,10 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
     if result.action == "install":
+        if result.source != "runfile":
+            wanted.update(nvidia_repository.access_files(host, result.repository, packages_record.DRIVER))
         if host["os"]["package_manager"] == "apt" and result.source != "runfile":
             wanted.update(_apt_files(request, result))
-            wanted.update(_proxy_file(host, result.repository))
             if result.source == "nvidia" or wanted.get(PIN_FILE):
                 # Role cuda_toolkit may have lowered the repository's priority for an installed driver. This pin
                 # replaces that file.
@@ -51,11 +52,10 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
     wanted.update(rules)
     result.reasons += reasons
     for path, content in wanted.items():
-        current = host["files"].get(path, {"exists": False, "content": None})
-        if content is None and current["exists"]:
-            todo.files.append({"path": path, "state": "absent", "content": ""})
-        elif content is not None and current["content"] not in (content, addresses.sealed(content)):
-            todo.files.append({"path": path, "state": "present", "content": content})
+        if not nvidia_repository.is_written(host, path, content):
+            state = "absent" if content is None else "present"
+            mode = nvidia_repository.mode(path)
+            todo.files.append({"path": path, "state": state, "content": content or "", "mode": mode})
     changed = [file["path"] for file in todo.files]
     todo.reload_udev = memory_hotadd.needs_reload(changed)
     todo.initramfs = initramfs(host, changed)
@@ -87,13 +87,6 @@ def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
         f"Unattended-Upgrade::Package-Blacklist {{\n{names}\n}};\n"
     )
     return files
-
-
-def _proxy_file(host: dict, repository: dict | None) -> dict[str, str | None]:
-    """Return apt's proxy for the repository. Without one, keep the file if a CUDA toolkit uses the repository."""
-    text = nvidia_repository.apt_proxy(repository)
-    in_use = text is None and nvidia_repository.is_used_by(host, packages_record.TOOLKIT)
-    return {} if in_use else {PROXY_FILE: text}
 
 
 def initramfs(host: dict, changed: list[str]) -> list[list[str]]:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
 
 _URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 # From this branch on, the open modules are the default, and the option for the flavor has a new name.
@@ -43,9 +44,13 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
             "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "
             "kernel"
         )
+    # NVIDIA's server needs no login.
+    username, password = repository_access.login_for(url, vars(request)) if request.runfile_url else ("", "")
     todo.runfile = {
         "url": url,
-        "place": addresses.masked(url),
+        "username": username,
+        "password": password,
+        "proxy": repository_access.with_login(request.proxy, request.proxy_username, request.proxy_password),
         "checksum": request.runfile_checksum,
         "options": options(host, version, result.flavor, has_dkms),
     }

@@ -47,10 +47,15 @@ def source_of_packages(host: dict, platform: dict | None) -> str | None:
     sources = (platform or {}).get("sources") or {}
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
     for source in sorted(sources, key=lambda name: name != "nvidia"):
-        for mark in sources[source]["marks"]:
-            if any(_has_mark(name, package["version"], mark) for name, package in host["packages"].items()):
-                return source
+        if has_marks(host, sources[source]["marks"]):
+            return source
     return None
+
+
+def has_marks(host: dict, marks: list[dict]) -> bool:
+    """Return whether a package that identifies a driver from a source is installed."""
+    packages = host["packages"].items()
+    return any(_has_mark(name, package["version"], mark) for mark in marks for name, package in packages)
 
 
 def _has_mark(name: str, version: str, mark: dict) -> bool:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
@@ -13,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import versi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 # --- repositories -------------------------------------------------------------------------------------------------
@@ -24,21 +24,18 @@ def plan_repositories(host: dict, result: Resolution, todo: Todo, streams: dict 
     if todo.query:
         todo.look = _preview(host, result, todo)
     if todo.stream and streams is not None:
-        driver_version.check_stream(todo.stream["name"], streams, addresses.masked(result.repository["url"]))
+        driver_version.check_stream(todo.stream["name"], streams, result.repository["url"])
 
 
 def _preview(host: dict, result: Resolution, todo: Todo) -> dict:
     """Describe the repositories as the plan will change them, for a query before the change."""
     repository = todo.repository
-    added = None
-    if repository:
-        added = {name: repository[name] for name in ("url", "key", "fingerprint", "proxy") if repository[name]}
     without = [*todo.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])]
     if result.source == "distribution":
         # NVIDIA's repository, added for a CUDA toolkit, has packages with Debian's names up to branch 555.
         without += nvidia_repository.apt_files(host)
     return {
-        "repository": added,
+        "repository": nvidia_repository.to_query(repository) if repository else None,
         "components": todo.components,
         "without": without,
         # Alternative branches are in other streams of the module.
@@ -61,7 +58,7 @@ def _plan_entries(host: dict, result: Resolution, todo: Todo) -> None:
     if repository is None:
         return
     kept = nvidia_repository.entries_of(host, repository)
-    if (todo.query and not kept) or nvidia_repository.is_outdated(host, repository):
+    if (todo.query and not kept) or nvidia_repository.is_outdated(host, repository, packages_record.DRIVER):
         todo.repository = repository
     if not todo.query:
         return
@@ -149,7 +146,7 @@ def to_query(result: Resolution) -> list[str]:
 def _search(request: Request, result: Resolution) -> driver_version.Search:
     repository = result.repository
     place, remedy = (
-        (f"the repository {addresses.masked(repository['url'])}", "the repository (nvidia_driver_mirror) is complete")
+        (f"the repository {repository['url']}", "the repository (nvidia_driver_mirror) is complete")
         if repository
         else ("the archive of this host's package sources", "these sources contain the complete archive")
     )

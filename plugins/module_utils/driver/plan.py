@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
@@ -189,14 +188,14 @@ def _summary(result: Resolution, todo: Todo) -> list[str]:
         ("complete the interrupted package installation", todo.repair),
         ("record what an interrupted run installed", todo.finish),
         ("remove {}", todo.remove_files + todo.remove_packages),
-        ("add the repository {}", [addresses.masked(todo.repository["url"])] if todo.repository else []),
+        ("add the repository {}", [todo.repository["url"]] if todo.repository else []),
         ("enable the components {} in the archive's source entries", todo.components),
         ("install {}", todo.prerequisites),
         ("enable the module stream {}", [todo.stream["name"]] if todo.stream else []),
         ("remove {}, which the driver's packages replace", todo.remove),
         (f"install the driver{version}: {{}}", todo.install),
         ("purge {}, whose files direct modprobe to other modules", todo.purge),
-        ("run the installer {}", [todo.runfile["place"]] if todo.runfile else []),
+        ("run the installer {}", [todo.runfile["url"]] if todo.runfile else []),
         ("build the kernel modules for {}", todo.build),
         ("hold {}", todo.hold),
         ("release the hold on {}", todo.unhold),

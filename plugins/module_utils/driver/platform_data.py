@@ -10,8 +10,23 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
+
 # Patterns for the placeholders in package names. The flavor suffix `open` is not part of a kernel's name.
 _FILLED = {"branch": r"\d+", "release": r"\d.+", "kernel": r"(?!open-)[a-z0-9].*", "series": r".*"}
+
+
+def complete(platform: dict | None, key: str | None) -> dict | None:
+    """Return the data of a platform with what is known about NVIDIA's repository there."""
+    known = nvidia_repository_data.of(key)
+    if not platform or known is None:
+        return platform or None
+    sources = dict(platform["sources"])
+    sources["nvidia"] = {**known["nvidia"], **sources["nvidia"]}
+    if "distribution" in sources:
+        patterns = {**sources["distribution"]["patterns"], "own": known["driver_of_distribution"]}
+        sources["distribution"] = {**sources["distribution"], "patterns": patterns}
+    return {**platform, "sources": sources}
 
 
 def kernels(host: dict) -> list[str]:

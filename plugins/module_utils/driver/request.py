@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access, repository_variables
 
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
 _PACKAGE_SAMPLE = "nvtop (only the name, without a version, an option or a pattern)"
@@ -58,6 +58,9 @@ class Request(repository_variables.RepositoryVariables):
 def read(values: Mapping[str, Any]) -> Request:
     """Return the request with the user's values, converted and checked."""
     request = variables.read(Request, "nvidia_driver", values)
+    wrong_login = repository_access.problem("nvidia_driver", vars(request))
+    if wrong_login:
+        raise VariableError(wrong_login)
     for module, options in request.module_options.items():
         _check_options(module, options)
     # The role always installs component compute.

@@ -8,10 +8,11 @@ This reads files and runs a few local programs. It never uses the network.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Callable, cast
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
@@ -138,7 +139,7 @@ def observe(
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
         # A digest in place of the login, so that a changed password is detected.
-        **dict.fromkeys(nvidia_repository.WITH_ADDRESSES, addresses.sealed),
+        **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
     }
     for path, mask in masks.items():
         file = host["files"][path]

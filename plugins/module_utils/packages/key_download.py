@@ -21,12 +21,26 @@ class SigningKeyError(key_trust.KeyTrustError):
     """The key could not be downloaded, or is not the expected key."""
 
 
-def fetch(url: str, trust: str, proxy: str | None = None, timeout: int = 30) -> bytes:
-    """Download a key file and return its trusted part. Raise an error for any other file."""
+def fetch(
+    url: str, trust: str, proxy: str | None = None, timeout: int = 30, *, login: tuple[str, str] | None = None
+) -> bytes:
+    """Download a key file and return its trusted part. Raise an error for any other file.
+
+    `login` has the user name and the password for the URL. The URL of the proxy may contain a login.
+    """
+    username, password = login if login and login[0] else (None, None)
     expected, shown = key_trust.normalized(trust), addresses.masked(url)
     try:
         with _through(proxy):
-            data = open_url(url, timeout=timeout).read(key_trust.LARGEST)
+            data = open_url(
+                url,
+                timeout=timeout,
+                url_username=username,
+                url_password=password,
+                force_basic_auth=True,
+                # A redirect to another server must not receive the login.
+                unredirected_headers=["Authorization"],
+            ).read(key_trust.LARGEST)
     except Exception as error:  # urllib raises many types, which mean the same to the user.
         raise SigningKeyError(
             f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 ID = owned.REPOSITORY_ID
 APT_PROXY_FILE = owned.APT_PROXY
+APT_LOGIN_FILE = owned.APT_LOGIN
+ZYPPER_LOGIN_FILE = owned.ZYPPER_LOGIN
+_LOGIN_FILES = (APT_LOGIN_FILE, ZYPPER_LOGIN_FILE)
 APT_PREFERENCE_FILE = owned.TOOLKIT_APT_PREFERENCES
 _ENTRY_FILES = owned.REPOSITORY_ENTRIES
 _KEYRINGS = owned.REPOSITORY_KEYS
@@ -26,13 +29,14 @@ _KEYRINGS = owned.REPOSITORY_KEYS
 _OF_NVIDIA = re.compile(
     r"/compute/cuda/repos/|/(debian|ubuntu)\d+/(x86_64|sbsa|arm64)/*$|/(cuda-repo|nvidia-driver-local-repo)-"
 )
-# The URL in an entry of any package manager.
+# The URL in an entry of any package manager, and the lines with proxy and logins.
 _ADDRESS = r"^(?:URIs:|baseurl\s*=)\s*([^\s?]+)"
-# Files with URLs that may contain a login.
-WITH_ADDRESSES = (*_ENTRY_FILES.values(), APT_PROXY_FILE)
+_ACCESS = re.compile(r"^(?:URIs:|baseurl\s*=|proxy\s*=|# login:).*", re.MULTILINE)
+# Files that may contain a login.
+WITH_LOGINS = (*_ENTRY_FILES.values(), APT_PROXY_FILE, *_LOGIN_FILES)
 KEYRINGS = tuple(_KEYRINGS.values())
 # All files of the repository on a host.
-FILES = (*WITH_ADDRESSES, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
+FILES = (*WITH_LOGINS, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
 
 
 def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
@@ -41,27 +45,39 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
     `fingerprint` is the trusted fingerprint of its key, or the digest of the key file.
     """
     url = f"{(settings['mirror'] or data['base']).rstrip('/')}/{data['path'].format(**names)}"
+    key_url = settings["key_url"] or f"{url}/{data['key']}"
+    username, password = repository_access.login_for(url, settings) if settings["mirror"] else ("", "")
+    key_username, key_password = repository_access.login_for(key_url, settings) if username else ("", "")
     repository = {
         "type": data["type"],
         "id": data["id"],
         "url": url,
-        "key": settings["key_url"] or f"{url}/{data['key']}",
+        "key": key_url,
         "fingerprint": key_trust.normalized(settings["key_fingerprint"] or data["fingerprint"]),
         "proxy": settings["proxy"] or None,
+        "username": username,
+        "password": password,
+        "key_username": key_username,
+        "key_password": key_password,
+        "proxy_username": str(settings.get("proxy_username") or ""),
+        "proxy_password": str(settings.get("proxy_password") or ""),
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
     return {**repository, "entry": entry(repository)}
 
 
-def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the existing enabled entries with the same URL that are kept. With apt, they have the same key.
+def to_query(repository: dict) -> dict[str, str]:
+    """Return what module package_versions needs to query a repository that the host does not have."""
+    names = ("url", "key", "fingerprint", "proxy", "username", "password", "proxy_username", "proxy_password")
+    return {name: repository[name] for name in names if repository[name]}
 
-    Logins in URLs are ignored.
-    """
+
+def entries_of(host: dict, repository: dict) -> list[dict]:
+    """Return the existing enabled entries with the same URL that are kept. With apt, they have the same key."""
     if repository["type"] == "apt":
         return _of_one_key(_apt_entries(host, repository), repository)
-    url = addresses.plain(repository["url"]).rstrip("/")
+    url = repository["url"].rstrip("/")
     # zypper has the proxy as a parameter of the URL.
     same = [entry for entry in host["repositories"] if (entry["url"] or "").partition("?")[0].rstrip("/") == url]
     return [entry for entry in same if entry["enabled"]]
@@ -96,7 +112,7 @@ def _apt_entries(host: dict, repository: dict) -> list[dict]:
 
 def _is_at(repository: dict, entry: dict) -> list[bool]:
     """Return for each URL of an apt entry whether it is the URL of the repository."""
-    url = addresses.plain(repository["url"]).rstrip("/")
+    url = repository["url"].rstrip("/")
     return [uri.rstrip("/") == url for uri in entry["uris"]]
 
 
@@ -133,7 +149,7 @@ def clash(host: dict, repository: dict) -> str | None:
     if not mixed:
         return None
     return (
-        f"{', '.join(mixed)} has an entry for NVIDIA's repository {addresses.masked(repository['url'])} and other "
+        f"{', '.join(mixed)} has an entry for NVIDIA's repository {repository['url']} and other "
         "entries. apt rejects a repository that is listed with two different keys, or with and without a key. Remove "
         "that entry: the role writes its own file for the repository."
     )
@@ -153,26 +169,71 @@ def apt_files(host: dict) -> list[str]:
     )
 
 
-def is_reached_otherwise(host: dict, repository: dict) -> bool:
-    """Return whether our entry has another login or another proxy than requested.
-
-    apt has the proxy in another file. The observed entry has digests in place of logins.
-    """
-    content = _content(host, _ENTRY_FILES[repository["type"]])
-    if not content:
+def is_reached_otherwise(host: dict, repository: dict, record: str) -> bool:
+    """Return whether our entry has another login or another proxy than the role of this record requests."""
+    requested = entry(repository)
+    current = _content(host, requested["path"])
+    # An entry with another URL is not moved.
+    if not current or addresses.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/"):
         return False
-    current, requested = (url.rstrip("/") for url in (_first(_ADDRESS, content), addresses.sealed(repository["url"])))
-    if current != requested and addresses.plain(current) == addresses.plain(requested):
+    if _access_lines(current) not in (
+        _access_lines(requested["content"]),
+        _access_lines(sealed(requested["path"], requested["content"])),
+    ):
         return True
-    if repository["type"] == "apt":
-        return False
-    proxy = _first(r"[?&]proxy=([^&\s]+)" if repository["type"] == "zypper" else r"^proxy\s*=\s*(\S+)", content)
-    return unquote(proxy) != addresses.sealed(repository["proxy"] or "")
+    files = access_files(host, repository, record).items()
+    return not all(is_written(host, path, text) for path, text in files)
 
 
-def is_outdated(host: dict, repository: dict) -> bool:
-    """Return whether our entry or its key differs from the request."""
-    return is_reached_otherwise(host, repository) or _has_another_key(host, repository)
+def _access_lines(text: str) -> list[str]:
+    return [unquote(line).rstrip("/") for line in _ACCESS.findall(text)]
+
+
+def access_files(host: dict, repository: dict | None, record: str) -> dict[str, str | None]:
+    """Return the files with the repository's proxy and logins beside its entry. None stands for no file.
+
+    The files that the other role needs are left out. The settings of role nvidia_driver come first.
+    """
+    reached = repository_access.access(repository) if repository else repository_access.Access("")
+    files = {
+        "apt": {
+            APT_PROXY_FILE: _noted("//", repository_access.apt_proxy(reached)),
+            APT_LOGIN_FILE: _noted("#", repository_access.apt_logins(reached)),
+        },
+        "zypper": {ZYPPER_LOGIN_FILE: _noted("#", repository_access.zypper_logins(reached))},
+    }.get(host["os"]["package_manager"], {})
+    if record == packages_record.TOOLKIT:
+        used = is_used_by(host, packages_record.DRIVER)
+        return {path: text for path, text in files.items() if not (used and _exists(host, path))}
+    used = is_used_by(host, packages_record.TOOLKIT)
+    return {path: text for path, text in files.items() if text is not None or not used}
+
+
+def _noted(comment: str, text: str) -> str | None:
+    return f"{comment} Written by Ansible collection gpufleet.hosts.\n{text}" if text else None
+
+
+def is_written(host: dict, path: str, text: str | None) -> bool:
+    """Return whether a file has this text, or is missing if it is None. In observed files, digests replace logins."""
+    if text is None:
+        return not _exists(host, path)
+    current = _content(host, path)
+    return current == text or (path in WITH_LOGINS and current == sealed(path, text))
+
+
+def sealed(path: str, text: str) -> str:
+    """Return the text of one of our files with digests in place of the logins."""
+    return addresses.digest(text) if path in _LOGIN_FILES else repository_access.sealed_entry(text)
+
+
+def mode(path: str) -> str:
+    """Return the mode of a file that the roles write beside the entry."""
+    return "0600" if path in _LOGIN_FILES else "0644"
+
+
+def is_outdated(host: dict, repository: dict, record: str) -> bool:
+    """Return whether our entry, its logins or its key differ from the request of the role of this record."""
+    return is_reached_otherwise(host, repository, record) or _has_another_key(host, repository)
 
 
 def _has_another_key(host: dict, repository: dict) -> bool:
@@ -223,16 +284,6 @@ def _sources_inside(packages: list[str], entries: list[dict]) -> list[str]:
     return sorted({path for path, _url in urls} - others)
 
 
-def apt_proxy(repository: dict | None) -> str | None:
-    """Return apt's proxy configuration for the repository, or None."""
-    name = urlsplit(repository["url"]).hostname if repository else None
-    # A mirror on the host itself needs no proxy.
-    if repository is None or not repository["proxy"] or not name:
-        return None
-    lines = [f'Acquire::{scheme}::Proxy::{name} "{repository["proxy"]}";\n' for scheme in ("http", "https")]
-    return f"// Written by Ansible collection gpufleet.hosts.\n{''.join(lines)}"
-
-
 def apt_last(names: list[str]) -> str:
     """Return an apt preference that gives the repository the lowest priority for these packages."""
     return f"Package: {' '.join(names)}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
@@ -243,30 +294,31 @@ def is_ours(host: dict, repository: dict) -> bool:
     return _content(host, _ENTRY_FILES[repository["type"]]) is not None
 
 
-def has_apt_proxy(host: dict) -> bool:
-    """Return whether apt has a proxy configuration for the repository."""
-    return _content(host, APT_PROXY_FILE) is not None
-
-
 def keyring(repository: dict) -> str:
     """Return the path of the repository's key."""
     return _KEYRINGS[repository["type"]]
 
 
 def entry(repository: dict) -> dict[str, str]:
-    """Return path and content of the repository's entry for the package manager."""
-    kind, url, proxy = repository["type"], repository["url"], repository["proxy"]
+    """Return path, content and mode of the repository's entry for the package manager."""
+    kind, reached = repository["type"], repository_access.access(repository)
+    secret = ""
     if kind == "apt":
-        text = f"Types: deb\nURIs: {url}\nSuites: /\nSigned-By: {keyring(repository)}\n"
+        text = f"Types: deb\nURIs: {reached.url}\nSuites: /\nSigned-By: {keyring(repository)}\n"
     else:
         lines = [f"[{repository['id']}]", "name=NVIDIA CUDA", "enabled=1"]
         if kind == "zypper":
-            parameter = f"?proxy={quote(proxy, safe='')}" if proxy else ""
-            lines += ["autorefresh=1", "type=rpm-md", f"baseurl={url}{parameter}"]
+            secret = reached.proxy_password
+            lines += ["autorefresh=1", *repository_access.zypper_lines(reached, ID)]
         else:
-            lines += [f"baseurl={url}", *([f"proxy={proxy}"] if proxy else [])]
+            secret = reached.password or reached.proxy_password
+            lines += repository_access.dnf_lines(reached)
         text = "\n".join([*lines, "gpgcheck=1", f"gpgkey=file://{keyring(repository)}", ""])
-    return {"path": _ENTRY_FILES[kind], "content": f"# Written by Ansible collection gpufleet.hosts.\n{text}"}
+    return {
+        "path": _ENTRY_FILES[kind],
+        "content": f"# Written by Ansible collection gpufleet.hosts.\n{text}",
+        "mode": "0600" if secret else "0644",
+    }
 
 
 def _first(pattern: str, text: str) -> str:
@@ -276,3 +328,7 @@ def _first(pattern: str, text: str) -> str:
 
 def _content(host: dict, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")
+
+
+def _exists(host: dict, path: str) -> bool:
+    return bool((host["files"].get(path) or {}).get("exists"))

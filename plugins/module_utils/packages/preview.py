@@ -14,15 +14,20 @@ import glob
 import os
 import shutil
 from typing import Callable, NamedTuple
-from urllib.parse import quote, urlsplit
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    apt_sources,
+    nvidia_repository,
+    openpgp,
+    repository_access,
+)
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 _ID = "gpufleet-view"
 _APT_LISTS = "/var/lib/apt/lists"
+_APT_LOGINS = "/etc/apt/auth.conf.d"
 _REPO_DIRECTORIES = {
     "dnf": ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d"),
     "zypper": ("/etc/zypp/repos.d",),
@@ -34,11 +39,10 @@ class ViewError(Exception):
 
 
 class Repository(NamedTuple):
-    """A repository that the host does not have: its URL, signing key and proxy."""
+    """A repository that the host does not have: how it is reached, and its signing key."""
 
-    url: str
+    access: repository_access.Access
     key: bytes
-    proxy: str | None = None
 
 
 class Changes(NamedTuple):
@@ -66,6 +70,7 @@ def _apt(directory: str, changes: Changes, run: Run) -> list[list[str]]:
     if changes.repository:
         _write(f"{directory}/key.gpg", openpgp.binary(changes.repository.key))
         os.chmod(f"{directory}/key.gpg", 0o644)
+        _copy_logins(f"{directory}/logins")
     os.makedirs(f"{directory}/cache", exist_ok=True)
     _copy_lists(_APT_LISTS, f"{directory}/lists")
     # apt downloads and verifies as its own user, which must not read the sources because they may contain passwords.
@@ -94,12 +99,10 @@ def apt_files(directory: str, sources: dict[str, str], repository: Repository | 
     files.update({f"{base}/{path[len('/etc/apt/') :]}": text for path, text in sources.items()})
     if repository:
         files[f"{base}/sources.list.d/{_ID}.sources"] = (
-            f"Types: deb\nURIs: {repository.url}\nSuites: /\nSigned-By: {directory}/key.gpg\n"
+            f"Types: deb\nURIs: {repository.access.url}\nSuites: /\nSigned-By: {directory}/key.gpg\n"
         )
-        host = urlsplit(repository.url).hostname
-        # A file:// mirror uses no proxy.
-        if repository.proxy and host:
-            settings += [f'Acquire::{scheme}::Proxy::{host} "{repository.proxy}";' for scheme in ("http", "https")]
+        settings += [f'Dir::Etc::netrcparts "{directory}/logins";', repository_access.apt_proxy(repository.access)]
+        files[f"{directory}/logins/{_ID}.conf"] = repository_access.apt_logins(repository.access)
     return {f"{directory}/apt.conf": "\n".join([*settings, ""]), **files}
 
 
@@ -141,18 +144,19 @@ def _others(manager: str, directory: str, changes: Changes, option: str) -> list
 def _rpm_entry(manager: str, directory: str, place: str, repository: Repository) -> str:
     key = f"{directory}/key.asc"
     _write(key, openpgp.armored(repository.key))
+    _write(f"{directory}/{_ID}.login", repository_access.zypper_logins(repository.access))
     _write(f"{place}/{_ID}.repo", rpm_entry(manager, repository, key))
     return key
 
 
 def rpm_entry(manager: str, repository: Repository, key: str) -> str:
     """Return the repository file for dnf or zypper. `key` is the path of the signing key."""
-    url, proxy = repository.url, repository.proxy
-    lines = [f"[{_ID}]", f"name={url}", "enabled=1", "gpgcheck=1", f"gpgkey=file://{key}"]
+    reached = repository.access
+    lines = [f"[{_ID}]", f"name={reached.url}", "enabled=1", "gpgcheck=1", f"gpgkey=file://{key}"]
     if manager == "zypper":
-        lines += ["type=rpm-md", f"baseurl={url}{'?proxy=' + quote(proxy, safe='') if proxy else ''}"]
+        lines += repository_access.zypper_lines(reached, f"{os.path.dirname(key)}/{_ID}.login")
     else:
-        lines += ["skip_if_unavailable=0", f"baseurl={url}", *([f"proxy={proxy}"] if proxy else [])]
+        lines += ["skip_if_unavailable=0", *repository_access.dnf_lines(reached)]
     return "\n".join([*lines, ""])
 
 
@@ -183,3 +187,12 @@ def _copy_lists(source: str, target: str) -> None:
     except (OSError, shutil.Error):
         # apt downloads the lists that were not copied.
         os.makedirs(target, exist_ok=True)
+
+
+def _copy_logins(target: str) -> None:
+    """Copy the host's logins for apt, except the login that the view replaces."""
+    os.makedirs(target, exist_ok=True)
+    for path in glob.glob(f"{_APT_LOGINS}/*.conf"):
+        # apt also ignores files that it cannot read.
+        if path != nvidia_repository.APT_LOGIN_FILE and os.access(path, os.R_OK):
+            shutil.copy(path, target)

@@ -23,7 +23,11 @@ class RepositoryVariables:
     """The base class of a role's request that can use NVIDIA's repository."""
 
     mirror: str = variable("", form=URL, sample="https://mirror.example/cuda")
+    repository_username: str = variable("")
+    repository_password: str = variable("", mask=lambda _text: "********")
     proxy: str = variable("", form=PROXY, sample="http://proxy.example:3128")
+    proxy_username: str = variable("")
+    proxy_password: str = variable("", mask=lambda _text: "********")
     key_url: str = variable("", form=URL, sample="https://mirror.example/cuda.pub")
     key_fingerprint: str = variable(
         "",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +34,7 @@ _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sl
 def platform(key: str) -> dict:
     """Return the data of role nvidia_driver for a platform."""
     text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)["__nvidia_driver_platform"]
+    return platform_data.complete(yaml.safe_load(text)["__nvidia_driver_platform"], key)
 
 
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:

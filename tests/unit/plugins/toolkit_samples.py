@@ -15,22 +15,18 @@ from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
 DISTRIBUTIONS = VARS["__cuda_toolkit_distributions"]
 BRANCHES = VARS["__cuda_toolkit_branches"]
 URL = "https://developer.download.nvidia.com/compute/cuda/repos"
-# The platforms that role nvidia_driver supports in these tests.
-KNOWN = ("debian-12", "debian-13", "ubuntu-24.04", "el-8", "el-9", "el-10", "amazon-2023", "sles-15")
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
 def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None, **request: t.Any) -> dict[str, t.Any]:
     """Return the plan for a host, with the roles' data."""
-    key = seen["os"]["key"]
-    known = platform(key) if key in KNOWN else None
-    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES, platform=known, offered=offered)
+    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES, offered=offered)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:

@@ -9,7 +9,8 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT
 
 ROLES = ("nvidia_driver", "cuda_toolkit")
 
@@ -27,5 +28,6 @@ ROLES = ("nvidia_driver", "cuda_toolkit")
 )
 def test_platforms_without_usable_dnf_bindings_use_the_dnf_command(role, key, module):
     text = yaml.safe_load((ROOT / "roles" / role / "vars/main.yml").read_text(encoding="utf-8"))[f"__{role}_dnf"]
-    data = {"__nvidia_driver_platform": platform(key)} if key else {}
-    assert jinja2.Environment().from_string(text).render(data).strip() == module
+    environment = jinja2.Environment()
+    environment.filters["gpufleet.hosts._nvidia_repository_dnf_module"] = nvidia_repository_data.dnf_module
+    assert environment.from_string(text).render(gpufleet_host={"os": {"key": key}}) == module

@@ -199,7 +199,9 @@ def test_removing_the_driver_removes_the_markers(path: str) -> None:
 
 def todo(files: dict[Path, str], *initramfs: list[str]) -> dict[str, Any]:
     """Return a plan with files to write and commands that rebuild the initramfs."""
-    items = [{"path": str(path), "content": content, "state": "present"} for path, content in files.items()]
+    items = [
+        {"path": str(path), "content": content, "state": "present", "mode": "0644"} for path, content in files.items()
+    ]
     return {"todo": {"files": items, "reload_udev": False, "initramfs": list(initramfs)}}
 
 

@@ -12,12 +12,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal, driver_internal, engine_internal
+from ansible_collections.gpufleet.hosts.plugins.filter import (
+    cuda_internal,
+    driver_internal,
+    engine_internal,
+    repository_internal,
+)
 
 FOLDER = Path(cuda_internal.__file__).parent
 FILTERS = {
     name: function
-    for module in (cuda_internal, driver_internal, engine_internal)
+    for module in (cuda_internal, driver_internal, engine_internal, repository_internal)
     for name, function in module.FilterModule().filters().items()
 }
 

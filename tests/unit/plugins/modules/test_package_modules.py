@@ -566,11 +566,16 @@ def test_an_error_of_dnf_fails_the_task(run, dnf, monkeypatch):
     ("module", "arguments"),
     [
         (signing_key, {"url": "file://robot:s3cret@/nowhere", "fingerprint": "A" * 40, "path": "/nowhere/key.gpg"}),
+        (signing_key, {"url": "file:///nowhere", "fingerprint": "A" * 40, "path": "/nowhere/key.gpg",
+                       "username": "robot", "password": "s3cret"}),
+        (package_versions, {"names": ["x"], "package_manager": "apt", "fresh": True, "repository": {
+            "url": "file:///nowhere", "key": "file:///nowhere/key", "fingerprint": "A" * 40, "username": "robot",
+            "password": "s3cret", "proxy": "http://p.example", "proxy_username": "robot", "proxy_password": "s3cret"}}),
         (package_versions, {"names": ["x"], "package_manager": "apt", "fresh": True, "repository": {
             "url": "file://robot:s3cret@/nowhere", "key": "file://robot:s3cret@/nowhere/key", "fingerprint": "A" * 40,
             "proxy": "http://robot:s3cret@p.example"}}),
     ],
-    ids=["signing_key", "package_versions"],
+    ids=["signing_key in URL", "signing_key", "package_versions", "package_versions in URL"],
 )  # fmt: skip
 def test_the_arguments_are_shown_without_logins(capsys, module, arguments):
     # ansible-core 2.21 and later return them only with this argument, which older versions reject.

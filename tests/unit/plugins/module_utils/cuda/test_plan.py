@@ -262,14 +262,15 @@ def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) 
     assert done["key"] == KEY
 
 
-MIRROR, LOGIN_MIRROR = "https://mirror.example/cuda", "https://robot:s3cret@mirror.example/cuda"
+MIRROR = "https://mirror.example/cuda"
+WITH_LOGIN = {"mirror": MIRROR, "repository_username": "robot", "repository_password": "s3cret"}
 OTHER_KEY = "0" * 40
 OF_DRIVER = {"packages": ["libcuda1"], "key": OTHER_KEY}
 
 
 def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
     """Return a host with our entry for a mirror that has a login, a proxy and its own key."""
-    there = converged(key, "12.6", mirror=LOGIN_MIRROR, proxy=PROXY, key_fingerprint=OTHER_KEY)
+    there = converged(key, "12.6", **WITH_LOGIN, proxy=PROXY, key_fingerprint=OTHER_KEY)
     there["packages"] = {f"cuda-toolkit-{version.replace('.', '-')}": {"version": "1"} for version in versions}
     return there
 
@@ -307,7 +308,7 @@ def test_the_mirror_of_a_removed_driver_is_not_changed(key: str, versions: tuple
 )
 def test_without_a_setting_a_mirror_of_the_user_is_used_and_not_changed(key: str, file: str, signed: bool) -> None:
     there = bare(key, packages={"cuda-keyring": "1.1-1"})
-    name(there, nvidia(bare(key), "12.6", mirror=LOGIN_MIRROR)["repository"], file=file, signed=signed)
+    name(there, nvidia(bare(key), "12.6", **WITH_LOGIN)["repository"], file=file, signed=signed)
     done = nvidia(there, "12.6")
     assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
     assert (done["remove_files"], done["remove_packages"]) == ([], [])
@@ -412,7 +413,7 @@ def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
     text = profile("/usr/local/cuda-12.4/bin")
     assert (done["problems"], done["packages"]) == ([], [])
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/local/cuda-12.4/bin/nvcc"]
-    assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text}
+    assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text, "mode": "0644"}
     add(there, PROFILE_FILE, text)
     assert not resolve(there, source="preinstalled", path="/usr/local/cuda-12.4")["acts"]
     assert resolve(there, source="preinstalled", environment=False)["profile"]["state"] == "absent"

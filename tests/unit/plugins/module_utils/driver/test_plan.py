@@ -821,7 +821,9 @@ def test_installer_is_run():
     url = "https://us.download.nvidia.com/tesla/580.95.05/NVIDIA-Linux-x86_64-580.95.05.run"
     assert todo.runfile == {
         "url": url,
-        "place": url,
+        "username": "",
+        "password": "",
+        "proxy": "",
         "checksum": "sha256:" + "0" * 64,
         "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
     }
@@ -831,6 +833,26 @@ def test_installer_is_run():
     todo = driver_plan.plan(host("gentoo-2", headers=(K12,)), older, None).todo
     assert todo.runfile["options"][-1] == "-m=kernel-open"
     assert todo.runfile["url"] == "https://mirror.example/x.run"
+
+
+@pytest.mark.parametrize(
+    ("wish", "login"),
+    [
+        ({"runfile_url": "https://m.example/x.run"}, ("robot", "s3cret")),
+        ({"runfile_url": "https://m.example/x.run", "mirror": "https://m.example:443/cuda"}, ("robot", "s3cret")),
+        # Another server does not receive the login of the mirror.
+        ({"runfile_url": "https://x.example/x.run", "mirror": "https://m.example/cuda"}, ("", "")),
+        ({"mirror": "https://m.example/cuda"}, ("", "")),
+    ],
+)
+def test_installer_login(wish, login):
+    logins = {"repository_username": "robot", "repository_password": "s3cret", "proxy": PROXY}
+    logins.update(proxy_username="me", proxy_password="w@rd/")
+    result = driver_plan.plan(host("debian-12"), {**RUNFILE, **logins, **wish}, platform("debian-12"))
+    assert result.errors == []
+    todo = result.todo.runfile
+    assert (todo["username"], todo["password"]) == login
+    assert todo["proxy"] == "http://me:w%40rd%2F@proxy.example:3128"
 
 
 @pytest.mark.parametrize(("headers", "install"), [((), [f"linux-headers-{K12}", "dkms"]), ((K12,), ["dkms"])])

@@ -89,7 +89,7 @@ def test_plan_does_not_depend_on_text_or_type(text, meant):
 SUM = "0123456789abcdef" * 4
 GOOD = [
     {"mirror": "https://mirror.example/cuda/repos"},
-    {"mirror": "http://user:word@10.0.0.1:8080/"},
+    {"mirror": "http://10.0.0.1:8080/"},
     {"mirror": "file:///srv/mirror"},
     {"proxy": "http://proxy.example:3128"},
     {"proxy": "http://[2001:db8::1]:3128/"},
@@ -137,6 +137,7 @@ BAD = [
     ({"key_fingerprint": f"sha512:{SUM}"}, [f"nvidia_driver_key_fingerprint is sha512:{SUM}, "]),
     ({"key_url": "cuda.pub"}, ["nvidia_driver_key_url is cuda.pub, ", "Use the form https://mirror.example/cuda.pub"]),
     ({"key_url": "user:word@keys.example/cuda.pub"}, ["nvidia_driver_key_url is ...@keys.example/cuda.pub, "]),
+    ({"mirror": "http://user:word@10.0.0.1:8080/"}, ["nvidia_driver_mirror is http://...@10.0.0.1:8080/, but"]),
     ({"runfile_checksum": "abc"}, ["nvidia_driver_runfile_checksum is abc, ", "Use the form sha256:0123..."]),
     ({"runfile_checksum": "sha256:abc"}, ["nvidia_driver_runfile_checksum is sha256:abc, "]),
     (

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository, openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -24,8 +26,13 @@ KEYS = {
     "el-9": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n',
     "sles-15": 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n',
 }
-MIRROR, OTHER = "http://robot:s3cret@mirror.example/cuda", "http://robot:chang3d@mirror.example/cuda"
-PROXY, OTHER_PROXY = "http://robot:pr0xy@proxy.example:3128", "http://robot:n3w@proxy.example:3128"
+MIRROR = {
+    "mirror": "http://mirror.example/cuda",
+    "repository_username": "robot",
+    "repository_password": "s3cret",
+}
+PROXY = {"proxy": "http://proxy.example:3128", "proxy_username": "robot", "proxy_password": "pr0xy"}
+NO_LOGIN = {"repository_username": "", "repository_password": ""}
 
 
 def packet(letter: bytes) -> tuple[bytes, str]:
@@ -62,8 +69,10 @@ def with_driver(root: Path, key: str, **wish: str) -> dict[str, Any]:
     repository = nvidia_repository.describe(data["repository"], names, wish)
     write(root, repository["entry"]["path"], repository["entry"]["content"])
     write(root, nvidia_repository.keyring(repository), openpgp.armored(SIGNER) if key != "debian-12" else SIGNER)
-    if key == "debian-12" and wish["proxy"]:
-        write(root, nvidia_repository.APT_PROXY_FILE, nvidia_repository.apt_proxy(repository))
+    there = {"os": host(key)["os"], "files": {}}
+    for path, text in nvidia_repository.access_files(there, repository, packages_record.DRIVER).items():
+        if text is not None:
+            write(root, path, text)
     write(root, packages_record.DRIVER, json.dumps({"packages": ["libcuda1"], "key": KEY}))
     return look(root, key)
 
@@ -78,15 +87,16 @@ def merged(there: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_toolkit_uses_the_drivers_mirror_with_the_same_login(tmp_path, key):
-    there = merged(bare(key), with_driver(tmp_path, key, mirror=MIRROR))
-    plan = nvidia(there, "12.6", mirror=MIRROR)
-    assert (plan["problems"], plan["repository"], plan["files"]) == ([], None, [])
-    plan = nvidia(there, "12.6", mirror="http://robot:s3cret@elsewhere.example/cuda")
-    assert "a URL other than http://...@elsewhere.example/cuda" in plan["problems"][0]
+    there = merged(bare(key), with_driver(tmp_path, key, **MIRROR))
+    for login in ({}, {"repository_password": "other"}):
+        plan = nvidia(there, "12.6", **{**MIRROR, **login})
+        assert (plan["problems"], plan["repository"], plan["files"]) == ([], None, [])
+    plan = nvidia(there, "12.6", mirror="http://elsewhere.example/cuda")
+    assert "a URL other than http://elsewhere.example/cuda" in plan["problems"][0]
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("wish", [{"mirror": MIRROR}, {"proxy": PROXY}, {"mirror": MIRROR, "proxy": PROXY}])
+@pytest.mark.parametrize("wish", [MIRROR, PROXY, {**MIRROR, **PROXY}])
 def test_the_observation_contains_no_login(tmp_path, key, wish):
     seen = json.dumps(with_driver(tmp_path, key, **wish))
     assert "mirror.example" in seen or "proxy.example" in seen
@@ -94,44 +104,113 @@ def test_the_observation_contains_no_login(tmp_path, key, wish):
 
 
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("wish", [MIRROR, PROXY, {**MIRROR, **PROXY}])
+def test_only_root_can_read_the_files_with_a_login(tmp_path, key, wish):
+    with_login = nvidia(bare(key), "12.6", **wish)["files"]
+    assert {file["path"] for file in with_login if file["mode"] == "0600"} == {
+        file["path"] for file in with_login if "s3cret" in file["content"] or "pr0xy" in file["content"]
+    }
+    urls = {name: value for name, value in wish.items() if name in ("mirror", "proxy")}
+    without = nvidia(bare(key), "12.6", **urls)["files"]
+    assert {file["mode"] for file in without} == {"0644"}
+
+
+LOGIN_FILES = {"debian-12": nvidia_repository.APT_LOGIN_FILE, "sles-15": nvidia_repository.ZYPPER_LOGIN_FILE}
+
+
+@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(
-    ("now", "written"),
+    ("now", "changed"),
     [
-        ({"mirror": MIRROR, "proxy": PROXY}, None),
-        ({"mirror": OTHER, "proxy": PROXY}, "entry"),
-        ({"mirror": "http://mirror.example/cuda", "proxy": PROXY}, "entry"),
-        ({"mirror": MIRROR, "proxy": OTHER_PROXY}, "proxy"),
+        ({}, False),
+        ({"repository_password": "chang3d"}, True),
+        ({"repository_username": "other"}, True),
+        (NO_LOGIN, True),
+        ({"proxy_password": "n3w"}, True),
+        ({"proxy": "", "proxy_username": "", "proxy_password": ""}, True),
     ],
 )  # fmt: skip
-def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, written):
+def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, changed):
     bare_host = host(key, headers=(KERNELS[key],))
     wanted = resolve(bare_host, {"source": "nvidia"}, platform(key))
     packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
     there = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
-    there = merged(there, with_driver(tmp_path, key, mirror=MIRROR, proxy=PROXY))
-    todo = driver_plan.plan(there, {"source": "nvidia", "key_fingerprint": TRUSTED, **now}, platform(key)).todo
-    files = [file["path"] for file in todo.files if file["path"] == nvidia_repository.APT_PROXY_FILE]
-    apart = key == "debian-12"
-    assert (todo.repository is not None) is (written == "entry" or (written == "proxy" and not apart))
-    assert bool(files) is (written == "proxy" and apart)
-    assert not todo.query
+    there = merged(there, with_driver(tmp_path, key, **MIRROR, **PROXY))
+    request = {"source": "nvidia", "key_fingerprint": TRUSTED, **MIRROR, **PROXY, **now}
+    todo = driver_plan.plan(there, request, platform(key)).todo
+    assert (todo.repository is not None, todo.query) == (changed, [])
+    # With zypper, the login of the proxy is in the entry.
+    is_in_file = changed and (key == "debian-12" or (key == "sles-15" and "repository" in next(iter(now))))
+    files = {file["path"]: file for file in todo.files if file["path"] in LOGIN_FILES.values()}
+    assert list(files) == ([LOGIN_FILES[key]] if is_in_file else [])
+    if is_in_file and key == "sles-15" and now == NO_LOGIN:
+        assert files[LOGIN_FILES[key]]["state"] == "absent"
+    # A run that also queries the repository uses the new login.
+    if changed:
+        login = {name: todo.repository[name] for name in ("username", "password", "proxy_password")}
+        asked = {**MIRROR, **PROXY, **now}
+        names = ("repository_username", "repository_password", "proxy_password")
+        assert list(login.values()) == [asked[name] for name in names]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_the_toolkit_writes_a_changed_password_without_a_driver(tmp_path, key):
-    seen = with_driver(tmp_path, key, mirror=MIRROR)
+    seen = with_driver(tmp_path, key, **MIRROR)
     there = bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"})
     add(merged(there, seen), packages_record.TOOLKIT, {"key": KEY})
     del there["files"][packages_record.DRIVER]
-    path = nvidia_repository.entry({"type": there["os"]["package_manager"], "url": "", "proxy": None, "id": "x"})[
-        "path"
-    ]
-    for mirror, expected in ((MIRROR, []), (OTHER, [path])):
-        plan = nvidia(there, "12.6", mirror=mirror, key_fingerprint=TRUSTED, environment=False)
+    kind = there["os"]["package_manager"]
+    entry = nvidia_repository.entry({"type": kind, "url": "", "proxy": None, "id": "x"})["path"]
+    changed = [entry, *([LOGIN_FILES[key]] if key in LOGIN_FILES else [])]
+    for password, expected in (("s3cret", []), ("chang3d", changed)):
+        wish = {**MIRROR, "repository_password": password, "key_fingerprint": TRUSTED}
+        plan = nvidia(there, "12.6", **wish, environment=False)
         assert [file["path"] for file in plan["files"]] == expected
 
 
-def test_a_zypper_entry_with_the_proxy_in_its_url_is_read(tmp_path):
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
+def test_the_logins_are_removed_with_the_role(tmp_path, key, role):
+    seen = merged(bare(key), with_driver(tmp_path, key, **MIRROR, **PROXY))
+    if role == "nvidia_driver":
+        files = driver_removal.plan(seen, platform(key))["files"]
+    else:
+        add(seen, packages_record.TOOLKIT, {"key": KEY})
+        del seen["files"][packages_record.DRIVER]
+        files = cuda_removal.plan(seen, {})["files"]
+    written = {path for path, file in seen["files"].items() if file["exists"] and "gpufleet-nvidia-cuda" in path}
+    assert written <= set(files)
+    assert {LOGIN_FILES.get(key)} - {None} <= written
+
+
+def test_the_login_of_the_toolkit_stays_when_the_driver_needs_none(tmp_path):
+    key = "debian-12"
+    bare_host = host(key, headers=(KERNELS[key],))
+    wanted = resolve(bare_host, {"source": "nvidia"}, platform(key))
+    packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
+    there = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
+    there = add(merged(there, with_driver(tmp_path, key, **MIRROR)), packages_record.TOOLKIT, {"key": KEY})
+    request = {"source": "nvidia", "key_fingerprint": TRUSTED, "mirror": MIRROR["mirror"]}
+    todo = driver_plan.plan(there, request, platform(key)).todo
+    assert todo.repository is None
+    assert LOGIN_FILES[key] not in [file["path"] for file in todo.files]
+
+
+@pytest.mark.parametrize(
+    ("key_url", "login"),
+    [
+        ("", ("robot", "s3cret")),
+        ("http://mirror.example:80/x.pub", ("robot", "s3cret")),
+        ("https://mirror.example/x.pub", ("", "")),
+        ("http://keys.example/x.pub", ("", "")),
+    ],
+)
+def test_only_the_server_of_the_mirror_receives_its_login(key_url, login):
+    repository = nvidia(bare(), "12.6", **MIRROR, key_url=key_url)["repository"]
+    assert (repository["key_username"], repository["key_password"]) == login
+
+
+def test_an_entry_with_a_login_in_a_url_is_read_without_the_login_and_replaced(tmp_path):
     text = "[x]\nbaseurl=https://m.example/sles15/x86_64?proxy=http%3A//robot%3As3cret%40p.example%3A3128\n"
     write(tmp_path, "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo", text)
     write(
@@ -142,9 +221,8 @@ def test_a_zypper_entry_with_the_proxy_in_its_url_is_read(tmp_path):
     repository = {"type": "zypper", "id": "x", "url": "https://m.example/sles15/x86_64"}
     there = merged(bare("sles-15"), seen)
     assert [entry["id"] for entry in nvidia_repository.entries_of(there, repository)] == ["x"]
-    for password, other in (("s3cret", False), ("n3w", True)):
-        wanted = {**repository, "proxy": f"http://robot:{password}@p.example:3128"}
-        assert nvidia_repository.is_reached_otherwise(there, wanted) is other
+    wanted = {**repository, "proxy": "http://p.example:3128", "proxy_username": "robot", "proxy_password": "s3cret"}
+    assert nvidia_repository.is_reached_otherwise(there, wanted, packages_record.DRIVER)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -152,7 +230,7 @@ def test_a_zypper_entry_with_the_proxy_in_its_url_is_read(tmp_path):
 @pytest.mark.parametrize("by", ["fingerprint", "digest"])
 @pytest.mark.parametrize("there", ["trusted", "outdated", "missing", "foreign"])
 def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, key, role, by, there):
-    with_driver(tmp_path, key, mirror=MIRROR)
+    with_driver(tmp_path, key, **MIRROR)
     kind = host(key)["os"]["package_manager"]
     path = nvidia_repository.keyring({"type": kind})
     # The key on the server. It is written in text form for rpm and in binary form for apt.
@@ -170,7 +248,7 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
             "/"
         )
         ours.rename(ours.with_name(f"mine{ours.suffix}"))
-    wish = {"mirror": MIRROR, "key_fingerprint": trusted}
+    wish = {**MIRROR, "key_fingerprint": trusted}
     if role == "nvidia_driver":
         wanted = resolve(host(key, headers=(KERNELS[key],)), {"source": "nvidia"}, platform(key))
         packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
@@ -194,6 +272,6 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
 def test_driver_and_toolkit_write_the_same_entry(key):
     data = platform(key)["sources"]["nvidia"]["repository"]
     repository = nvidia_repository.describe(
-        data, {"arch": "x86_64"}, {"mirror": MIRROR, "proxy": PROXY, "key_url": None, "key_fingerprint": None}
+        data, {"arch": "x86_64"}, {**MIRROR, **PROXY, "key_url": None, "key_fingerprint": None}
     )
     assert repository["entry"] == nvidia_repository.entry(repository)

@@ -9,9 +9,11 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, preview
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.preview import Changes, Repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.repository_access import Access
 
 URL, KEY = "https://mirror.example/cuda/x", b"\x99key"
-PROXY = "http://user:word@proxy.example:3128"
+PROXY = "http://proxy.example:3128"
+PROXIED = Repository(Access(URL, PROXY, proxy_username="user", proxy_password="w@rd"), KEY)
 
 
 class Programs:
@@ -59,7 +61,7 @@ def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(h
         "apt",
         tmp_path,
         run,
-        repository=Repository(URL, KEY, PROXY),
+        repository=PROXIED,
         without=("/etc/apt/sources.list.d/cuda.list",),
         enable=lambda files: {path: text.replace("main", "main contrib") for path, text in files.items()},
     )
@@ -77,12 +79,20 @@ def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(h
     assert [oct(path.stat().st_mode & 0o777) for path in (place, place / "lists", place / "key.gpg")] == [
         "0o755", "0o755", "0o644"
     ]  # fmt: skip
-    for path in (place / "apt.conf", sources / "sources.list", sources / "sources.list.d/gpufleet-view.sources"):
+    assert (place / "logins/gpufleet-view.conf").read_text() == f"machine {PROXY} login user password w@rd\n"
+    for path in (
+        place / "apt.conf",
+        place / "logins/gpufleet-view.conf",
+        sources / "sources.list",
+        sources / "sources.list.d/gpufleet-view.sources",
+    ):
         assert path.stat().st_mode & 0o077 == 0
+    assert (place / "logins/gpufleet-view.conf").stat().st_mode & 0o077 == 0
     settings = (place / "apt.conf").read_text().splitlines()
     for line in (
         f'Dir::State::Lists "{place}/lists";',
         f'Dir::Cache "{place}/cache";',
+        f'Dir::Etc::netrcparts "{place}/logins";',
         f'Dir::Etc::SourceList "{place}/sources/sources.list";',
         f'Dir::Etc::SourceParts "{place}/sources/sources.list.d";',
         f'Acquire::https::Proxy::mirror.example "{PROXY}";',
@@ -92,8 +102,30 @@ def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(h
     assert [line for line in settings if line.startswith("Dir::") and line.count(str(place)) != 1] == []
 
 
+def test_apt_uses_the_new_login_and_the_hosts_logins_for_other_servers(host, tmp_path, monkeypatch):
+    logins = tmp_path / "host" / "logins"
+    logins.mkdir()
+    for name in ("other", "gpufleet-nvidia-cuda"):
+        (logins / f"{name}.conf").write_text(f"machine {name}.example login a password b\n")
+    monkeypatch.setattr(preview, "_APT_LOGINS", str(logins))
+    monkeypatch.setattr(preview.nvidia_repository, "APT_LOGIN_FILE", str(logins / "gpufleet-nvidia-cuda.conf"))
+    repository = Repository(Access(URL, username="robot", password="s3cret"), KEY)
+    place, _options = view("apt", tmp_path, Programs(), repository=repository)
+    assert sorted(os.listdir(place / "logins")) == ["gpufleet-view.conf", "other.conf"]
+    assert (place / "logins/gpufleet-view.conf").read_text() == f"machine {URL} login robot password s3cret\n"
+
+
+def test_zypper_reads_the_login_from_a_file(host, tmp_path):
+    repository = Repository(Access(URL, username="robot", password="s3cret"), KEY)
+    place, _options = view("zypper", tmp_path, Programs(), repository=repository)
+    login = place / "gpufleet-view.login"
+    assert (login.read_text(), login.stat().st_mode & 0o777) == ("username = robot\npassword = s3cret\n", 0o600)
+    text = (place / "root/etc/zypp/repos.d/gpufleet-view.repo").read_text()
+    assert f"?credentials={str(login).replace('/', '%2F')}\n" in text
+
+
 def test_a_mirror_on_the_host_uses_no_proxy(host, tmp_path):
-    place, _options = view("apt", tmp_path, Programs(), repository=Repository("file:///srv/cuda", KEY, PROXY))
+    place, _options = view("apt", tmp_path, Programs(), repository=Repository(Access("file:///srv/cuda", PROXY), KEY))
     assert "Proxy" not in (place / "apt.conf").read_text()
 
 
@@ -106,22 +138,26 @@ def test_apt_starts_with_empty_lists_if_the_host_has_none(host, tmp_path, monkey
 
 def test_dnf_queries_the_new_repository_with_a_separate_cache(host, tmp_path):
     run = Programs()
-    place, options = view(
-        "dnf", tmp_path, run, repository=Repository(URL, KEY, PROXY), without=(str(host / "cuda.repo"),)
-    )
+    place, options = view("dnf", tmp_path, run, repository=PROXIED, without=(str(host / "cuda.repo"),))
     others = f"--setopt=reposdir={place}/others"
     assert options == [[others], [f"--setopt=reposdir={place}/own", f"--setopt=cachedir={place}/cache"]]
     assert run.ran == [["dnf", others, "--quiet", "makecache", "--refresh"]]
     assert sorted(os.listdir(place / "others")) == ["base.repo", "gpufleet-nvidia-cuda.repo"]
     text = (place / "own/gpufleet-view.repo").read_text()
-    for line in (f"baseurl={URL}", "gpgcheck=1", f"gpgkey=file://{place}/key.asc", f"proxy={PROXY}"):
+    for line in (
+        f"baseurl={URL}",
+        "gpgcheck=1",
+        f"gpgkey=file://{place}/key.asc",
+        f"proxy={PROXY}",
+        "proxy_password=w@rd",
+    ):
         assert f"\n{line}\n" in text
     assert (place / "key.asc").read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 
 
 def test_zypper_trusts_the_key_only_in_a_separate_root(host, tmp_path):
     run = Programs()
-    place, options = view("zypper", tmp_path, run, repository=Repository(URL, KEY, PROXY))
+    place, options = view("zypper", tmp_path, run, repository=PROXIED)
     root = f"{place}/root"
     assert options == [[], [f"--root={root}"]]
     assert run.ran == [
@@ -130,7 +166,7 @@ def test_zypper_trusts_the_key_only_in_a_separate_root(host, tmp_path):
         ["zypper", f"--root={root}", "--non-interactive", "--quiet", "refresh"],
     ]
     text = (place / "root/etc/zypp/repos.d/gpufleet-view.repo").read_text()
-    assert f"baseurl={URL}?proxy=http%3A%2F%2Fuser%3Aword%40proxy.example%3A3128\n" in text
+    assert f"baseurl={URL}?proxy=http%3A%2F%2Fproxy.example%3A3128&proxyuser=user&proxypass=w%2540rd\n" in text
     assert "gpgcheck=1" in text
 
 
@@ -171,6 +207,6 @@ FAILURES = [
 @pytest.mark.parametrize(("manager", "answers", "words"), FAILURES)
 def test_the_error_has_the_output_and_a_remedy(host, tmp_path, manager, answers, words):
     with pytest.raises(preview.ViewError) as raised:
-        view(manager, tmp_path, Programs(**answers), repository=Repository(URL, KEY))
+        view(manager, tmp_path, Programs(**answers), repository=Repository(Access(URL), KEY))
     for word in (*words, "Check the URLs, the proxy and the network, or set a mirror."):
         assert word in str(raised.value)
