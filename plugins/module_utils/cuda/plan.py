@@ -9,12 +9,11 @@ This file is private to the collection: it may change in any release.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
@@ -26,7 +25,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import rec
 PROFILE_FILE = owned.TOOLKIT_PROFILE
 # Debian's toolkit depends on the driver's library, by one of these names.
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
-_DRIVER_VERSION = r"\d{3}\.\d{2,3}(\.\d+)?"
 _TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
 
 
@@ -304,18 +302,13 @@ def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
         return None
     if driver_membership.has_marks(host, data["nvidia"]["marks"]):
         return None
-    names = data["driver_of_distribution"]
-    has_driver = any(
-        fnmatch.fnmatchcase(name, pattern) and re.fullmatch(_DRIVER_VERSION, upstream_version(package["version"]))
-        for name, package in host["packages"].items()
-        for pattern in names
-    )
-    if not has_driver:
+    packages = host["packages"].items()
+    if not any(driver_membership.is_part_of_driver(name, package["version"]) for name, package in packages):
         return None
     return (
         "# Written by role gpufleet.hosts.cuda_toolkit.\n"
         "# The installed driver is not from NVIDIA's repository. Do not upgrade its packages from there.\n"
-        f"{nvidia_repository.apt_last(names)}"
+        f"{nvidia_repository.apt_last(data['driver_of_distribution'])}"
     )
 
 

@@ -5,27 +5,9 @@
 
 from __future__ import annotations
 
-import re
-
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.membership import is_part_of_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.simulation import REMOVE
-
-# The driver's packages in NVIDIA's repository and in distributions. Development packages (-dev) and packages for
-# containers do not belong to the driver.
-_DRIVER = re.compile(
-    r"cuda-drivers(-.+)?"
-    r"|libnvidia-(?!container).+(?<!-dev)"
-    r"|nvidia-(tesla-)?(\d+-)?(alternative|compute|dkms|driver|fabric-?manager|firmware|gl|headless|imex|kernel|kmod|"
-    r"legacy|modprobe|open|opencl|persistenced|smi|utils|video)(-.+)?(?<!-dev)"
-    r"|(nvidia-)?kmod-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|dkms-nvidia|akmod-nvidia.*"
-    r"|lib(nvidia-tesla-(\d+-)?)?cuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm"
-    r"|firmware-nvidia.*|xorg-x11-(drv-)?nvidia.*|xserver-xorg-video-nvidia.*|nv-prefer-signed-open-driver"
-)
-
-
-def is_driver_package(name: str) -> bool:
-    """Return whether a package belongs to the NVIDIA driver."""
-    return _DRIVER.fullmatch(name) is not None
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.simulation import REMOVE, Change
 
 
 def forbidden_changes(text: str) -> list[str]:
@@ -33,8 +15,12 @@ def forbidden_changes(text: str) -> list[str]:
 
     `text` is the output of `apt-get --simulate` or `zypper --xmlout`, or the lines of `results` of ansible.builtin.dnf.
     """
-    changes = simulation.of(text)
-    return sorted({change.name for change in changes if change.action == REMOVE or is_driver_package(change.name)})
+    return sorted({change.name for change in simulation.of(text) if change.action == REMOVE or _is_of_driver(change)})
+
+
+def _is_of_driver(change: Change) -> bool:
+    # A transitional package may have another version before or after the change.
+    return any(is_part_of_driver(change.name, version) for version in (change.before, change.after))
 
 
 def unrelated_removals(text: str, allowed: list[str]) -> list[str]:

@@ -22,24 +22,31 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ins
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
 # name-[epoch:]version-release[.arch or .*]
 _DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{_DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
-# Vendors that split the driver into other packages still call them nvidia. Another role manages the daemon.
-_NVIDIA_NAME = re.compile(r"nvidia(?!-persistenced)")
+# The names of all vendors and distributions. Other packages with such names have other versions: the toolkit's version,
+# or a date (Debian's nvidia-support). cuda-compat-* has a driver's version, but is not installed as the host's driver.
+_NAMES = re.compile(r"nvidia|^cuda-drivers|^libcuda|^libnv|^nv-prefer-signed-open-driver")
+# Ubuntu's prebuilt modules have their kernel's version. linux-image-nvidia and linux-modules-nvidia-fs are unrelated.
+_PREBUILT_MODULES = re.compile(r"linux-(?:(?:modules|objects)-nvidia-\d|signatures-nvidia-)")
 
 
-def is_part_of_driver(
-    names: str | re.Pattern | None, name: str, version: str, driver_versions: Container[str | None] | None = None
-) -> bool:
+def is_part_of_driver(name: str, version: str | None, driver_versions: Container[str | None] | None = None) -> bool:
     """Return whether a package is part of the driver: by its name, and by its version.
 
-    `names` is a source's pattern `hold`. Without `driver_versions`, any driver's version counts, and so do the
-    distribution's prebuilt modules, which have their kernel's version.
+    Without `driver_versions`, any driver's version counts, and so do prebuilt modules, which have a kernel's version.
     """
-    if not names or not re.search(names, name):
+    if not _NAMES.search(name):
         return False
     upstream = upstream_version(version)
-    if driver_versions is None:
-        return name.startswith("linux-") or re.fullmatch(_DRIVER_VERSION, upstream) is not None
-    return upstream in driver_versions
+    if driver_versions is not None:
+        return upstream in driver_versions
+    return bool(_PREBUILT_MODULES.match(name) or re.fullmatch(_DRIVER_VERSION, upstream))
+
+
+def is_of_source(
+    names: str | None, name: str, version: str, driver_versions: Container[str | None] | None = None
+) -> bool:
+    """Return whether a package is part of the driver and has a name of a source. `names` is its pattern `hold`."""
+    return bool(names and re.search(names, name)) and is_part_of_driver(name, version, driver_versions)
 
 
 def source_of_packages(host: dict, platform: dict | None) -> str | None:
@@ -75,7 +82,7 @@ def installed(host: dict, data: dict) -> list[str]:
         name
         for name, package in host["packages"].items()
         if own.fullmatch(name)
-        or is_part_of_driver(data["patterns"]["hold"], name, package["version"], {host["driver"]["library"]})
+        or is_of_source(data["patterns"]["hold"], name, package["version"], {host["driver"]["library"]})
     )
 
 
@@ -85,7 +92,7 @@ def of_resolution(host: dict, result: Resolution) -> list[str]:
     return sorted(
         name
         for name, package in host["packages"].items()
-        if name in result.lockstep or is_part_of_driver(names, name, package["version"], {result.version})
+        if name in result.lockstep or is_of_source(names, name, package["version"], {result.version})
     )
 
 
@@ -95,7 +102,7 @@ def changeable(host: dict, result: Resolution) -> list[str]:
     return [
         name
         for name, package in host["packages"].items()
-        if name in result.lockstep or name in result.removable or is_part_of_driver(names, name, package["version"])
+        if name in result.lockstep or name in result.removable or is_of_source(names, name, package["version"])
     ]
 
 
@@ -109,12 +116,17 @@ def of_version(host: dict, version: str, platform: dict | None, source: str | No
         key: {
             name
             for name, package in packages
-            if is_part_of_driver(data["patterns"]["hold"], name, package["version"], {version})
+            if is_of_source(data["patterns"]["hold"], name, package["version"], {version})
         }
         for key, data in sources.items()
     }
     best = max(known, key=lambda key: (key == source, len(known[key])))
-    other = {name for name, package in packages if is_part_of_driver(_NVIDIA_NAME, name, package["version"], {version})}
+    # Another role manages the daemon.
+    other = {
+        name
+        for name, package in packages
+        if name != "nvidia-persistenced" and is_part_of_driver(name, package["version"], {version})
+    }
     return sorted(known[best] | other), sources[best]
 
 

@@ -138,7 +138,7 @@ def _is_of_unknown_origin(host: dict, platform: dict | None) -> bool:
     sources = ((platform or {}).get("sources") or {}).values()
     # Prebuilt modules have their kernel's version.
     return not any(
-        driver_membership.is_part_of_driver(
+        driver_membership.is_of_source(
             data["patterns"]["hold"], name, package["version"], None if name.startswith("linux-") else versions
         )
         for data in sources

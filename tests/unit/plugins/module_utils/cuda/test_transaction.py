@@ -7,58 +7,26 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.transaction import (
     forbidden_changes,
-    is_driver_package,
     unneeded,
     unrelated_removals,
 )
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, platform
-
-OF_THE_DRIVER = """
-akmod-nvidia cuda-drivers cuda-drivers-580 firmware-nvidia-gsp kmod-nvidia-latest-dkms libcuda1 libcudadebugger1
-libnvcuvid1 libnvidia-cfg1-580 libnvidia-compute-580-server libnvidia-ml libnvidia-ml1 libnvidia-ptxjitcompiler1
-linux-modules-nvidia-580-server-open-generic nv-prefer-signed-open-driver nvidia-alternative nvidia-compute-G06
-nvidia-driver-580-open nvidia-driver-cuda-libs nvidia-fabric-manager nvidia-headless-580 nvidia-kernel-open-dkms
-nvidia-open nvidia-opencl-icd nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-persistenced nvidia-utils-580
-"""
-OF_A_TOOLKIT = """
-cuda-compiler-12-6 cuda-driver-dev-12-6 cuda-nvcc-12-6 cuda-nvml-dev-12-6 cuda-toolkit-12-6 gds-tools-12-6 g++
-libcu++-dev libcublas-12-6 libcudart11.0 libcuinj64-11.8 libcusolver11 libnvidia-container1 libnvidia-ml-dev
-libnvjitlink-12-6 libnvvm4 nsight-compute-2024.3.2 nvidia-container-toolkit nvidia-cuda-dev nvidia-cuda-toolkit
-nvidia-opencl-dev nvidia-profiler
-"""
-
-
-@pytest.mark.parametrize("name", OF_THE_DRIVER.split())
-def test_driver_packages_are_recognized(name: str) -> None:
-    assert is_driver_package(name)
-
-
-@pytest.mark.parametrize("name", OF_A_TOOLKIT.split())
-def test_toolkit_packages_are_not_driver_packages(name: str) -> None:
-    assert not is_driver_package(name)
-
-
-@pytest.mark.parametrize("key", KERNELS)
-def test_all_packages_of_role_nvidia_driver_are_recognized(key: str) -> None:
-    names = [
-        rule["name"].format(branch="580", release="6.8.0-88-generic", kernel="generic", series="-hwe-24.04")
-        for data in platform(key)["sources"].values()
-        for rule in data["packages"]
-    ]
-    others = {"dkms", "nvlsm", "infiniband-diags"}
-    assert [name for name in names if name not in others and not is_driver_package(name)] == []
-
 
 APT = """NOTE: This is only a simulation!
 Inst cuda-nvcc-12-6 (12.6.85-1 NVIDIA [amd64])
 Inst libcuda1 [535.309.01-1] (580.95.05-1 NVIDIA [amd64]) []
 Inst nvidia-driver-cuda:amd64 (580.95.05-1 NVIDIA [amd64])
+Inst libnvidia-ml1 [535.309.01-1] (1:0-1 Mine [amd64])
+Inst linux-modules-nvidia-580-server-generic [6.8.0-71.71] (6.8.0-88.88 Ubuntu [amd64])
+Inst nvidia-kernel-common [20151021+13] (20220217+3~deb12u1 Debian [amd64])
+Inst nvidia-cuda-dev (11.8.89~11.8.0-5~deb12u1 Debian [amd64])
+Inst cuda-compat-12-6 (560.35.05-1 NVIDIA [amd64])
 Remv gpu-job [1]
 Conf cuda-nvcc-12-6 (12.6.85-1 NVIDIA [amd64])
 """
 DNF = "\n".join(
     [
         "Installed: cuda-toolkit-12-6-12.6.3-1.x86_64",
+        "Installed: kmod-nvidia-open-580.105.08-6.12.0-124.20.1-3:580.105.08-3.el10_1.x86_64",
         "Installed: nvidia-driver-cuda-3:580.95.05-1.el9.x86_64",
         "Installed: kernel-headers-5.14.0-570.el9.x86_64",
         "Removed: kernel-headers-5.14.0-503.el9.x86_64",
@@ -66,8 +34,10 @@ DNF = "\n".join(
     ]
 )
 ZYPPER = """<?xml version='1.0'?><stream><message type="info">Resolving</message>
-<install-summary packages-to-change="3">
+<install-summary packages-to-change="5">
 <to-install><solvable type="package" name="cuda-toolkit-12-6" edition="12.6.3-1" arch="x86_64"/>
+<solvable type="package" name="nvidia-open-driver-G06-signed-cuda-kmp-default"
+ edition="580.95.05_k6.4.0_150700.51-1" arch="x86_64"/>
 <solvable type="package" name="nvidia-compute-G06" edition="580.95.05-0" arch="x86_64"/></to-install>
 <to-remove><solvable type="package" name="gpu-job" edition="1-1" arch="noarch"/></to-remove>
 <to-upgrade><solvable type="package" name="libgomp1" edition="2" edition-old="1" arch="x86_64"/></to-upgrade>
@@ -77,9 +47,18 @@ ZYPPER = """<?xml version='1.0'?><stream><message type="info">Resolving</message
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (APT, ["gpu-job", "libcuda1", "nvidia-driver-cuda"]),
-        (DNF, ["gpu-job", "nvidia-driver-cuda"]),
-        (ZYPPER, ["gpu-job", "nvidia-compute-G06"]),
+        (
+            APT,
+            [
+                "gpu-job",
+                "libcuda1",
+                "libnvidia-ml1",
+                "linux-modules-nvidia-580-server-generic",
+                "nvidia-driver-cuda",
+            ],
+        ),
+        (DNF, ["gpu-job", "kmod-nvidia-open-580.105.08-6.12.0-124.20.1", "nvidia-driver-cuda"]),
+        (ZYPPER, ["gpu-job", "nvidia-compute-G06", "nvidia-open-driver-G06-signed-cuda-kmp-default"]),
         ("Inst cuda-nvcc-12-6 (12.6.85-1 NVIDIA [amd64])\n", []),
         ("Installed: cuda-toolkit-12-6-12.6.3-1.x86_64", []),
         ("", []),

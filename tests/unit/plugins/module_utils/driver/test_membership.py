@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import H100, KERNELS, host, platform, resolve
 
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
@@ -43,6 +44,73 @@ MOVES = [
     ("el-9", {}, {"fabric_manager": "disabled", "version": "580.82.07"}, []),
     ("ubuntu-24.04", {"components": ["compute", "video"]}, {"components": ["compute"], "version": "580.82.07"}, []),
 ]  # fmt: skip
+
+
+# Packages of the driver, by version.
+OF_THE_DRIVER = {
+    "535.261.03-1~deb12u1": "firmware-nvidia-gsp libcuda1 libcudadebugger1 libnvcuvid1 libnvidia-ml1 libnvidia-nvvm4 "
+    "libnvidia-ptxjitcompiler1 libnvidia-tesla-cuda1 nvidia-alternative nvidia-opencl-icd nvidia-smi "
+    "xserver-xorg-video-nvidia",
+    "390.157-0ubuntu0.22.04.2": "libnvidia-compute-390",
+    "580.95.05-0ubuntu0.24.04.1": "libnvidia-cfg1-580 libnvidia-compute-580-server nvidia-driver-580-open "
+    "nvidia-firmware-580-server-580.95.05 nvidia-headless-580 nvidia-kernel-common-580-server nvidia-utils-580",
+    "580.95.05-1": "cuda-drivers cuda-drivers-580 libnvoptix1 libnvsdm nvidia-kernel-open-dkms nvidia-open",
+    "3:580.95.05-1.el9": "akmod-nvidia kmod-nvidia-latest-dkms libnvidia-ml nvidia-driver-cuda-libs "
+    "nvidia-fabric-manager nvidia-open-kmod nvidia-persistenced xorg-x11-drv-nvidia-cuda",
+    "580.95.05-0": "nvidia-compute-G06 nv-prefer-signed-open-driver",
+    "580.95.05_k6.4.0_150700.51-1": "nvidia-open-driver-G06-signed-cuda-kmp-default",
+    # Prebuilt modules have the kernel's version.
+    "6.8.0-88.89+1": "linux-modules-nvidia-580-server-open-generic linux-objects-nvidia-580-server-6.8.0-88-generic "
+    "linux-signatures-nvidia-6.8.0-88-generic",
+}
+# Packages of CUDA toolkits, of containers, and of the distribution.
+OF_OTHERS = {
+    "12.6.85-1": "cuda-compiler-12-6 cuda-driver-dev-12-6 cuda-nvcc-12-6 cuda-nvml-dev-12-6 cuda-toolkit-12-6 "
+    "libcublas-12-6 libcusolver11 libnvjitlink-12-6 libnvidia-ml-dev nvidia-gds",
+    "11.8.89~11.8.0-5~deb12u1": "libcudart11.0 libcuinj64-11.8 libnvidia-ml-dev libnvvm4 nvidia-cuda-dev "
+    "nvidia-cuda-toolkit nvidia-opencl-dev nvidia-profiler",
+    "12.0.140~12.0.1-4build4": "nvidia-cuda-toolkit libnvrtc12",
+    "2024.3.2.3-1": "nsight-compute-2024.3.2",
+    "1.11.1.6-1": "gds-tools-12-6",
+    "1.18.0-1": "libnvidia-container1 nvidia-container-toolkit",
+    # Libraries of a newer driver, below /usr/local/cuda-12.6/compat.
+    "560.35.05-1": "cuda-compat-12-6",
+    "20220217+3~deb12u1": "nvidia-installer-cleanup nvidia-kernel-common nvidia-support",
+    "6.8.0-88.89": "linux-image-nvidia linux-modules-6.8.0-88-nvidia linux-modules-nvidia-fs-generic",
+    "580.95.05-1": "cuda-keyring gpu-job vim",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "expected"),
+    [
+        (version, name, expected)
+        for table, expected in ((OF_THE_DRIVER, True), (OF_OTHERS, False))
+        for version, names in table.items()
+        for name in names.split()
+    ],
+)
+def test_packages_of_the_driver_are_recognized(version, name, expected):
+    assert membership.is_part_of_driver(name, version) is expected
+
+
+def test_packages_of_other_driver_versions_are_told_apart():
+    assert membership.is_part_of_driver("libcuda1", "580.95.05-1", {"580.95.05"})
+    assert not membership.is_part_of_driver("libcuda1", "580.82.07-1", {"580.95.05"})
+    assert not membership.is_part_of_driver("linux-modules-nvidia-580-generic", "6.8.0-88.89", {"580.95.05"})
+
+
+@pytest.mark.parametrize("key", KERNELS)
+def test_all_packages_of_the_platform_are_recognized(key):
+    names = [
+        rule["name"].format(branch="580", release="6.8.0-88-generic", kernel="generic", series="-hwe-24.04")
+        for data in platform(key)["sources"].values()
+        for rule in data["packages"]
+    ]
+    others = {"dkms", "nvlsm", "infiniband-diags"}
+    assert [
+        name for name in names if name not in others and not membership.is_part_of_driver(name, "3:580.95.05-1")
+    ] == []
 
 
 @pytest.mark.parametrize(("key", "before", "after", "expected"), MOVES)
