@@ -59,25 +59,32 @@ _MAX_LINKS = 40
 
 
 def read(root: str = "/", run: Run | None = None, kernel: str | None = None) -> dict:
-    """Return the driver versions of a host. Unknown values are None.
+    """Return the driver versions of a host: those of `loaded_and_library`, and of the modules on disk.
 
-    `loaded` and `kernel_module_flavor` describe the loaded module, `library` and `library_path` the user space library.
-    `on_disk` and `on_disk_next` are the versions of the module files for `running_kernel` and `next_kernel`.
+    `on_disk` and `on_disk_next` are the versions of the module files for `running_kernel` and `next_kernel`. Unknown
+    values are None.
     """
     running = kernel or running_kernel(root)
     upcoming = boot.next_boot(root, boot.bootable(root)) or running
+    on_disk = module_on_disk(root, running, run)
+    return {
+        **loaded_and_library(root),
+        "running_kernel": running,
+        "next_kernel": upcoming,
+        "on_disk": on_disk,
+        "on_disk_next": on_disk if upcoming == running else module_on_disk(root, upcoming, run),
+    }
+
+
+def loaded_and_library(root: str = "/") -> dict:
+    """Return `loaded` and `kernel_module_flavor` of the loaded module, `library` and `library_path` of user space."""
     loaded, flavor = loaded_module(root)
     path = find_library(root)
-    on_disk = module_on_disk(root, running, run)
     return {
         "loaded": loaded,
         "kernel_module_flavor": flavor,
         "library": library_version(root, path),
         "library_path": path,
-        "running_kernel": running,
-        "next_kernel": upcoming,
-        "on_disk": on_disk,
-        "on_disk_next": on_disk if upcoming == running else module_on_disk(root, upcoming, run),
     }
 
 

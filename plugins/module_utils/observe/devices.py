@@ -47,14 +47,11 @@ def _nvlink5_switches(root: str, functions: list[dict]) -> list[str]:
 def driver(root: str, kernel: dict, run: Run) -> dict:
     modules = {entry["release"]: entry["nvidia_module"] for entry in kernel["kernels"]}
     running, upcoming = (modules.get(kernel[name]) or {} for name in ("running", "next_boot"))
-    loaded, flavor = host_driver.loaded_module(root)
-    path = host_driver.find_library(root)
+    versions = host_driver.loaded_and_library(root)
+    path = versions["library_path"]
     prefix = next((place for place in ("/usr/local/nvidia",) if path and path.startswith(f"{place}/")), None)
     return {
-        "loaded": loaded,
-        "kernel_module_flavor": flavor,
-        "library": host_driver.library_version(root, path),
-        "library_path": path,
+        **versions,
         "on_disk": running.get("version"),
         "on_disk_flavor": running.get("flavor"),
         "on_disk_next": upcoming.get("version"),
