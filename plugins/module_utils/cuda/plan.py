@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compati
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -370,7 +371,7 @@ def profile(directory: str) -> str:
 
 def _driver(result: Plan, host: dict[str, t.Any], request: Request, branches: dict[str, int]) -> None:
     """Compare the toolkits with the driver, and set how to verify them."""
-    driver = host["driver"]["loaded"] or host["driver"]["library"]
+    driver = driver_version.version_in_use(host)
     only_compiles = request.verify in ("none", "compile")
     run = not only_compiles and (request.verify == "run" or host["driver"]["loaded"] is not None)
     if request.verify == "run" and host["driver"]["loaded"] is None:

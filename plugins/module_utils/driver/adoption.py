@@ -32,7 +32,7 @@ _REPLACE = "or replace the driver with the tool that installed it"
 def adopt(case: Case) -> None:
     """Keep the installed driver. Refuse it if it does not satisfy the request or does not support the GPUs."""
     driver = case.host["driver"]
-    version = driver["library"] or driver["loaded"] or driver["on_disk"]
+    version = driver_version.installed_version(case.host)
     case.result.action = "adopt"
     case.result.flavor = flavor = driver["kernel_module_flavor"] or driver["on_disk_flavor"]
     if version is None:

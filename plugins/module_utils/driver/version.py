@@ -152,18 +152,27 @@ def _check_agreement(request: Request) -> None:
         )
 
 
-def _installed_version(host: dict) -> str | None:
+def installed_version(host: dict) -> str | None:
+    """Return the version of the installed driver's library, else of its modules on disk, else of its loaded module.
+
+    In this order, because programs load the library, and the next boot loads the modules on disk.
+    """
     return host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
 
 
+def version_in_use(host: dict) -> str | None:
+    """Return the driver version that programs can use now: of the loaded module, else of the installed driver."""
+    return host["driver"]["loaded"] or installed_version(host)
+
+
 def _installed_branch(host: dict) -> str | None:
-    version = _installed_version(host)
+    version = installed_version(host)
     return version.partition(".")[0] if version else None
 
 
 def older(host: dict, minimum: str) -> bool:
     """Return whether the installed driver is older than a version, or missing."""
-    version = _installed_version(host)
+    version = installed_version(host)
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -182,3 +183,19 @@ def test_other_source_is_suggested(key, request_, more, ending):
     offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
     (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered).errors
     assert f"Available drivers: {offered}. Request one of them {ending}" in error
+
+
+@pytest.mark.parametrize(
+    ("library", "on_disk", "loaded", "installed", "in_use"),
+    [
+        (None, None, None, None, None),
+        ("580.95.05", "580.82.07", "570.172.08", "580.95.05", "570.172.08"),
+        (None, "580.82.07", "570.172.08", "580.82.07", "570.172.08"),
+        (None, None, "570.172.08", "570.172.08", "570.172.08"),
+        ("580.95.05", "580.82.07", None, "580.95.05", "580.95.05"),
+        (None, "580.82.07", None, "580.82.07", "580.82.07"),
+    ],
+)
+def test_the_installed_version_and_the_version_in_use(library, on_disk, loaded, installed, in_use):
+    there = host(driver={"library": library, "on_disk": on_disk, "loaded": loaded})
+    assert (driver_version.installed_version(there), driver_version.version_in_use(there)) == (installed, in_use)
