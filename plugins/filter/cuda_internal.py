@@ -59,7 +59,5 @@ class FilterModule:
             "_cuda_toolkit_plan": plan,
             "_cuda_toolkit_record": record,
             "_cuda_toolkit_removal": cuda_removal.plan,
-            "_cuda_toolkit_unneeded": transaction.unneeded,
-            "_cuda_toolkit_unrelated_removals": transaction.unrelated_removals,
             "_cuda_toolkit_verified": verified,
         }

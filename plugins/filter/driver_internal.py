@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import simulation
 
 
 def _checked(host: dict) -> dict:
@@ -84,46 +83,12 @@ def record(
     return driver_removal.record(host, before, after, changed_files, key, runfile=runfile or None)
 
 
-def apt_removable(text: str, names: list[str]) -> list[str]:
-    """Select the names that a simulated `apt-get autoremove` would remove."""
-    removed = simulation.removed(simulation.apt(text))
-    return [name for name in names if name in removed]
-
-
-def rpm_removable(tests: list[dict], removed: list[str] | None = None) -> list[str]:
-    """Select the packages that only each other and the `removed` ones need, from results of `rpm --erase --test`."""
-    needed = {test["item"]: simulation.rpm_dependents(test.get("stderr", "")) for test in tests}
-    # Keep packages that rpm refuses to erase for any other reason than a dependency.
-    removable = {test["item"] for test in tests if test["rc"] == 0 or needed[test["item"]]}
-    while True:
-        kept = {name for name in removable if needed[name] - removable - set(removed or [])}
-        if not kept:
-            return sorted(removable)
-        removable -= kept
-
-
-def unrelated_packages(
-    text: str, changeable: list[str], packages: dict | None = None, released: list[str] | None = None
-) -> list[str]:
-    """Name the packages that a simulation would remove, or change despite a hold, although they are not the driver's.
-
-    `text` is the output of `apt-get --simulate` or `rpm --erase --test`, or the results of module dnf in check mode.
-    """
-    changes = simulation.of(text)
-    removed = simulation.removed(changes) | simulation.rpm_dependents(text)
-    held = {name for name, package in (packages or {}).items() if package["held"]} - set(released or [])
-    return sorted(
-        {*(removed - set(changeable)), *(change.name for change in changes if change.before and change.name in held)}
-    )
-
-
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by their names."""
         return {
-            "_apt_removable": apt_removable,
             "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
             "_nvidia_driver_plan": plan,
             "_nvidia_driver_reboot": reboot,
@@ -131,8 +96,6 @@ class FilterModule:
             "_nvidia_driver_removal": removal,
             "_nvidia_driver_undo": undo,
             "_nvidia_driver_unload_obstacles": activation.unload_obstacles,
-            "_nvidia_driver_unrelated_packages": unrelated_packages,
             "_persistence_off": persistenced.gpus_with_mode_off,
             "_persistenced_plan": persistenced.plan,
-            "_rpm_removable": rpm_removable,
         }

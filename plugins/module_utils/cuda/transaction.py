@@ -21,19 +21,3 @@ def forbidden_changes(text: str) -> list[str]:
 def _is_of_driver(change: Change) -> bool:
     # A transitional package may have another version before or after the change.
     return any(is_part_of_driver(change.name, version) for version in (change.before, change.after))
-
-
-def unrelated_removals(text: str, allowed: list[str]) -> list[str]:
-    """Return the packages that a simulated removal would remove or break, except the allowed packages."""
-    return sorted((simulation.removed(simulation.of(text)) | simulation.rpm_dependents(text)) - set(allowed))
-
-
-def unneeded(text: str, names: list[str]) -> list[str]:
-    """Return the names that no package needs.
-
-    `text` is the output of `apt-get --simulate autoremove`, `dnf repoquery --unneeded` with one name per line, or
-    `zypper packages --unneeded`.
-    """
-    rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
-    listed = {row[2] if len(row) > 4 else row[0] for row in rows} | simulation.removed(simulation.apt(text))
-    return [name for name in names if name in listed]

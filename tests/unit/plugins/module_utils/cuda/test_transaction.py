@@ -5,11 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.transaction import (
-    forbidden_changes,
-    unneeded,
-    unrelated_removals,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.transaction import forbidden_changes
 
 APT = """NOTE: This is only a simulation!
 Inst cuda-nvcc-12-6 (12.6.85-1 NVIDIA [amd64])
@@ -67,30 +63,3 @@ ZYPPER = """<?xml version='1.0'?><stream><message type="info">Resolving</message
 )
 def test_forbidden_changes_are_named(text: str, found: list[str]) -> None:
     assert forbidden_changes(text) == found
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Purg cuda-toolkit-12-6 [12.6.3-1]\nRemv gpu-job [1]\n",
-        "error: Failed dependencies:\n\tcuda-toolkit-12-6 is needed by (installed) gpu-job-1-1.noarch\n",
-    ],
-    ids=["apt", "rpm"],
-)
-def test_unrelated_removals_are_named(text: str) -> None:
-    assert unrelated_removals(text, ["cuda-toolkit-12-6"]) == ["gpu-job"]
-    assert unrelated_removals(text, ["cuda-toolkit-12-6", "gpu-job"]) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Remv cuda-nvcc-12-6 [12.6.85-1]\nRemv other [1]\n",
-        "cuda-nvcc-12-6\nother\n",
-        "S | Repository | Name           | Version   | Arch\n--+--\n"
-        "i | cuda       | cuda-nvcc-12-6 | 12.6.85-1 | x86_64\n",
-    ],
-    ids=["apt", "dnf", "zypper"],
-)
-def test_only_unneeded_packages_are_returned(text: str) -> None:
-    assert unneeded(text, ["cuda-nvcc-12-6", "libgomp1"]) == ["cuda-nvcc-12-6"]

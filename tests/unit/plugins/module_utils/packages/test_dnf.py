@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.filter.driver_internal import unrelated_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.transaction import forbidden_changes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import dnf as packages_dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import removable
 
 OPTIONS = {
     "state": "present",
@@ -142,10 +142,10 @@ def test_the_transaction_table_of_dnf_is_parsed(text, results):
 
 def test_the_filters_accept_the_results_like_those_of_ansible_builtin_dnf():
     said = "\n".join(packages_dnf.transaction(INSTALL).results())
-    assert unrelated_packages(said, ["nvidia-fabric-manager"]) == []
-    assert unrelated_packages(said, []) == ["nvidia-fabric-manager"]
+    assert removable.unrelated(said, ["nvidia-fabric-manager"]) == []
+    assert removable.unrelated(said, []) == ["nvidia-fabric-manager"]
     said = "\n".join(packages_dnf.transaction(DOWNGRADE).results())
-    assert unrelated_packages(said, []) == ["gpu-job"]
+    assert removable.unrelated(said, []) == ["gpu-job"]
     assert forbidden_changes(said) == ["gpu-job", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
 
 
