@@ -115,7 +115,7 @@ def test_override_is_removed():
     converged = written(there, plan(there))
     path = "/etc/udev/rules.d/40-vm-hotadd.rules"
     off = plan(converged, asked=False)
-    assert off.todo.files == [{"path": path, "state": "absent", "content": ""}]
+    assert off.todo.files == [{"path": path, "state": "absent", "content": "", "mode": "0644"}]
     assert off.todo.reload_udev
     removal = driver_removal.plan(converged, platform("ubuntu-24.04"))
     assert (removal["files"], removal["reload_udev"]) == ([path], True)
