@@ -18,8 +18,8 @@ description:
     option is no longer requested, the module restores the replaced value. When the last option is removed, the module
     restores the original file, or removes the file if it did not exist.
   - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
-    C(--validate). The module starts an older C(dockerd) as an unprivileged user, which checks the file and exits before
-    it changes anything. Without C(dockerd), the module only checks known options itself.
+    C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
+    exits before it changes anything. Without C(dockerd), the module only checks known options itself.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - A file that is not a JSON object is reported with line and column, and never overwritten.

@@ -103,8 +103,8 @@ def _state_without_driver(gpus: list[dict], versions: dict, failure: dict, host:
         if not versions["on_disk"] and not versions["on_disk_next"]:
             other = _other_driver(gpus)
             return NO_DRIVER, (
-                f"The PCI bus has {_count(gpus)}, but no NVIDIA driver is installed. Install it with role "
-                "nvidia_driver." + (f" {other}" if other else "")
+                f"The PCI bus has {_count(gpus)}, but no NVIDIA driver is installed. Install the driver with "
+                "role nvidia_driver." + (f" {other}" if other else "")
             )
     return DRIVER_NOT_LOADED, _reason_not_loaded(gpus, versions, host)
 
