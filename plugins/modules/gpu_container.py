@@ -442,7 +442,7 @@ gpu_assignment:
       returned: always
       sample: >-
         GPU 2 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61): volume is the first available isolation (cdi: docker
-        20.10.24 does not support CDI; docker 25 and later do)
+        20.10.24 does not support CDI, which requires docker 25 or later)
     changes:
       description:
         - The changes of the GPU access that recreate the container. RV(ignore:diff) contains other changes.

@@ -43,8 +43,8 @@ LOADER_DIRECTORIES = {
 }
 BINARY_DIRECTORY = "/usr/bin"
 
-# Files that tell vendor-neutral libraries (OpenCL, GLVND, Vulkan) where the driver's libraries are, by set. The path is
-# the same on the host and in the container.
+# Files in which vendor-neutral libraries (OpenCL, GLVND, Vulkan) find the driver's libraries, by set. The path is the
+# same on the host and in the container.
 CONFIGURATION = {
     "compute": ("/etc/OpenCL/vendors/nvidia.icd",),
     "graphics": (

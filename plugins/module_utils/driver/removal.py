@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plans the removal of the driver that this role installed, and what to restore after a failed installation.
 
-The role records what it installs and changes. The removal takes back only what the record contains, and leaves files
-that someone changed since.
+The role records what it installs and changes. The removal undoes only changes in the record, and keeps files
+that somebody has edited since.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def begin(
     *,
     todo: dict | None = None,
 ) -> str:
-    """Return the record to write before the installation, so that the next run knows of an interrupted one."""
+    """Return the record to write before the installation, so that the next run can detect an interrupted run."""
     todo = todo or {"prerequisites": [], "install": [], "stream": None}
     return packages_record.begin(
         host,
@@ -223,7 +223,7 @@ def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
         return []
     if source == "runfile":
         return ["nvidia-uninstall", "--silent"]
-    # An interrupted installer has not written nvidia-uninstall. It can uninstall by its log, and the file still exists.
+    # An interrupted installer has not written nvidia-uninstall. The installer remains and can uninstall by its log.
     begun = source == "preinstalled" and known["pending_runfile"] and versions
     return [installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
 

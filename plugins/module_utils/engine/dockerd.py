@@ -67,7 +67,7 @@ def _unsupported_option(shown: str, key: str) -> str:
 
 
 def pending(written: dict[str, t.Any] | None, boot_id: str, run: Run, unit: str) -> dict[str, list[str]]:
-    """Return the keys in the file that the running daemon applies only after a reload or after a restart."""
+    """Return the keys in the file that the running daemon has not applied yet, by the required action."""
     daemon = _daemon(run, unit) if written and written.get("boot_id") == boot_id else None
     return _not_applied(written, daemon) if written and daemon else {"reload": [], "restart": []}
 

@@ -235,11 +235,11 @@ def apply_plan(
     # A daemon that starts without live-restore stops the containers that live-restore has kept running.
     stays_on = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays_on:
-        return _act("restart", f"{need} a restart; live-restore keeps the {counted} containers")
+        return _act("restart", f"{need} a restart; live-restore keeps the {counted} containers alive")
     if config.get("live-restore") is True and not info.get("swarm"):
         return _act(
             "reload_then_restart",
-            f"{need} a restart; a reload first enables live-restore, which keeps the {counted} containers",
+            f"{need} a restart; a reload first enables live-restore, which keeps the {counted} containers alive",
         )
     return _act(
         "wait",

@@ -103,13 +103,17 @@ def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABIL
 @pytest.mark.parametrize(
     ("engine", "expected", "why"),
     [
-        (docker("20.10.24+dfsg1"), "volume", "cdi: docker 20.10.24+dfsg1 does not support CDI; docker 25 and later do"),
+        (
+            docker("20.10.24+dfsg1"),
+            "volume",
+            "cdi: docker 20.10.24+dfsg1 does not support CDI, which requires docker 25 or later",
+        ),
         (docker("26.1.5"), "volume", "CDI is disabled in docker 26.1.5: set features.cdi in daemon.json"),
         (docker("26.1.5", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
         (docker("29.2.0", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
         (podman("5.4.2"), "cdi", "cdi is the first available isolation"),
         (podman("4.3.1"), "cdi", "cdi is the first available isolation"),
-        (podman("4.0.0"), "volume", "podman 4.0.0 does not support CDI; podman 4.1 and later do"),
+        (podman("4.0.0"), "volume", "podman 4.0.0 does not support CDI, which requires podman 4.1 or later"),
     ],
 )
 def test_auto_selects_the_preferred_isolation_with_a_reason(tree, engine, expected, why):
@@ -143,9 +147,9 @@ def test_auto_keeps_the_isolation_of_the_container_while_it_is_available(tree):
         (
             docker("25.0.3", cdi_dirs=CDI_DIRS),
             {"version": "0.7.0"},
-            "has version 0.7.0, which docker 25.0.3 cannot read; docker 26.1 and later can",
+            "has version 0.7.0, which docker 25.0.3 cannot read: docker 26.1 or later is required",
         ),
-        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read; podman 5.1 and later can"),
+        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read: podman 5.1 or later is required"),
         # The index refers to another GPU than when the specification was written.
         (podman(), {"names": ["1"], "node": "/dev/nvidia0"}, "names GPU 1"),
         (docker(), {}, "docker 20.10.24 does not support CDI"),
@@ -435,7 +439,7 @@ def test_device_requests_name_gpus_by_uuid(tree):
     ("engine", "files", "words"),
     [
         (podman(), [], "only docker supports device requests"),
-        (docker("18.09.1"), [], "docker 18.09.1 does not support device requests; docker 19.03 and later do"),
+        (docker("18.09.1"), [], "docker 18.09.1 does not support device requests, which require docker 19.03 or later"),
         (docker(), [], "docker cannot find nvidia-container-runtime-hook"),
         (
             docker("29.2.0", cdi_dirs=()),

@@ -147,7 +147,7 @@ def test_new_container_gets_the_device_node_of_its_gpu(case):
         "engine": "docker",
         "exclusive": False,
         "reason": f"GPU 1 ({UUIDS[1]}): volume is the first available isolation (cdi: docker 20.10.24 does not support "
-        "CDI; docker 25 and later do)",
+        "CDI, which requires docker 25 or later)",
         "changes": [],
         "warnings": [],
     }
