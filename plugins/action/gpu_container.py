@@ -180,7 +180,7 @@ class ActionModule(NvmlAction):
         return Failure({**result, "msg": failures.join_sentences(parts)})
 
     def _release(self, token: str) -> None:
-        """Release the reservation. It expires anyway, so a failure is only a warning."""
+        """Release the reservation. A failure is only a warning, because the reservation expires."""
         result = self._execute(PLANNER, {"name": self._arguments.get("name"), "_phase": "release", "_token": token})
         if result.get("failed"):
             self._warnings.append(f"The reservation of the GPUs could not be released: {result.get('msg')}")

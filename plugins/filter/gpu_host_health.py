@@ -54,7 +54,7 @@ _value:
       description: What does not prevent GPU work but may need attention.
       type: list
       elements: str
-      sample: ["A reboot is required: kernel 6.1.0-49-amd64 is running, and the next boot uses 6.1.0-56-amd64."]
+      sample: ["A reboot is required: kernel 6.1.0-49-amd64 is running, but kernel 6.1.0-56-amd64 boots next."]
 """
 
 import typing as t
@@ -74,8 +74,8 @@ def gpu_host_health(
         return health.judge(host, facts, volume)
     if str(pcie_width) not in map(str, _WIDTHS):
         raise AnsibleFilterError(
-            f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Set it to "
-            f"{', '.join(map(str, _WIDTHS))}, or remove it."
+            f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Use one of "
+            f"{', '.join(map(str, _WIDTHS))}, or remove the variable."
         )
     return health.judge(host, facts, volume, int(pcie_width))
 

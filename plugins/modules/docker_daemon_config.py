@@ -18,8 +18,8 @@ description:
     option is no longer requested, the module restores the replaced value. When the last option is removed, the module
     restores the original file, or removes the file if it did not exist.
   - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
-    C(--validate). The module starts an older C(dockerd) as an unprivileged user. It reads and checks the file, and
-    stops before it changes anything. Without C(dockerd), the module only checks known options itself.
+    C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
+    exits before it changes anything. Without C(dockerd), the module only checks known options itself.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - A file that is not a JSON object is reported with line and column, and never overwritten.
@@ -47,11 +47,11 @@ options:
   state:
     description:
       - V(present) sets the options, V(absent) removes them and restores the replaced values.
-      - V(undone) restores the file and the record from before the pending changes. Use it if the daemon does not start
-        with a file that it accepted during validation.
+      - V(undone) restores the file and the record from before the pending changes. Use V(undone) if the daemon does
+        not start with a file that it accepted during validation.
       - The daemon applies the file as a whole, so V(undone) undoes the pending changes of every O(managed_by).
         RV(undone_keys) names their options.
-      - V(undone) changes nothing if no change is pending. It fails if somebody has edited the file since.
+      - V(undone) changes nothing if no change is pending. V(undone) fails if somebody has edited the file since.
     type: str
     choices: [present, absent, undone]
     default: present
@@ -266,7 +266,7 @@ UNPRIVILEGED = 65533
 
 
 def read(path: str) -> str | None:
-    """Return the text of a file, None if it does not exist."""
+    """Return the text of a file, or None if the file does not exist."""
     try:
         with open(path, "rb") as file:
             return daemon_json.decode(file.read(), path)
@@ -302,7 +302,7 @@ def run_unprivileged(command: list[str]) -> tuple[int, str, str]:
 
 
 def find_dockerd(module: AnsibleModule) -> str | None:
-    """Return the path of dockerd, None if it is not installed."""
+    """Return the path of dockerd, or None if dockerd is not installed."""
     directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     return module.params["dockerd"] or module.get_bin_path("dockerd", opt_dirs=directories)
 
@@ -317,12 +317,12 @@ def readable_text(module: AnsibleModule, text: str | None) -> str | None:
 
 
 def validate(module: AnsibleModule, text: str) -> str:
-    """Let dockerd validate the text in a temporary file. Return the dockerd that did."""
+    """Validate the text in a temporary file with dockerd. Return the path and version of dockerd."""
     path = find_dockerd(module)
     if not path:
         return ""
     if not os.access(path, os.X_OK):
-        raise daemon_json.DaemonConfigError(f"dockerd={path} does not exist or is not executable.")
+        raise daemon_json.DaemonConfigError(f"dockerd={path} is not an executable file. Correct or remove the option.")
     directory = tempfile.mkdtemp(prefix="gpufleet-")
     try:
         file = os.path.join(directory, "daemon.json")
@@ -431,7 +431,7 @@ def diff(path: str, before: str | None, after: str | None) -> dict:
 
 
 def run(module: AnsibleModule) -> dict:
-    """Carry out the task and return its result."""
+    """Apply the requested state and return the result."""
     params = module.params
     for name in ("path", "state_directory"):
         if not os.path.isabs(params[name]):
@@ -511,15 +511,15 @@ def run(module: AnsibleModule) -> dict:
         return result
     if not result["changed"]:
         if state.written and is_applied:
-            # The daemon has applied the last change. Clearing the note about it is not a change of the host.
+            # The daemon has applied the last change. Clearing it from the record is not a change of the host.
             write_record(record_file, state._replace(written=None))
         return result
 
     if is_written:
         if params["backup"] and before is not None:
             result["backup_file"] = module.backup_local(path)
-        # If the module is killed, the record must cover every key in the file. So it first contains the old and the new
-        # keys, and only the new ones after the file is written.
+        # If the module is killed, the record must cover every key in the file. So the record first contains the old and
+        # the new keys, and only the new keys after the file is written.
         entries = {**state.record.entries, **new.record.entries}
         write_record(
             record_file,

@@ -91,7 +91,7 @@ options:
       - A count never selects a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
         prohibited. A container with such a GPU is recreated with another GPU. RV(gpu_assignment.reason) names each GPU
         that was skipped.
-      - A count selects a degraded GPU only if no healthy GPU is left. A warning names it.
+      - A count selects a degraded GPU only if no healthy GPU is left. A warning names the degraded GPU.
       - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
       - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
       - A GPU in MIG mode cannot be assigned as a whole.
@@ -180,7 +180,7 @@ options:
     elements: str
   env:
     description:
-      - Environment of the container. Values must be strings, so quote numbers and Booleans.
+      - Environment of the container. Values must be strings, so quote numbers and booleans.
       - Set C(NVIDIA_DISABLE_REQUIRE) to V("true") to skip the check of the image's requirements.
     type: dict
   volumes:
@@ -232,7 +232,8 @@ options:
     type: list
     elements: str
   devices:
-    description: Additional device nodes, C(host) or C(host:container:mode). The node of a GPU bypasses O(gpus).
+    description: Additional device nodes, C(host) or C(host:container:mode). The node of a GPU gives access to
+      that GPU in addition to O(gpus).
     type: list
     elements: str
   cap_add:
@@ -441,7 +442,7 @@ gpu_assignment:
       returned: always
       sample: >-
         GPU 2 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61): volume is the first available isolation (cdi: docker
-        20.10.24 does not support CDI, docker 25 and later do)
+        20.10.24 does not support CDI, which requires docker 25 or later)
     changes:
       description:
         - The changes of the GPU access that recreate the container. RV(ignore:diff) contains other changes.
@@ -457,7 +458,7 @@ gpu_assignment:
       type: list
       elements: str
       returned: always
-      sample: ["container trainer: device /dev/nvidia0 bypasses gpus."]
+      sample: ["container trainer: device /dev/nvidia0 gives access to GPUs in addition to gpus."]
 driver_volume:
   description: The driver volume, as M(gpufleet.hosts.nvidia_driver_volume) returns it.
   returned: when the task created or repaired the driver volume

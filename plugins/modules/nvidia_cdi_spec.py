@@ -18,8 +18,8 @@ description:
   - The specification declares the lowest CDI version that supports its content, usually 0.5.0. Podman 4.3 of Debian 12
     can read that version.
   - The module never adds a second specification for the same devices. If another file describes C(nvidia.com/gpu), for
-    example that of NVIDIA's toolkit, the module reports it in RV(maintained_by) and writes no specification. It removes
-    one that it wrote earlier.
+    example that of NVIDIA's toolkit, the module reports it in RV(maintained_by) and writes no specification. The module
+    removes its own earlier specification.
   - The module does not replace or remove a file that it did not create, unless O(take_over=true). It marks its own file
     with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines ignore.
   - Run the module again after a driver upgrade, a change of MIG devices, or a reboot that changes device numbers.
@@ -283,7 +283,7 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
     before = cdi_file.read(path)
     foreign = None if params["take_over"] else _foreign_file(path, before)
     if foreign and params["state"] == "absent":
-        raise cdi_file.FileError(f"{foreign} Set take_over=true to remove it anyway.")
+        raise cdi_file.FileError(f"{foreign} Set take_over=true to remove the file anyway.")
     result = {
         "path": path,
         "kind": specification.KIND,
@@ -314,7 +314,7 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
             result.update(cdi_version=built.spec["cdiVersion"], devices=devices)
     changed = not cdi_file.is_current(path, after) if after else os.path.lexists(path)
     if foreign and changed:
-        raise cdi_file.FileError(f"{foreign} Set another `path`, or set take_over=true to replace it.")
+        raise cdi_file.FileError(f"{foreign} Set another `path`, or set take_over=true to replace the file.")
     if not check:
         if not after:
             cdi_file.remove(path)
@@ -403,7 +403,7 @@ def _warning(other: cdi_file.OtherSpec) -> str:
     if other.managed:
         return (
             f"{other.path} already describes {specification.KIND}, so no specification was written. This module "
-            f"created it. Remove it with state=absent and path={other.path}, then run this module again."
+            f"created that file. Remove it with state=absent and path={other.path}, then run this module again."
         )
     text = (
         f"{other.path} already describes {specification.KIND}, so no specification was written. This module did not "
@@ -411,7 +411,7 @@ def _warning(other: cdi_file.OtherSpec) -> str:
     )
     if other.stale:
         text += (
-            f" It refers to missing files: {', '.join(other.stale[:3])}. Regenerate it (systemctl restart "
+            f" The file refers to missing files: {', '.join(other.stale[:3])}. Regenerate it (systemctl restart "
             "nvidia-cdi-refresh) or remove it."
         )
     return text

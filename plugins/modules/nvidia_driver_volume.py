@@ -34,9 +34,9 @@ options:
     description:
       - V(present) creates or repairs the volume of O(driver_version), or of the loaded driver, and registers it with
         the engines.
-      - V(absent) removes the volume of O(driver_version), or every volume if O(driver_version) is not set. It fails
-        before it removes anything if a container, a process or a CDI specification uses one of them. It also fails if a
-        stopped Docker that the module may not start has one of them registered.
+      - V(absent) removes the volume of O(driver_version), or every volume if O(driver_version) is not set. Before any
+        removal, V(absent) fails if a container, a process or a CDI specification uses one of these volumes, or if a
+        stopped Docker that the module may not start has one registered.
     type: str
     choices: [present, absent]
     default: present
@@ -92,8 +92,8 @@ options:
   driver_version:
     description:
       - Version of the driver whose files to collect. The default is the version of the loaded kernel module.
-      - Set it to create the volume before the reboot that completes a driver upgrade, or on a machine without the
-        kernel module.
+      - Set this option to create the volume before the reboot that completes a driver upgrade, or on a machine without
+        the kernel module.
     type: str
   prune:
     description:
@@ -364,7 +364,7 @@ class Run:
     def _validate(self) -> None:
         version = self.params["driver_version"]
         if version is not None and not driver_files.VERSION.fullmatch(version):
-            raise driver_volume.VolumeError(f"driver_version={version} is not a driver version such as 580.95.05")
+            raise driver_volume.VolumeError(f"driver_version={version} is invalid. Use the form 580.95.05.")
         if not os.path.isabs(self.params["path"]):
             raise driver_volume.VolumeError(f"path={self.params['path']} is not an absolute path")
         fault = base_options.driver_root_fault(self.params["driver_root"])
@@ -426,8 +426,8 @@ class Run:
             elif not found.is_bound_to(directory):
                 raise volumes.EngineError(
                     f"{engine.name} already has a different volume {name} ({found.text()} instead of driver local, "
-                    f"device {directory}). Remove it ({engine.name} volume rm {name}) when no container uses it, or "
-                    "set `path` to the directory of that volume."
+                    f"device {directory}). Remove that volume ({engine.name} volume rm {name}) when no container uses "
+                    "it, or set `path` to its directory."
                 )
         return unregistered
 
@@ -560,7 +560,7 @@ class Run:
         return [user for user in dict.fromkeys(found) if user not in known]
 
     def _is_read_only(self, engine) -> bool:
-        """Tell whether a run, in check mode or not, only reads the engine's files and cannot remove its volumes."""
+        """Return whether a run, in check mode or not, only reads the engine's files and cannot remove its volumes."""
         return isinstance(engine, stopped.StoppedEngine) and engine not in self.engines
 
     def _specifications(self, directory: str) -> list[str]:
@@ -591,7 +591,7 @@ class Run:
 
 
 def _has_volume(engine, name: str, directory: str) -> bool:
-    """Tell whether an engine has a volume of this name that is bound to the directory."""
+    """Return whether an engine has a volume of this name that is bound to the directory."""
     found = engine.volume(name)
     return found is not None and found.is_bound_to(directory)
 

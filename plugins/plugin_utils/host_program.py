@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build a standalone program from modules of module_utils. `python -c READER` on the host reads it from its input.
 
-An ordinary Ansible module loads Ansible's module library, which takes 0.1 seconds or more, longer than nvidia-smi takes
+An ordinary Ansible module loads Ansible's module library. This takes 0.1 seconds or more, longer than nvidia-smi needs
 for all GPUs. The program contains only the modules that it uses and writes no file. It must not import `ansible`.
 """
 

@@ -25,8 +25,8 @@ def command_for_input(action: ActionBase, task_vars: dict) -> str | None:
     The module must run for asynchronous and delegated tasks, if files on the host are to be kept for debugging, if the
     connection or the become method passes no input, and if Ansible has not discovered the host's Python yet.
 
-    No public function returns INTERPRETER_PYTHON with the variables of a host. Ansible's own plugins use `C.config`,
-    too. ActionBase documents `_task`, `_connection` and `_templar` for plugins.
+    No public function returns INTERPRETER_PYTHON with the variables of a host. Like Ansible's own plugins, this
+    function uses `C.config`. ActionBase documents `_task`, `_connection` and `_templar` for plugins.
     """
     task, connection = action._task, action._connection
     become = getattr(connection, "become", None)
@@ -77,6 +77,6 @@ def run(action: ActionBase, command: str, program: bytes) -> dict | None:
         return None
     printed = "\n".join(text.strip() for text in (done["stderr"], done["stdout"]) if text.strip())
     raise AnsibleActionFail(
-        f"{become.name} on the host failed with status {done['rc']}: {printed or 'no output'}. It was not tried "
-        "again, because repeated failures can lock the account. Check the password and the permissions of the user."
+        f"{become.name} on the host failed with status {done['rc']}: {printed or 'no output'}. The command "
+        "was not repeated, because failures can lock the account. Check the password and the permissions of the user."
     )

@@ -9,8 +9,8 @@ Such a module
 
 Its action plugin has the module's name and is a subclass of `NvmlAction`.
 
-If `gpufleet_host` shows that the host has a driver but no binding, the copy is sent at once. Otherwise the module runs
-without it, and runs again with the copy only if the binding is missing.
+If `gpufleet_host` shows that the host has a driver but no binding, the copy is sent at once. Otherwise, the module runs
+without the copy first, and runs again with the copy if the binding is missing.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def no_binding_anywhere() -> dict:
     """Return the task result if neither the host nor the controller has a binding."""
     return {
         "failed": True,
-        "msg": f"{NO_BINDING}: neither the host nor the controller has it. Install it on the controller, from where it "
-        f"is sent to the hosts: {sys.executable} -m pip install nvidia-ml-py",
+        "msg": f"{NO_BINDING}: neither the host nor the controller has it. Install it on the controller, which sends "
+        f"it to the hosts: {sys.executable} -m pip install nvidia-ml-py",
     }
 
 

@@ -25,7 +25,7 @@ _ROUNDS = 100_000
 
 
 def masked(text: str) -> str:
-    """Mask the logins of all URLs in a text. In doubt, more is masked than necessary."""
+    """Mask the logins of all URLs in a text. In doubt, mask more than necessary."""
     return _replaced(text, lambda _login: "...")
 
 

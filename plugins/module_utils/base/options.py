@@ -15,7 +15,7 @@ def timeout_fault(seconds: float) -> str | None:
     """Check the maximum time to wait for a driver."""
     if 0 < seconds <= LONGEST_TIMEOUT:
         return None
-    return f"timeout={seconds:g} is not a number of seconds above 0 and up to {LONGEST_TIMEOUT}"
+    return f"timeout={seconds:g} is invalid. Set a number of seconds above 0 and at most {LONGEST_TIMEOUT}."
 
 
 def driver_root_fault(path: str | None) -> str | None:

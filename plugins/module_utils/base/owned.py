@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every path that this collection writes on a host: what it is, and who writes it.
 
-Other files that the collection changes belong to others, such as apt's sources. A record has their previous text.
+The collection also changes files of others, such as apt's sources. A record has their previous text.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 # Roles nvidia_driver and cuda_toolkit: what the role installed, so that state `absent` removes exactly that.
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
-# Role nvidia_driver: the boot after which a reboot did not activate the driver.
+# Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
-# Role nvidia_driver: the modprobe file has changed, but not yet the initramfs.
+# Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
 DRIVER_INITRAMFS_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_initramfs"
-# Role nvidia_driver: a verification failed, and none has passed since.
+# Role nvidia_driver: the last verification failed.
 DRIVER_UNVERIFIED_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_unverified"
 
 # --- NVIDIA's repository, written by roles nvidia_driver and cuda_toolkit ---
@@ -80,7 +80,7 @@ APT_PROXY = f"/etc/apt/apt.conf.d/53{REPOSITORY_ID}"
 # The logins of the repository and its proxy, which only root can read.
 APT_LOGIN = f"/etc/apt/auth.conf.d/{REPOSITORY_ID}.conf"
 ZYPPER_LOGIN = f"/etc/zypp/credentials.d/{REPOSITORY_ID}"
-# Role cuda_toolkit: gives the repository the lowest priority for a driver from another source. apt uses the first
+# Role cuda_toolkit: gives the repository the lowest priority if the driver has another source. apt uses the first
 # matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
 TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
 
@@ -100,7 +100,7 @@ UDEV_RULES = ("40-vm-hotadd.rules", "40-redhat.rules", "80-hotplug-cpu-mem.rules
 
 # --- persistence daemon, written by role nvidia_persistenced ---
 
-# The unit if no package has one, and else the changes to the unit of the package.
+# The unit if no package contains one, otherwise a drop-in for the unit of the package.
 PERSISTENCED_UNIT = "/etc/systemd/system/nvidia-persistenced.service"
 PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
 

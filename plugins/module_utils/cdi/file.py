@@ -53,12 +53,12 @@ def read(path: str) -> str:
 
 
 def is_from_toolkit(text: str) -> bool:
-    """Tell whether NVIDIA's toolkit created a specification."""
+    """Return whether NVIDIA's toolkit created a specification."""
     return any(program in text for program in TOOLKIT_PROGRAMS)
 
 
 def is_managed(path: str) -> bool:
-    """Tell whether this module manages the file at `path`."""
+    """Return whether this module manages the file at `path`."""
     return os.path.isfile(marker_path(path))
 
 
@@ -78,7 +78,7 @@ def _canonical(path: str) -> str:
 
 
 def other_specs(directories: list[str], kind: str, own: str) -> tuple[list[OtherSpec], list[str]]:
-    """Return the specifications of `kind` apart from the one at `own`, and errors for files that cannot be read."""
+    """Return the specifications of `kind` except the file at `own`, and errors for files that cannot be read."""
     found, errors = [], []
     for path in files(directories):
         if _canonical(path) == _canonical(own):
@@ -122,7 +122,7 @@ def host_paths_in(path: str) -> list[str]:
 
 
 def is_current(path: str, text: str) -> bool:
-    """Tell whether the file has the content `text` and the right mode."""
+    """Return whether the file has the content `text` and the right mode."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode) == MODE and read(path) == text
     except FileNotFoundError:

@@ -43,8 +43,8 @@ LOADER_DIRECTORIES = {
 }
 BINARY_DIRECTORY = "/usr/bin"
 
-# Files that tell vendor-neutral libraries (OpenCL, GLVND, Vulkan) where the driver's libraries are, by set. The path is
-# the same on the host and in the container.
+# Files in which vendor-neutral libraries (OpenCL, GLVND, Vulkan) find the driver's libraries, by set. The path is the
+# same on the host and in the container.
 CONFIGURATION = {
     "compute": ("/etc/OpenCL/vendors/nvidia.icd",),
     "graphics": (
@@ -105,7 +105,7 @@ def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
             devices += [_device(name, nodes, host) for name in names]
     if not devices:
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
-        raise CdiError(f"no GPU can be described ({reasons or 'NVML shows none'})")
+        raise CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
     devices.append(_device("all", list(all_nodes.values()), host))
     control = [node for node in (_node(path, host) for path in CONTROL_NODES) if node]
     common = {
@@ -162,11 +162,11 @@ def _allocatable(gpu: dict, root: str) -> Iterable[tuple[list[str], list[str], s
     if gpu["health"]["state"] == "lost":
         yield names, [], "; ".join(gpu["health"]["reasons"])
     elif gpu["minor"] is None:
-        yield names, [], "its minor number is unknown"
+        yield names, [], "the minor number of the GPU is unknown"
     elif not gpu["mig"]["enabled"]:
         yield names, [f"/dev/nvidia{gpu['minor']}", *_drm_nodes(gpu["pci_bus_id"], root)], None
     elif not gpu["mig"]["devices"]:
-        yield names, [], "it is in MIG mode and has no MIG device"
+        yield names, [], "MIG is enabled, but the GPU has no MIG device"
     else:
         minors = _mig_minors(root)
         for device in gpu["mig"]["devices"]:
@@ -185,7 +185,7 @@ def _mig_nodes(minor: int, device: dict, minors: dict[str, int], root: str) -> t
     for part in (instance, f"{instance}/ci{device['ci']}"):
         number = minors.get(f"{part}/access", _capability_minor(part, root))
         if number is None:
-            return [], f"/{MIG_MINORS} names no access node of {part}"
+            return [], f"/{MIG_MINORS} does not list the access node of {part}"
         paths.append(f"/dev/nvidia-caps/nvidia-cap{number}")
     return paths, None
 

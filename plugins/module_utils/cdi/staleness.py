@@ -66,6 +66,6 @@ def stale_message(path: str, named: list[str] | tuple[str, ...], loaded: str | N
         else f"run `nvidia-ctk cdi generate --output={path}`, or remove the file and run nvidia_cdi_spec"
     )
     return (
-        f"the CDI specification {path} is stale: it was written for driver {', '.join(named)}, and driver {loaded} is "
+        f"the CDI specification {path} is stale: it was written for driver {', '.join(named)}, but driver {loaded} is "
         f"loaded; {remedy}"
     )

@@ -19,8 +19,8 @@ def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: 
     available = [engines[engine_name] for engine_name, absence in absences.items() if absence is None]
     if not available and requested != "auto":
         raise EngineError(
-            f"engine={requested}: {absences[requested]}. Install and start it (role container_engine), or use another "
-            "engine."
+            f"engine={requested}: {absences[requested]}. Install and start {requested} (role container_engine), or use "
+            "another engine."
         )
     if not available:
         reasons = "; ".join(f"{engine_name}: {absence}" for engine_name, absence in absences.items())
@@ -33,4 +33,4 @@ def _has_container(engine: Docker | Podman, name: str) -> bool:
     try:
         return engine.container(name) is not None
     except EngineError:
-        return False  # If this engine is used after all, its error is reported then.
+        return False  # If this engine is used, a later call reports its error.

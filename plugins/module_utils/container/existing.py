@@ -156,8 +156,8 @@ class ExistingContainer:
             return replace(
                 access,
                 cdi_devices=devices if self._engine.name == "podman" else access.cdi_devices,
-                # LD_LIBRARY_PATH only helps processes that `exec` starts. It is no reason to recreate a container
-                # that this module did not create.
+                # LD_LIBRARY_PATH only helps processes that `exec` starts. Do not recreate a container of another tool
+                # for this variable.
                 needs_library_path=access.needs_library_path and ours,
             )
         if access.isolation == RUNTIME:

@@ -81,7 +81,7 @@ def _requirements(env: Mapping[str, str]) -> dict[str, str]:
 def _check_label(label: str, driver: str) -> list[str]:
     if re.match(r"^\d+(\.\d+)*$", label.strip()) is None:
         raise RequirementError(
-            f"The image's label {LABEL_CUDA}={label} is not a version. Correct it, or {_DISABLE_HINT}."
+            f"The image's label {LABEL_CUDA}={label} is not a version. Correct the label, or {_DISABLE_HINT}."
         )
     required = _major_minor(label.strip())
     if _version(required) <= _version(driver):
@@ -123,12 +123,12 @@ def _parse_term(name: str, expression: str, term: str) -> tuple[str, str, str]:
     numeric = match is not None and match.group(1) in _VERSIONS
     if match is None or (not numeric and match.group(1) != "brand") or (numeric and not _is_version(match.group(3))):
         raise RequirementError(
-            f"{name}={expression}: {term!r} is not a condition on cuda, driver, arch or brand. Correct it, or "
-            f"{_DISABLE_HINT}."
+            f"{name}={expression}: {term!r} is not a condition on cuda, driver, arch or brand. Correct {name}, "
+            f"or {_DISABLE_HINT}."
         )
     if not numeric and match.group(2) not in ("=", "!="):
         raise RequirementError(
-            f"{name}={expression}: {term!r}: a brand supports only = and !=. Correct it, or {_DISABLE_HINT}."
+            f"{name}={expression}: {term!r}: a brand supports only = and !=. Correct {name}, or {_DISABLE_HINT}."
         )
     return match.group(1), match.group(2), match.group(3)
 
@@ -171,8 +171,8 @@ def _is_minor_compatible(image: str, driver: str) -> bool:
 
 def _compatibility_warning(image: str, driver: str, source: str) -> str:
     return (
-        f"The image is built for CUDA {image} ({source}), but the driver supports {driver}. It runs by minor-version "
-        "compatibility, without features that are newer than the driver."
+        f"The image is built for CUDA {image} ({source}), but the driver supports {driver}. With minor-version "
+        "compatibility, the image cannot use features that are newer than the driver."
     )
 
 

@@ -262,7 +262,7 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
     # The first versions that support CDI, and CDI 0.7.
     cdi_since, cdi_07_since = {"docker": ((25,), (26, 1)), "podman": ((4, 1), (5, 1))}[engine.name]
     if engine.version_key < cdi_since:
-        return f"{engine} does not support CDI, {engine.name} {'.'.join(map(str, cdi_since))} and later do"
+        return f"{engine} does not support CDI, which requires {engine.name} {'.'.join(map(str, cdi_since))} or later"
     if not engine.cdi_dirs:
         return f"CDI is disabled in {engine}: set features.cdi in daemon.json and restart docker"
     for unit in units:
@@ -277,8 +277,8 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
             return f"the CDI specification {device.path} is stale: it names {device.missing[0]}, which does not exist"
         if version_key(device.version) >= (0, 7) and engine.version_key < cdi_07_since:
             return (
-                f"the CDI specification {device.path} has version {device.version}, which {engine} cannot read, "
-                f"{engine.name} {'.'.join(map(str, cdi_07_since))} and later can"
+                f"the CDI specification {device.path} has version {device.version}, which {engine} cannot read: "
+                f"{engine.name} {'.'.join(map(str, cdi_07_since))} or later is required"
             )
     return None
 
@@ -351,7 +351,7 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
     if engine.name != "docker":
         return "only docker supports device requests"
     if engine.version_key < (19, 3):
-        return f"{engine} does not support device requests, docker 19.03 and later do"
+        return f"{engine} does not support device requests, which require docker 19.03 or later"
     hook = _binary(host, _HOOKS)
     by_cdi = engine.version_key >= (29, 2) and _binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None) if by_cdi else None
@@ -367,7 +367,7 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
         except OSError:
             return None
         if installed > engine.started and not by_cdi:
-            return f"docker was started before {hook} was installed, and only looks for it at startup: restart docker"
+            return f"docker started before {hook} was installed, and searches for hooks only at startup: restart docker"
     return None
 
 

@@ -51,7 +51,7 @@ class Nvidia:
         state = facts["nvidia_gpu_state"]
         if state != "ready" and not facts["nvidia_gpus"]:
             raise SelectionError(
-                f"GPUs are requested, but this host has none available (nvidia_gpu_state is {state}): "
+                f"GPUs are requested, but this host has no usable GPU (nvidia_gpu_state is {state}): "
                 f"{facts['nvidia_gpu_state_reason']}"
             )
         self._driver = facts["nvidia_driver"]

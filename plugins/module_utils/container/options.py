@@ -215,7 +215,7 @@ def _refuse_reserved_labels(labels: Mapping[str, Any]) -> None:
         if str(name).startswith(_LABEL_PREFIX):
             raise OptionError(
                 f"label {name} is reserved: the prefix {_LABEL_PREFIX} is for labels of this module. Remove or "
-                "rename it."
+                "rename the label."
             )
 
 
@@ -274,7 +274,7 @@ def isolation_bypass_warnings(
         warnings.append("privileged: the container can access every GPU of the host, not only its own.")
     visible = (options.get("env") or {}).get("NVIDIA_VISIBLE_DEVICES")
     if visible is not None and set(visible.split(",")) != set(uuids) and visible != "void":
-        warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it.")
+        warnings.append(f"env NVIDIA_VISIBLE_DEVICES={visible} does not match gpus and is ignored. Remove it from env.")
     for volume in options.get(names["volumes"]) or ():
         source = str(volume).partition(":")[0]
         if source.rstrip("/") in ("", "/dev") and ":" in str(volume):
@@ -285,7 +285,7 @@ def isolation_bypass_warnings(
             path = path.partition(":")[0]
         named = path.startswith(("/dev/nvidia", _CHARACTER_NODES)) and path not in allowed
         if path == "/dev" or named or "nvidia.com/gpu=" in path:
-            warnings.append(f"device {device} bypasses gpus.")
+            warnings.append(f"device {device} gives access to GPUs in addition to gpus.")
     rules = options.get("device_cgroup_rules") or options.get("device_cgroup_rule") or ()
     warnings += [
         f"device cgroup rule {rule!r} gives access to every GPU."
@@ -349,7 +349,7 @@ def _command(value: Any) -> list[str]:
         raise OptionError(f"command={value!r} is neither a string nor a list. Write a list of strings.")
     for word in value:
         if isinstance(word, (bool, dict, list)) or word is None:
-            raise OptionError(f"command: the item {word!r} is not a string. Quote it.")
+            raise OptionError(f"command: the item {word!r} is not a string. Quote the value.")
     return [str(word) for word in value]
 
 
@@ -357,7 +357,7 @@ def _env(value: Mapping[str, Any]) -> dict[str, str]:
     env = {}
     for name, content in value.items():
         if isinstance(content, bool) or content is None or isinstance(content, (dict, list)):
-            raise OptionError(f"env {name}={content!r} is not a string. Quote it.")
+            raise OptionError(f"env {name}={content!r} is not a string. Quote the value.")
         env[str(name)] = str(content)
     return env
 

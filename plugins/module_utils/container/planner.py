@@ -76,7 +76,7 @@ class Planner:
             self._engine.name, self._params, self._params["engine_options"] or {}
         )
         if self._engine.name == "docker" and self._docker_host:
-            # Not every module that is called reads DOCKER_HOST.
+            # Some of the called modules do not read DOCKER_HOST.
             self._user_options["docker_host"] = self._docker_host
         if isinstance(self._engine, StoppedDocker):
             self._set_existing(None)
@@ -183,7 +183,7 @@ class Planner:
         policy = self._params["pull"]
         name = self._engine.name
         if image is None and policy == "never":
-            raise PlanError(f"image {reference} does not exist in {name}, and pull=never. Load or pull it first.")
+            raise PlanError(f"image {reference} is not in {name}, and pull=never. Load the image, or set pull=missing.")
         if self._params["_pulled"]:
             if image is None:
                 raise PlanError(f"image {reference} was pulled, but {name} does not list it under that name.")
@@ -212,7 +212,7 @@ class Planner:
     # -- GPUs ----------------------------------------------------------------------------------------------------
 
     def _request(self, image: Image | None, env: Mapping[str, str]) -> tuple[Request, str]:
-        """Return the request of the user or else of the image, and its origin for the reason."""
+        """Return the request of the user, else the request of the image, and its origin for the reason."""
         gpus = self._params["gpus"]
         if gpus is not None:
             request = parse_request(gpus)
@@ -234,7 +234,7 @@ class Planner:
     def _holders(self, request: Request) -> list[Holder]:
         """List the other containers that hold GPUs.
 
-        The engines are read inside the lock. Otherwise a container could be missed that started after its run
+        The engines are read inside the lock. Otherwise, the list could lack a container that started after its run
         released the reservation.
         """
         found = []
@@ -258,8 +258,8 @@ class Planner:
     def _other_engine_containers(self, engine: Docker | Podman) -> list[dict]:
         """List the containers of the engine that does not run this container.
 
-        That engine may be installed and fail, such as Podman for a user without subordinate IDs. This is an error only
-        for exclusive use.
+        This engine may be installed but not usable, such as Podman for a user without subordinate IDs. This is an error
+        only for exclusive use.
         """
         try:
             engine.state()

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
 
-SELECTOR_FORMATS = "an index, a UUID or the beginning of one (GPU-…, MIG-…), a PCI address, or gpu:mig"
+SELECTOR_FORMATS = "an index, a UUID or its beginning (GPU-…, MIG-…), a PCI address, or gpu:mig"
 _CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")
 _COUNT = re.compile(r"(-?\d+)(?:\.0+)?")
 
@@ -69,7 +69,7 @@ class Conditions:
 def parse_request(value: Any) -> Request:
     """Parse the option `gpus`."""
     if isinstance(value, bool):
-        raise SelectionError(f'gpus={value} is a Boolean. Write gpus: "all" or gpus: "none".')
+        raise SelectionError(f'gpus={value} is a boolean. Write gpus: "all" or gpus: "none".')
     if isinstance(value, float):
         if not value.is_integer():
             raise SelectionError(f"gpus={value}: a count must be a whole number.")

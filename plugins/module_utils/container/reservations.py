@@ -4,7 +4,7 @@
 """Reserve GPUs from the time they are selected until their container exists.
 
 A lock makes reading the holders, selecting GPUs and reserving them one atomic step. The lock cannot cover the engine's
-module, which runs in another process, so a reservation does. Reservations expire in case a run is killed.
+module, which runs in another process, so reservations are needed. They expire in case a run is killed.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Reservations:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ReservationError(
                 f"The reservation directory {self._directory} is not a directory that only this user can write to. "
-                "Remove it, or remove the write permission of other users."
+                "Remove the directory, or remove the write permission of other users."
             )
 
     def _acquire(self, handle: int, path: str) -> None:

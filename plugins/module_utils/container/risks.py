@@ -66,8 +66,8 @@ def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None)
     if engine.name == "podman":
         if policy != "on-failure" and not _is_enabled(host, "podman-restart.service"):
             return (
-                f"restart_policy={policy}: podman starts containers after a reboot only if podman-restart.service is "
-                "enabled, and it is not. Enable podman-restart.service."
+                f"restart_policy={policy}: podman does not start the container after a reboot, because "
+                "podman-restart.service is disabled. Enable podman-restart.service."
             )
         return None
     if name == CDI and engine.version_key < _CDI_BEFORE_RESTORE:

@@ -40,7 +40,7 @@ ADVICE = {
     OUT_OF_MEMORY: "Other processes use the GPU's memory. Run nvidia-smi to list them.",
     34: "This libcuda is the toolkit's stub. Remove the stubs directory from the library path.",
     35: "The driver is older than this library requires. Upgrade the driver.",
-    DEVICE_UNAVAILABLE: "The compute mode forbids it, or another process uses the GPU exclusively.",
+    DEVICE_UNAVAILABLE: "The compute mode is prohibited, or another process uses the GPU exclusively.",
     NO_DEVICE: "Check that the nvidia module is loaded and that /dev/nvidiactl and /dev/nvidia0 are accessible.",
     101: "The device number is invalid.",
     200: "The driver cannot load the kernel image on this GPU.",
@@ -55,7 +55,7 @@ ADVICE = {
     801: "This system does not support the operation.",
     802: "The GPU fabric is not ready. Check that nvidia-fabricmanager runs and has the same version as the driver.",
     803: "libcuda and the loaded kernel module have different versions. Reload the module or reboot.",
-    804: "The forward-compatibility libcuda in the library path does not support this GPU. Remove it from the path.",
+    804: "The forward-compatibility libcuda in the library path does not support this GPU. Remove this library.",
     999: "Check that the nvidia_uvm module is loaded and that /dev/nvidia-uvm exists and is accessible.",
 }
 # Error names, for libraries that do not return them.

@@ -6,8 +6,8 @@
 A driver that hangs or crashes ends the child process only. The failure is reported like any other result.
 
 The probe also runs without Ansible, for example in a container. Add the directory that contains `ansible_collections`
-to PYTHONPATH and run `python3 -m ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe`. It prints the
-result as JSON. For this reason, the probe, `cuda_gpu_check` and `cuda_driver` import the standard library only.
+to PYTHONPATH and run `python3 -m ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe`, which prints
+the result as JSON. For this reason, this file, gpu_check.py and libcuda.py import the standard library only.
 """
 
 from __future__ import annotations

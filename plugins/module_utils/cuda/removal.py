@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the removal of the CUDA toolkits that the role installed. `install_record` lists what it installed."""
+"""Plan the removal of the CUDA toolkits that the role installed. The role's record lists them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t
     }
     others = [name for name in toolkits if name not in roots]
     if others:
-        result["reasons"].append(f"kept because this role did not install it: {', '.join(sorted(others))}")
+        result["reasons"].append(f"toolkits that this role did not install are kept: {', '.join(sorted(others))}")
     result["acts"] = bool(result["packages"] or result["leftovers"] or result["files"])
     if result["acts"] and host["uid"] != 0:
         result["problems"].append(needs_root(host["uid"]))

@@ -155,13 +155,13 @@ def _obstacle(host: dict, policy: str, is_controller: bool, ids: list[str]) -> s
         )
     signer, secure = module.get("signer"), host["secure_boot"]
     if (secure["enabled"] or secure["signatures_enforced"]) and not is_trusted(host, signer):
-        signed = f"signed by {signer}, whom this machine does not trust" if signer else "not signed"
+        signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
         return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
     last = _last_attempt(host)
     if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
         return (
-            "the role already rebooted the host for the same reasons, and they remain; another reboot would not help. "
-            f"After you fix the cause, remove {REBOOT_FILE}"
+            "a reboot by this role did not resolve these reasons, so another reboot would not help. Fix the cause, "
+            f"then remove {REBOOT_FILE}"
         )
     return None
 

@@ -61,8 +61,8 @@ def adopt(case: Case) -> None:
     requested = case.request.flavor
     if requested != "auto" and flavor not in (None, requested):
         raise Refused(
-            f"nvidia_driver_flavor is {requested}, but the {flavor} kernel modules are installed, and not by this "
-            f"role. Set it to auto, {_REPLACE}."
+            f"nvidia_driver_flavor is {requested}, but another tool installed the {flavor} kernel modules. Use auto, "
+            f"{_REPLACE}."
         )
     fabric.adopt(case)
     _report_ignored_settings(case)
@@ -70,7 +70,7 @@ def adopt(case: Case) -> None:
 
 def _check_version(case: Case, version: str) -> None:
     request = case.request
-    installed = f"but driver {version} is installed, and not by this role"
+    installed = f"but another tool installed driver {version}"
     if request.version and upstream_version(request.version) != version:
         raise Refused(f"nvidia_driver_version is {request.version}, {installed}. Remove the setting, {_REPLACE}.")
     if request.branch and request.branch != case.result.branch:
@@ -143,8 +143,8 @@ def hold(host: dict, request: Request, result: Resolution, todo: Todo, platform:
         if new:
             need = ", ".join(missing)
             result.reasons.append(
-                f"the driver's packages are not held: this requires {need}, and the role does not install packages "
-                f"for an adopted driver. Install {need}, or set nvidia_driver_hold to false"
+                f"the driver's packages are not held: holds require {need}, and the role installs no packages for an "
+                f"adopted driver. Install {need}, or set nvidia_driver_hold to false"
             )
         return
     own = recorded | packages_record.installed_for_certain(host, packages_record.DRIVER, members).intersection(members)

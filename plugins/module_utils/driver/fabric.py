@@ -32,7 +32,7 @@ def needs(case: Case) -> list[str]:
     found = []
     if is_needed(case.host, case.request):
         found.append("fabric")
-        # A request for it implies switches, even if none was found.
+        # A request for the fabric manager implies switches, even if none was found.
         requested = case.request.fabric_manager == "enabled" and any(map(generations.has_nvlink5, case.generations))
         found += ["nvlink5"] if requested or case.host["nvidia"]["nvlink5_switches"] else []
     imex = case.request.imex
@@ -72,7 +72,7 @@ def gpus_with(case: Case, test: Callable[[str], bool]) -> str:
 
 
 def adopt(case: Case) -> None:
-    """Plan to run the fabric manager of an adopted driver. Refuse one of another version, which does not start."""
+    """Plan to run the fabric manager of an adopted driver. Refuse a fabric manager of another version."""
     if not is_needed(case.host, case.request):
         report_missing_switches(case)
         return
@@ -94,8 +94,8 @@ def adopt(case: Case) -> None:
         case.result.services.append(UNIT)
     elif state == "masked":
         case.result.reasons.append(
-            f"no fabric manager: {UNIT} is masked; without it CUDA fails with error 802. To run it, use systemctl "
-            f"unmask {UNIT}"
+            f"no fabric manager: {UNIT} is masked, so CUDA fails with error 802. Run systemctl unmask {UNIT}, then "
+            "this role again"
         )
     elif not installed and case.request.fabric_manager == "auto":
         case.result.reasons.append(

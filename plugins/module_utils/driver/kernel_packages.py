@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages of one kernel: headers, prebuilt modules, and the meta packages that bring those of later kernels.
+"""Packages of one kernel: headers, prebuilt modules, and the meta packages that install those of later kernels.
 
-Archives remove the packages of older kernels. The kernel that boots next needs its packages; the running one, if
-another kernel boots next, does not.
+Archives remove the packages of older kernels. The kernel that boots next needs its packages. A running
+kernel that does not boot again does not.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _drop(result: Resolution, names: list[str]) -> None:
 
 
 def metas(host: dict, data: dict, kernel: dict, context: dict) -> dict | None:
-    """Return the meta packages for the host's kernel series, each with its image's; `kernel` is the kernel's rule."""
+    """Return the meta packages of the host's kernel series and of their images. `kernel` is the rule of the kernel."""
     what = "headers" if context["build"] == "dkms" else "modules"
     meta = kernel.get("meta", {})
     templates = {

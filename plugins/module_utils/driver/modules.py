@@ -45,13 +45,13 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
         )
     if requested == "open" and needs_proprietary:
         raise Refused(
-            f"nvidia_driver_flavor is open, but the open kernel modules do not support {needs_proprietary}. Set it to "
-            "auto or proprietary."
+            f"nvidia_driver_flavor is open, but the open kernel modules do not support {needs_proprietary}. Use auto "
+            "or proprietary."
         )
     if requested == "proprietary" and needs_open:
         raise Refused(
-            f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Set it to "
-            "auto or open."
+            f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Use auto or "
+            "open."
         )
     branch = driver_version.requested_branch(case.request)
     is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
@@ -133,12 +133,12 @@ def build(case: Case, data: dict) -> str:
         if requested not in builds:
             raise Refused(
                 f"nvidia_driver_module_build is {requested}, but source {source} provides only "
-                f"{' and '.join(builds)}. Set it to auto."
+                f"{' and '.join(builds)}. Use auto."
             )
         if requested == "precompiled" and not kernel.get("precompiled"):
             raise Refused(
                 f"nvidia_driver_module_build is precompiled, but there are no prebuilt modules for kernel "
-                f"{upcoming}. Boot a kernel of the distribution, or set it to dkms."
+                f"{upcoming}. Boot a kernel of the distribution, or use dkms."
             )
         return requested
     current = _installed_build(case.host, data, builds)

@@ -122,8 +122,8 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         elif release not in installed and release == case.host["kernel"]["next_boot"]:
             raise Refused(
                 f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
-                "the role does not know the header packages of such a kernel. Install them, or name them in "
-                "nvidia_driver_kernel_packages."
+                "the role does not know the header packages of such a kernel. Install the headers, or name their "
+                "packages in nvidia_driver_kernel_packages."
             )
 
 

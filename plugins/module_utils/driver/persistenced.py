@@ -105,7 +105,7 @@ def plan(
     result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
     result["verify"] = bool(loaded)
     if service.get("load_state") == "masked":
-        result["problems"].append(f"{UNIT} is masked on this host. Unmask it first: systemctl unmask {UNIT}.")
+        result["problems"].append(f"{UNIT} is masked on this host. Run systemctl unmask {UNIT} first.")
     works = result["packages"] or result["reload"] or result["enable"] or result["start"]
     if works and host["uid"] != 0:
         result["problems"].append(needs_root(host["uid"]))

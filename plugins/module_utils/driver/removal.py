@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plans the removal of the driver that this role installed, and what to restore after a failed installation.
 
-The role records what it installs and changes. The removal takes back only what the record contains, and leaves files
-that someone changed since.
+The role records what it installs and changes. The removal undoes only changes in the record, and keeps files
+that somebody has edited since.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def begin(
     *,
     todo: dict | None = None,
 ) -> str:
-    """Return the record to write before the installation, so that the next run knows of an interrupted one."""
+    """Return the record to write before the installation, so that the next run can detect an interrupted run."""
     todo = todo or {"prerequisites": [], "install": [], "stream": None}
     return packages_record.begin(
         host,
@@ -67,7 +67,7 @@ def record(
     *,
     runfile: str | None = None,
 ) -> str:
-    """Return the record after the installation: its former content, and what came since `before` or `begin`."""
+    """Return the record after the installation: its former content, and the changes since `before` or `begin`."""
     return packages_record.finish(
         host, RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
     )
@@ -135,9 +135,9 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["unhold"] = _own_holds(host, members, sources, known)
     others = [name for name in candidates if name not in recorded]
     if others:
-        result["reasons"].append(f"this role did not install {', '.join(others)}, so the role does not remove it")
+        result["reasons"].append(f"packages that this role did not install are kept: {', '.join(others)}")
     elif source in ("preinstalled", "runfile") and not result["runfile"] and not members:
-        result["reasons"].append("this role did not install the driver on this host, so the role does not remove it")
+        result["reasons"].append("the driver is kept because this role did not install it")
     if nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
         result["files"] = [path for path in result["files"] if path not in nvidia_repository.FILES]
         result["reasons"].append("NVIDIA's repository stays: the CUDA toolkit comes from it")
@@ -157,7 +157,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     if result["acts"] and host["uid"] != 0:
         result["errors"].append(needs_root(host["uid"]))
     if not result["acts"] and not result["reasons"]:
-        result["reasons"].append("this host has nothing that this role installed")
+        result["reasons"].append("this role has not installed anything on this host")
     result["summary"] = _summary(result) if result["acts"] else []
     return result
 
@@ -223,7 +223,7 @@ def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
         return []
     if source == "runfile":
         return ["nvidia-uninstall", "--silent"]
-    # An interrupted installer has not written nvidia-uninstall. It can uninstall by its log, and the file still exists.
+    # An interrupted installer has not written nvidia-uninstall. The installer remains and can uninstall by its log.
     begun = source == "preinstalled" and known["pending_runfile"] and versions
     return [installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
 

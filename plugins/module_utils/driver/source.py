@@ -57,8 +57,8 @@ def choose(case: Case, installed: str | None) -> str:
         )
     if installed is None and is_only_loaded(case.host):
         case.result.reasons.append(
-            f"module {case.host['driver']['loaded']} is loaded, but its driver was removed: its files are gone; the "
-            "loaded module is ignored"
+            f"module {case.host['driver']['loaded']} is loaded, but the files of its driver are gone; the loaded "
+            "module is ignored"
         )
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
@@ -153,8 +153,8 @@ def _unknown_origin(case: Case, requested: str) -> str:
     return (
         f"nvidia_driver_source is {requested}, but this host already has a driver of unknown origin: {found}. Neither "
         "packages nor NVIDIA's installer installed it (nvidia-uninstall does not exist), and another driver would "
-        "overwrite parts of it. Set nvidia_driver_source to preinstalled or auto to adopt it, or remove it with the "
-        "tool that installed it."
+        "overwrite parts of it. Set nvidia_driver_source to preinstalled or auto to adopt this driver, or remove it "
+        "with the tool that installed it."
     )
 
 
@@ -168,7 +168,7 @@ def _obstacle(case: Case, data: dict) -> str | None:
             f"{', '.join(limit['kernels'])}"
         )
     if not driver_version.candidates(case, data):
-        return f"it provides {', '.join(data['branches'])}, and no suitable branch"
+        return f"none of its branches is suitable ({', '.join(data['branches'])})"
     if case.request.module_build not in ("auto", *data["builds"]):
         return f"it provides no {case.request.module_build} kernel modules"
     missing = packages.missing_companions(case, data)
@@ -195,7 +195,7 @@ def data_of(case: Case, source: str) -> dict:
 def _unknown_platform(host: dict) -> str:
     return (
         f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform on which this role can install "
-        "a driver. Install the driver by other means and set nvidia_driver_source to preinstalled."
+        "a driver. Install the driver yourself and set nvidia_driver_source to preinstalled."
     )
 
 
@@ -204,7 +204,7 @@ def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
     where = f" from source {source}" if source else ""
     return (
         f"{platform['title']} has no driver{where} for the architecture {host['os']['arch']} (available: "
-        f"{', '.join(arches)}). Install the driver by other means and set nvidia_driver_source to preinstalled."
+        f"{', '.join(arches)}). Install the driver yourself and set nvidia_driver_source to preinstalled."
     )
 
 
@@ -219,8 +219,8 @@ def runfile_data(case: Case) -> dict:
     arch = case.host["os"]["arch"]
     if arch not in ("x86_64", "aarch64"):
         raise Refused(
-            f"NVIDIA has no installer for the architecture {arch} (available: aarch64, x86_64). Install the driver by "
-            "other means and set nvidia_driver_source to preinstalled."
+            f"NVIDIA has no installer for the architecture {arch} (available: aarch64, x86_64). Install the driver "
+            "yourself and set nvidia_driver_source to preinstalled."
         )
     others = list((case.platform or {"sources": {}})["sources"].values())
     built = next((data for data in others if "dkms" in data["builds"]), {"kernels": [], "packages": []})

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generation
 
 
 class Refused(Exception):
-    """The host cannot have the requested driver."""
+    """The requested driver cannot be installed on the host."""
 
 
 class NoVersion(Exception):
@@ -31,7 +31,7 @@ class Resolution:
     # dkms or precompiled.
     module_build: str | None = None
     branch: str | None = None
-    # The branches of the source, and those to try if `branch` has no suitable version. Rejected ones have none.
+    # The branches of the source, those to try if `branch` has no suitable version, and those without such a version.
     branches: list[str] = dataclasses.field(default_factory=list)
     alternative_branches: list[str] = dataclasses.field(default_factory=list)
     rejected_branches: list[str] = dataclasses.field(default_factory=list)

@@ -243,7 +243,7 @@ class Search(NamedTuple):
 
 
 def choose_version(available: dict, lockstep: list[str], search: Search, installed: set[str] | None = None) -> str:
-    """Return a version in which every package of the set is available; an installed one before a newer one."""
+    """Return a version in which every package of the set is available. Prefer an installed version."""
     offered = {name: {upstream_version(version) for version in available.get(name, [])} for name in lockstep}
     absent = sorted(name for name, versions in offered.items() if not versions)
     branch, request = search.branch, search.request
@@ -314,7 +314,7 @@ def check_stream(wanted: str, streams: dict, place: str) -> None:
         hint = (
             f"Available streams: {', '.join(available)}. Request a branch and flavor of one of them"
             if available
-            else f"It has no module {module}. Mirror the repository's module metadata"
+            else f"The repository has no module {module}. Mirror its module metadata"
         )
         raise NoVersion(
             f"The driver's packages are in the module stream {wanted}, but the repository {place} has no such stream. "

@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.record impor
 
 
 class Plan(t.NamedTuple):
-    """A planned change. `text` is None if the file is to be removed, or does not exist."""
+    """A planned change. `text` is None if the file must be removed or does not exist."""
 
     text: str | None
     config: dict[str, t.Any]
@@ -81,8 +81,8 @@ def plan(
         problems = config_problems(masked_tree(result.tree)) + set_twice
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
-                "live-restore: this daemon is a member of a swarm, and dockerd does not start with both. Remove "
-                "live-restore, set it to false, or remove the node from the swarm."
+                "live-restore: this daemon is a swarm member, and dockerd does not start with live-restore in a swarm. "
+                "Remove live-restore, set it to false, or remove the node from the swarm."
             )
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))

@@ -33,12 +33,12 @@ class DaemonConfigError(Exception):
 def decode(content: bytes, path: str) -> str:
     """Decode the bytes of the file. Keep line ends and a byte-order mark."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DaemonConfigError(f"{path} is encoded in UTF-16. The file was not changed. Save it as UTF-8.")
+        raise DaemonConfigError(f"{path} is encoded in UTF-16. Nothing was changed. Save the file as UTF-8.")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DaemonConfigError(
-            f"{path}, byte {error.start}: the file is not valid UTF-8. It was not changed. Correct it by hand."
+            f"{path}, byte {error.start}: the file is not valid UTF-8. Nothing was changed. Save the file as UTF-8."
         ) from error
 
 
@@ -104,7 +104,7 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
 
 
 def _invalid(place: str, problem: str) -> DaemonConfigError:
-    return DaemonConfigError(f"{place}: {problem}. The file was not changed. Correct it by hand.")
+    return DaemonConfigError(f"{place}: {problem}. Nothing was changed. Correct the file by hand.")
 
 
 def _too_deep(path: str) -> DaemonConfigError:

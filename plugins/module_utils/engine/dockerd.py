@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask dockerd to validate a file, and systemd whether the running daemon has applied the last change."""
+"""Validate a file with dockerd, and check with systemd whether the daemon has applied the last change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def version_of(run: Run, dockerd: str) -> tuple[int, ...]:
 
 
 def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
-    """Let dockerd validate a file before it becomes live. Return the dockerd that did, raise with its message.
+    """Validate a file with dockerd before it becomes live. Return dockerd's path and version, or raise its message.
 
-    dockerd 23.0 and later have a flag for that. 19.03 to 20.10 do not, but they read and check the whole file before
-    they check the user, and refuse any user but root before they change anything. So they run as an unprivileged user.
+    dockerd 23.0 and later have a flag for this. dockerd 19.03 to 20.10 runs as an unprivileged user instead: it checks
+    the whole file, then it requires root and exits before it changes anything.
     """
     version = version_of(run, dockerd)
     shown = f"{dockerd} {'.'.join(str(part) for part in version)}"
@@ -59,15 +59,15 @@ def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
 
 
 def _unsupported_option(shown: str, key: str) -> str:
-    """Report an option that this dockerd does not have. dockerd names the proxies without the object they are in."""
+    """Report an option that this dockerd does not have. dockerd names the options in `proxies` without that key."""
     known = f"proxies.{key}" if key in PROXIES else key
     if known.partition(".")[0] in KNOWN_OPTIONS:
-        return f"{known}: {shown} has no such option, but other versions have it. Remove it, or change dockerd."
+        return f"{known}: {shown} has no such option, but other versions do. Remove the option, or change dockerd."
     return unknown_option(f"{key}: {shown}", key)
 
 
 def pending(written: dict[str, t.Any] | None, boot_id: str, run: Run, unit: str) -> dict[str, list[str]]:
-    """Return the keys in the file that the running daemon has not applied: by a reload or only by a restart."""
+    """Return the keys in the file that the running daemon has not applied yet, by the required action."""
     daemon = _daemon(run, unit) if written and written.get("boot_id") == boot_id else None
     return _not_applied(written, daemon) if written and daemon else {"reload": [], "restart": []}
 

@@ -4,7 +4,7 @@
 """Query the container engines of a host, with the standard library only.
 
 Docker is queried through its socket, because a host may have no client, and Podman through its command line. Containers
-are changed by community.docker and containers.podman. This file only removes those that they could not start.
+are changed by community.docker and containers.podman. This file only removes containers that failed to start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.stopped import StoppedEngine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import DOCKER_HOST, EngineError, Run
 
-# The last one is Podman's message if several identifiers begin with the name.
+# The last alternative is Podman's message if several identifiers begin with the name.
 _NOT_FOUND = re.compile(
     r"no such|not known|not found|no container|does not exist|more than one result for container", re.IGNORECASE
 )
@@ -140,7 +140,7 @@ class Docker(volumes.Docker):
         return self._state
 
     def container(self, name: str) -> dict | None:
-        """Inspect the named container, None if it does not exist.
+        """Inspect the named container. Return None if it does not exist.
 
         Docker's API would also accept the beginning of an identifier as a name.
         """
@@ -175,7 +175,7 @@ class Docker(volumes.Docker):
         return self._call("GET", f"/containers/{quote(identifier, safe='')}/json", missing=None)
 
     def image(self, reference: str) -> Image | None:
-        """Return the properties of an image, None if the engine does not have it."""
+        """Return the properties of an image, or None if the engine does not have the image."""
         found = self._call("GET", f"/images/{quote(reference, safe='/:@')}/json", missing=None)
         if found is None:
             return None
@@ -210,7 +210,7 @@ class Podman(volumes.Podman):
         return self._state
 
     def container(self, name: str) -> dict | None:
-        """Inspect the named container, None if it does not exist."""
+        """Inspect the named container. Return None if it does not exist."""
         found = self._resolved(name)
         return found if found and found.get("Name") == name else None
 
@@ -235,7 +235,7 @@ class Podman(volumes.Podman):
         self._call("rm", "--volumes", identifier)
 
     def image(self, reference: str) -> Image | None:
-        """Return the properties of an image, None if the engine does not have it."""
+        """Return the properties of an image, or None if the engine does not have the image."""
         found = self._found("image", "inspect", reference)
         if not found:
             return None

@@ -174,7 +174,7 @@ def _flag_text(value: t.Any) -> str:
 
 
 def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str = DEFAULT_UNIT) -> list[str]:
-    """Report options that both the file and a flag set. dockerd does not start with them, even if the values agree."""
+    """Report options that both the file and a flag set. dockerd does not start, even if the values are equal."""
     found = []
     for flag in flags:
         node: t.Any = config
@@ -183,9 +183,9 @@ def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str 
         if node is ABSENT or flag.key in _ALLOWED_TWICE:
             continue
         found.append(
-            f'"{flag.key}" would be set twice, and dockerd does not start with that: by {flag.text} in {flag.place} '
-            f"({unit}), and to {merge.shown(node)} in {path}. Remove the flag from the unit "
-            f'(systemctl edit {unit}), or remove "{flag.key}" from the options and from the file.'
+            f'"{flag.key}" would be set twice, so dockerd would not start: by {flag.text} in {flag.place} ({unit}) '
+            f"and to {merge.shown(node)} in {path}. Remove the flag from the unit (systemctl edit {unit}), or remove "
+            f'"{flag.key}" from the options and from the file.'
         )
     return found
 

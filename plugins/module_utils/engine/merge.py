@@ -211,7 +211,7 @@ def _apply(
         if entry and others and not policy.equal(leaf.path, entry.value, value):
             raise MergeError(
                 f'"{leaf.name}" is set to {policy.show(leaf.path, entry.value)} by {" and ".join(others)}, but '
-                f"{manager} requests {policy.show(leaf.path, value)}. Use one value, or remove the key for one."
+                f"{manager} requests {policy.show(leaf.path, value)}. Set the same value, or remove one of the two."
             )
         _refuse_overlap(leaf, value, manager, entries, policy)
         if policy.equal(leaf.path, current, value):
@@ -241,9 +241,9 @@ def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, 
         if leaf.path[:shorter] != other.path[:shorter] or set(entry.managers) <= {manager}:
             continue
         raise MergeError(
-            f'"{other.name}" is set to {policy.show(other.path, entry.value)} by {" and ".join(entry.managers)}, which '
-            f'conflicts with "{leaf.name}" set to {policy.show(leaf.path, value)}, as {manager} requests. Remove the '
-            "key for one of them."
+            f'"{other.name}" is set to {policy.show(other.path, entry.value)} by {" and ".join(entry.managers)}, but '
+            f'{manager} requests "{leaf.name}" set to {policy.show(leaf.path, value)}, and one of these keys contains '
+            "the other. Remove one of the two."
         )
 
 
@@ -285,8 +285,8 @@ def _put(
         node = node[key]
         if not isinstance(node, list if last_is_list else dict):
             raise MergeError(
-                f'"{".".join(leaf.path[:depth])}" is {policy.show(leaf.path[:depth], node)}, but must be '
-                f"{'a list' if last_is_list else 'an object'} to merge options into it. Correct it by hand."
+                f'"{".".join(leaf.path[:depth])}" is {policy.show(leaf.path[:depth], node)}, but options can be '
+                f"merged only into {'a list' if last_is_list else 'an object'}. Correct the value by hand."
             )
     if leaf.item is None:
         node[leaf.path[-1]] = copy.deepcopy(value)

@@ -55,14 +55,14 @@ _TYPES: dict[str, tuple[type, str]] = {
     "list": (list, "a list"),
     "map": (dict, "an object"),
 }
-# dockerd accepts any string, and fails to start when it creates its bridge from it, for example after a boot.
+# dockerd accepts any string here, but fails to start when it creates its bridge, for example after a boot.
 _NETWORKS = ("bip", "bip6", "fixed-cidr", "fixed-cidr-v6")
 # Lists of `key=value` items, in which a key may have one value only.
 _KEYED_LISTS = ("exec-opts", "labels", "storage-opts")
 PROXIES = ("http-proxy", "https-proxy", "no-proxy")
 
-# SIGHUP makes dockerd read these again. All others need a restart. That includes `features`: dockerd reads the list
-# again, but creates the CDI cache that `features.cdi` enables only when it starts.
+# SIGHUP makes dockerd reload these options. All others need a restart, also `features`: dockerd reloads the list, but
+# creates the CDI cache that `features.cdi` enables only when it starts.
 RELOADABLE = frozenset(
     (
         "authorization-plugins",
@@ -114,14 +114,14 @@ FLAG_KEYS = {
     "storage-opt": "storage-opts",
 }
 
-# Similarity from which a name counts as misspelled: without dockerd's opinion, and after dockerd has rejected the name.
+# The minimum similarity of a misspelled name, before dockerd validates the name and after dockerd has rejected it.
 _MISSPELLED, _SIMILAR = 0.85, 0.6
 _REFERENCE = "https://docs.docker.com/reference/cli/dockerd/"
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
 
 
 def merge_policy(lists: str = "union") -> merge.Policy:
-    """Return how options are merged. A runtime or ulimit is one value; items of labels and the like have a key."""
+    """Return how options are merged. A runtime or ulimit is one value. The items of some lists have a key."""
     return merge.Policy(
         whole=(("runtimes", "*"), ("default-ulimits", "*")),
         keyed_lists=tuple((name,) for name in _KEYED_LISTS),
@@ -149,7 +149,7 @@ def restart_required(changed: t.Iterable[str], after: dict[str, t.Any]) -> list[
 
 
 def unknown_options(options: dict[str, t.Any]) -> list[str]:
-    """Report options that no known dockerd has. An installed dockerd may have newer ones, so let it validate them."""
+    """Report options that no known dockerd has. An installed dockerd may be newer, so it validates options itself."""
     return [unknown_option(f"{key}: dockerd", key) for key in options if key not in KNOWN_OPTIONS]
 
 
@@ -177,7 +177,7 @@ def config_problems(config: dict[str, t.Any]) -> list[str]:
     found = value_problems(config)
     runtimes = config.get("runtimes")
     default = config.get("default-runtime")
-    # Newer versions of dockerd check these two only when they start.
+    # Newer versions of dockerd check the runtimes only when they start.
     if isinstance(runtimes, dict) and "runc" in runtimes:
         found.append("runtimes.runc: the name runc is reserved for dockerd's own runtime. Choose another name.")
     if (

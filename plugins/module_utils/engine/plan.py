@@ -107,15 +107,15 @@ def _packages(result: Plan, host: dict[str, t.Any], request: Request, platforms:
     if not result.is_installed:
         if request.source == "preinstalled":
             result.problems.append(
-                f"container_engine_source=preinstalled, but {name} is not installed on this host. Install it, or set "
-                "container_engine_source=distribution."
+                f"container_engine_source=preinstalled, but {name} is not installed on this host. Install {name}, or "
+                "set container_engine_source=distribution."
             )
             return
         if not platform:
             known = ", ".join(sorted(key for key, row in platforms.items() if name in row)) or "none"
             result.problems.append(
-                f"container_engine_name={name}: this role cannot install it on {system['name']}, only on: {known}. "
-                "Install the engine yourself; the role then keeps it."
+                f"container_engine_name={name}: this role cannot install {name} on {system['name']}, only on: {known}. "
+                "Install the engine yourself. The role keeps an installed engine."
             )
             return
     elif request.source == "preinstalled":
@@ -235,16 +235,16 @@ def apply_plan(
     # A daemon that starts without live-restore stops the containers that live-restore has kept running.
     stays_on = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
     if info.get("live_restore") and stays_on:
-        return _act("restart", f"{need} a restart; live-restore keeps the {counted} containers")
+        return _act("restart", f"{need} a restart; live-restore keeps the {counted} containers alive")
     if config.get("live-restore") is True and not info.get("swarm"):
         return _act(
             "reload_then_restart",
-            f"{need} a restart; a reload first enables live-restore, which keeps the {counted} containers",
+            f"{need} a restart; a reload first enables live-restore, which keeps the {counted} containers alive",
         )
     return _act(
         "wait",
         f"{need} a restart, which would stop {counted} containers because live-restore is off. "
-        "Stop them and run again, or set container_engine_restart_policy=always.",
+        "Stop these containers and run this role again, or set container_engine_restart_policy=always.",
         reload=bool(reload),
     )
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The record on the host: which keys of daemon.json were set for whom, what they replaced, and what is pending."""
+"""The record on the host: the keys that each manager set in daemon.json, the replaced values, pending changes."""
 
 from __future__ import annotations
 

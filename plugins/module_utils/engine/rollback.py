@@ -75,7 +75,7 @@ def _unquoted(text: str) -> str:
 
 
 def causes(journal: str, at_most: int = 3) -> list[str]:
-    """Return the messages in the daemon's journal that explain the failure, without duplicates, the best first.
+    """Return the messages in the daemon's journal that explain the failure: the most specific first, no duplicates.
 
     The daemon repeats its messages each time systemd restarts it. If the daemon logs nothing, systemd may name the
     cause: a missing program, or a start that timed out.
@@ -132,9 +132,9 @@ def report(
     verb = "start with" if was_restarted else "apply"
     lines = [f"Docker failed to {verb} the changed {DEFAULT_PATH}: {'; '.join(found) or _one_line(failure)}"]
     if named:
-        lines.append(f"The daemon names {', '.join(named)}.")
+        lines.append(f"The message names {', '.join(named)}.")
     elif waiting:
-        lines.append(f"It was {'restarted' if was_restarted else 'reloaded'} for {', '.join(waiting)}.")
+        lines.append(f"The {'restart' if was_restarted else 'reload'} was for {', '.join(waiting)}.")
     lines.append(_outcome(undone, applied, was_restarted=was_restarted, is_up=is_up))
     lines += [f"Options of managed_by={name} were undone, too: {', '.join(keys)}." for name, keys in others.items()]
     lines.append(_what_to_do(named or waiting, undone, others, is_up=is_up))
@@ -174,4 +174,4 @@ def _what_to_do(
     if undone.get("msg"):
         where += f", correct {DEFAULT_PATH} by hand"
     start = "" if is_up else ", start the daemon (systemctl reset-failed docker; systemctl start docker)"
-    return f"Correct {option} {where}{start}, and run again. The daemon's log: journalctl --unit=docker.service"
+    return f"Correct {option} {where}{start}, and run this role again. Log: journalctl --unit=docker.service"

@@ -4,7 +4,7 @@
 """Read the volumes and containers of a container engine that is not running from its files.
 
 A query would start the engine: systemd's docker.socket starts Docker, and Podman creates its storage on its first call.
-Check mode must not do that, nor a run that must not start the engine.
+Check mode, and runs that must not start the engine, therefore read its files.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _is_below(source: str, directory: str) -> bool:
 def is_socket_activated(path: str, root: str = "/") -> bool:
     """Return whether a connection to the socket at `path` would start its service.
 
-    That is the case if only the service manager listens on it.
+    This is the case if only the service manager listens on the socket.
     """
     proc = os.path.join(root, "proc")
     listening = _listening(path, proc)
@@ -179,7 +179,7 @@ def _docker_volumes(data: str) -> Iterator[EngineVolume]:
         directory = os.path.join(data, "volumes", name)
         if not os.path.isdir(directory):
             continue
-        # A volume without options has no such file. Neither has a volume that is being created.
+        # The file does not exist for a volume without options or while a volume is being created.
         options = _json(os.path.join(directory, "opts.json"))
         bound = "bind" in str(options.get("MountOpts") or "").split(",")
         yield EngineVolume(name, "local", options.get("MountDevice") if bound else None)

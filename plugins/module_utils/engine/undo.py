@@ -25,8 +25,8 @@ class Former(t.NamedTuple):
 def remember_former(before: str | None, after: str | None, state: State, *, is_applied: bool) -> dict[str, t.Any]:
     """Return what `former` needs to undo a change.
 
-    `is_applied` says that the daemon has applied the change before this one. If it has not, it may fail to start with
-    that change too, so an undo restores the state before both.
+    `is_applied`: whether the daemon has applied the previous change. Otherwise, the daemon may fail to start with the
+    previous change, too, so an undo restores the state before both changes.
     """
     remembered = (state.written or {}).get("former")
     if remembered and not is_applied and remembered["after"] == before:
@@ -36,14 +36,14 @@ def remember_former(before: str | None, after: str | None, state: State, *, is_a
 
 
 def former(state: State, text: str | None, path: str) -> Former | None:
-    """Return what to restore, None if no change is pending. Raise if somebody has edited the file since."""
+    """Return what to restore, or None if no change is pending. Raise an error if somebody has edited the file since."""
     remembered = (state.written or {}).get("former")
     if not remembered:
         return None
     if remembered["after"] != text:
         raise DaemonConfigError(
-            f"{path}: the change cannot be undone, because somebody has changed this file since. The file was not "
-            "changed. Correct it by hand."
+            f"{path}: the change cannot be undone, because somebody has edited the file since. Nothing was changed. "
+            "Correct the file by hand."
         )
     if remembered["text"] == text:
         return None
@@ -90,7 +90,7 @@ def differing_names(one: t.Any, other: t.Any, path: merge.Path = ()) -> list[str
 
 
 def undone_keys(now: Record, then: Record) -> dict[str, list[str]]:
-    """Return the options that differ between two records, by the manager they are set for."""
+    """Return the options that differ between two records, by manager."""
     found: dict[str, set[str]] = {}
     for leaf in {*now.entries, *then.entries}:
         entries = [record.entries.get(leaf) for record in (now, then)]

@@ -225,7 +225,7 @@ class Podman:
 
 
 def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = True) -> list[Docker | Podman]:
-    """Return the engines that the option `engine` selects. Engines that it names must be available.
+    """Return the engines that the option `engine` selects. Engines that the option names must be available.
 
     With `auto`, one engine must be available if `needed`.
     """
@@ -236,13 +236,13 @@ def chosen(names: list[str], docker: Docker, podman: Podman, *, needed: bool = T
     for engine in known:
         if engine.name in names and reasons[engine.name]:
             raise EngineError(
-                f"engine={engine.name}: {reasons[engine.name]}. Install and start it, or set engine=none to create "
-                "only the directory."
+                f"engine={engine.name}: {reasons[engine.name]}. Install and start {engine.name}, or set engine=none to "
+                "create only the directory."
             )
     engines = [engine for engine in known if engine.name in reasons and not reasons[engine.name]]
     if "auto" in names and not engines and needed:
         raise EngineError(
             f"engine=auto: no container engine is available ({'; '.join(filter(None, reasons.values()))}). Install "
-            "one, or set engine=none to create only the directory."
+            "an engine, or set engine=none to create only the directory."
         )
     return engines

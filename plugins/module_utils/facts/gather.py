@@ -51,7 +51,9 @@ def choose_subsets(names) -> frozenset[str]:
                 "Prefix a subset with ! to exclude it."
             )
     if "min" in excluded:
-        raise SubsetError("gather_subset: '!min' is invalid, min is always gathered. Use '!all' to gather only min.")
+        raise SubsetError(
+            "gather_subset: '!min' is invalid, because min is always gathered. Use '!all' to gather only min."
+        )
     if "all" in chosen or not chosen:
         chosen = set(SUBSETS)
     if "all" in excluded:
@@ -98,7 +100,7 @@ def gather(
 
 
 def _is_loaded(root: str) -> bool:
-    """Return whether the driver is loaded. NVML would load it, but gathering facts must not change the host."""
+    """Return whether the driver is loaded. NVML would load the driver, but gathering facts must not change the host."""
     return any(read_text(root, path) for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"))
 
 

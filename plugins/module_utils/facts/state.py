@@ -17,7 +17,7 @@ _NO_PERMISSION, _DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND, _MISMATCH = 4, 9, 12, 18
 _OTHER_DRIVERS = {
     "nouveau": "Blacklist nouveau and reboot the host.",
     "nova_core": "Blacklist nova_core and reboot the host.",
-    "vfio-pci": "It is assigned to virtual machines. To use it on this host, bind it to the nvidia driver.",
+    "vfio-pci": "To use a GPU on this host instead of in a virtual machine, bind the GPU to the nvidia driver.",
 }
 
 
@@ -32,8 +32,8 @@ def decide(functions: list[dict], versions: dict, answer: dict, host: dict) -> t
         return ERROR, _reason_timeout(answer, host)
     if "crash" in answer:
         return ERROR, (
-            f"NVML crashed: {answer['crash']}. Check the kernel log for NVRM and Xid messages. If it has none, "
-            "reinstall the driver's user-space libraries."
+            f"NVML crashed: {answer['crash']}. Check the kernel log for NVRM and Xid messages. Without such "
+            "messages, reinstall the driver's user-space libraries."
         )
     failure = answer.get("failure")
     if failure is None:
@@ -80,7 +80,7 @@ def _state_with_nvml(gpus: list[dict], answer: dict) -> tuple[str, str]:
     hidden = [gpu for gpu in gpus if gpu["address"] not in known and gpu["kernel_driver"] == "nvidia"]
     if hidden and None not in known:
         reason += (
-            f" It does not show {_addresses(hidden)}, which the driver is bound to. In a container, add the device "
+            f" NVML does not show {_addresses(hidden)}, which the driver is bound to. In a container, add the device "
             "nodes. On a host, check the kernel log for NVRM and Xid messages."
         )
     return READY, reason
@@ -103,8 +103,8 @@ def _state_without_driver(gpus: list[dict], versions: dict, failure: dict, host:
         if not versions["on_disk"] and not versions["on_disk_next"]:
             other = _other_driver(gpus)
             return NO_DRIVER, (
-                f"The PCI bus has {_count(gpus)}, but no NVIDIA driver is installed. Install one with role "
-                "nvidia_driver." + (f" {other}" if other else "")
+                f"The PCI bus has {_count(gpus)}, but no NVIDIA driver is installed. Install the driver with "
+                "role nvidia_driver." + (f" {other}" if other else "")
             )
     return DRIVER_NOT_LOADED, _reason_not_loaded(gpus, versions, host)
 

@@ -13,7 +13,7 @@ _CLOUDS = {
     "azure": "7783-7084-3265-9085-8269-3286-77",
 }
 _AGENT = "/opt/aws/amazon-cloudwatch-agent/etc/dlami-amazon-cloudwatch-agent"
-# No vendor documents how to detect its image. One of these paths is enough.
+# No vendor documents how to detect its image. Any of these paths identifies the image.
 _IMAGE_PATHS = {
     "dlami": (
         "/opt/dlami",

@@ -51,11 +51,11 @@ def wanted(host: dict, requested: bool) -> tuple[dict[str, str | None], list[str
         exists = host["files"].get(path, {}).get("exists", False)
         text = override(name, original) if matters and original else None
         if text and exists and not is_own(host, path):
-            reasons.append(f"{_SETTING}: {path} exists and was not written by this role; it is not changed")
+            reasons.append(f"{_SETTING} is ignored: this role did not write {path} and does not change it")
         elif text or is_own(host, path):
             files[path] = text
     if matters and not any(override(name, _content(host, f"{_DISTRIBUTION}/{name}")) for name in _NAMES):
-        reasons.append(f"{_SETTING}: nothing to do; the distribution has no rule that brings added memory online")
+        reasons.append(f"{_SETTING} is ignored: the distribution has no rule that brings added memory online")
     return files, reasons
 
 
@@ -81,7 +81,7 @@ def override(name: str, original: str | None) -> str | None:
 
 
 def needs_reload(paths: list[str]) -> bool:
-    """Return whether udev has to reload its rules after a change to these files."""
+    """Return whether udev must reload its rules after a change to these files."""
     return any(path in FILES for path in paths)
 
 

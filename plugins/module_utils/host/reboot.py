@@ -53,8 +53,8 @@ def reasons(host: dict) -> list[dict]:
     if loaded and library and library != loaded:
         add(
             "library_differs",
-            f"module {loaded} is loaded, but the driver's libraries are {library}: new GPU processes fail until the "
-            "module is reloaded or the host is rebooted",
+            f"module {loaded} is loaded, but the driver's libraries are {library}: new GPU processes fail until you "
+            "reload the module or reboot the host",
         )
     if loaded and on_disk and on_disk != loaded:
         add("module_differs", f"module {loaded} is loaded, but the module on disk for kernel {running} is {on_disk}")
@@ -77,7 +77,7 @@ def reasons(host: dict) -> list[dict]:
         )
     flag = host["reboot_flag"]
     if flag["present"]:
-        names = ", ".join(flag["packages"]) or "it names no package"
+        names = ", ".join(flag["packages"]) or "no package is named"
         add("distribution", f"the distribution requests a reboot ({names})", is_driver=False)
     if host["kernel"]["next_boot"] != running:
         add(

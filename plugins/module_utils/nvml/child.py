@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The child process of guard.py: detach from the parent, load pynvml, call NVML and send the answers.
 
-This code is not in guard.py so that each process loads only what it needs, while the other one works.
+This code is not in guard.py, so that each process loads only what it needs while the other process works.
 """
 
 from __future__ import annotations

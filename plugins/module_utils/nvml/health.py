@@ -16,9 +16,9 @@ _BUSY_PERCENT = 10
 _RECOVERY = {
     "gpu_reset": "the driver requests a reset of this GPU. Stop its processes, then run nvidia-smi --gpu-reset",
     "node_reboot": "the driver requests a reboot of the host",
-    "drain_p2p": "the driver requests that all peer-to-peer work on this GPU is stopped",
+    "drain_p2p": "the driver requests a stop of all peer-to-peer work. Stop the processes that use several GPUs",
     "drain_and_reset": (
-        "the driver requests that this GPU is drained and reset. Stop its processes, then run nvidia-smi --gpu-reset"
+        "the driver requests a drain and a reset of this GPU. Stop its processes, then run nvidia-smi --gpu-reset"
     ),
     "recover_imex_domain": "the driver requests a recovery of the IMEX domain. Check nvidia-imex on all of its nodes",
     "bus_reset": "the driver requests a bus reset of this GPU. Stop its processes, then reboot the host",

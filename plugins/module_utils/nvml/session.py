@@ -37,8 +37,8 @@ _ARCHIVE = re.compile(r"-(\d[\w.]*)\.zip$")
 def load_library(prefix: str | None = None) -> str | None:
     """Load libnvidia-ml.so.1 and return its path.
 
-    The dynamic loader searches first, then the usual directories that it does not know. With `prefix`, only the
-    directories below it are searched. The binding later opens the library by name and gets the loaded one.
+    Search with the dynamic loader, then in the usual directories that the loader does not know. With `prefix`, search
+    only in the directories below it. The binding later opens the library by name and gets the loaded library.
     """
     if prefix is None:
         try:
@@ -63,7 +63,7 @@ def load_library(prefix: str | None = None) -> str | None:
 def initialize_early(initialized) -> None:
     """Initialize the loaded library, call `initialized`, and open the first GPU, which can take seconds.
 
-    For a thread beside the one that loads the binding. The binding repeats both calls and reports their errors.
+    Run this in a thread while another thread loads the binding. The binding repeats both calls and reports errors.
     """
     try:
         try:
@@ -78,7 +78,7 @@ def initialize_early(initialized) -> None:
 
 
 def load_binding(extra_path: str | None = None) -> ModuleType:
-    """Import the host's pynvml, or if it is not usable, the one at `extra_path`, a directory or a zip file."""
+    """Import the host's pynvml or, if that fails, the pynvml at `extra_path`, a directory or a zip file."""
     try:
         return _import_binding()
     except BindingMissing:

@@ -133,7 +133,7 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
         if not host["engines"][name]["package"] and service.get("load_state") != "loaded":
             continue
         installed = True
-        # containerd is started by Docker, so its own state is not checked.
+        # Docker starts containerd, so the state of containerd.service is not checked.
         if unit and host["services"] and name in _TITLES and service.get("active_state") != "active":
             found.append(_not_running(_TITLES[name], unit, service))
     if not installed:
@@ -147,7 +147,7 @@ def _engine(host: dict[str, t.Any]) -> list[str]:
     if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
         found.append(
             f"{daemon_json['path']} is empty or starts with a byte-order mark. Docker before 23.0 does not start with "
-            "such a file. Write {} to the file, or its options without the byte-order mark."
+            "such a file. Write {} to an empty file, or remove the byte-order mark."
         )
     return found
 
@@ -192,6 +192,6 @@ def _notes(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
         )
     if host["package_state"]["busy"]:
         found.append(
-            "A package manager is running, so packages were not checked. Run verify again when it has finished."
+            "A package manager is running, so packages were not checked. Run playbook gpufleet.hosts.verify again."
         )
     return found

@@ -52,7 +52,7 @@ def holders(root: str) -> list[dict]:
 
 
 def add_container_names(host: dict, ask: Ask | None) -> None:
-    """Add the names of the containers that use a GPU, as far as Docker knows them."""
+    """Add the names of the containers that use a GPU, if Docker knows the container."""
     for holder in host["holders"]:
         holder["container_name"] = None
     if not (ask and host["engines"]["docker"]["info"] and any(holder["container"] for holder in host["holders"])):

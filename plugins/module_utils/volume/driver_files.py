@@ -191,7 +191,7 @@ def find(
     present = {library.base for library in libraries if _is_for(library, machine, 64)}
     for base in sorted(bases.intersection(damaged) - present):
         raise DriverFilesError(
-            f"{damaged[base]}. The library is damaged. Reinstall the package that contains it. (driver_root={root})"
+            f"{damaged[base]}. The library is damaged: reinstall the package that contains it. (driver_root={root})"
         )
     missing = [name for name in CORE_LIBRARIES if name not in present]
     mismatched = _other_versions(directories, version, missing)
@@ -359,7 +359,7 @@ def _not_found(version: str, machine: str, root: str, mismatched: dict[str, str]
         path = mismatched[min(mismatched)]
         found = path.rsplit(".so.", 1)[1]
         return (
-            f"{path} is from driver {found}, but driver {version} is required (driver_version, by default that of the "
+            f"{path} is from driver {found}, but driver {version} is required (driver_version, or the version of the "
             f"loaded kernel module). Reboot the host to load the module of driver {found}, or set "
             f"driver_version={found}. (driver_root={root})"
         )

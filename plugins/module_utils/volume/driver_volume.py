@@ -5,7 +5,7 @@
 
 A volume is either complete or absent: a new one is built in a staging directory and renamed. An existing but damaged
 volume is repaired in place, file by file, with renames. Its directory stays the same, so a container that mounts it
-sees the repaired files. A process that has a replaced library open keeps the old one.
+sees the repaired files. A process that has a replaced library open keeps the old library.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _cannot_write(path: str, error: OSError) -> str:
 
 
 def check_destination(layout: Layout, directory: str, changes: Difference) -> None:
-    """Fail, in check mode too, if it is foreseeable that the volume cannot be written to `directory`."""
+    """Fail, also in check mode, if the volume cannot be written to `directory`."""
     parent = directory
     while not os.path.lexists(parent):
         parent = os.path.dirname(parent)
@@ -303,7 +303,7 @@ def _bytes_to_copy(layout: Layout, changes: Difference) -> int:
 def _no_space(layout: Layout, directory: str, changes: Difference, free: str = "") -> str:
     return (
         f"no space left for the volume of driver {layout.version} at {directory}: the copies need "
-        f"{_bytes_to_copy(layout, changes) // 2**20 + 1} MiB{free}. Free space there, or set `path` to a directory on "
+        f"{_bytes_to_copy(layout, changes) // 2**20 + 1} MiB{free}. Free space, or set `path` to a directory on "
         "the driver's own file system, where hard links take no space."
     )
 
@@ -443,8 +443,8 @@ def remove(base: str, version: str) -> None:
             _remove_tree(directory)
     except OSError as error:
         raise VolumeError(
-            f"cannot remove {error.filename or directory}: {error.strerror}. Stop the processes that use it, then "
-            "run this module again."
+            f"cannot remove {error.filename or directory}: {error.strerror}. Stop the processes that use this path, "
+            "then run this module again."
         ) from error
     finally:
         if trash:

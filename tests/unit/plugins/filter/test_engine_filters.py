@@ -56,7 +56,7 @@ def test_the_expected_width_of_the_pcie_link_may_be_text(width: t.Any, problems:
 @pytest.mark.parametrize("width", ["x16", 0, 3, "sixteen", True, -1, [16]])
 def test_an_expected_width_that_no_link_has_is_refused(width: t.Any) -> None:
     with pytest.raises(
-        AnsibleFilterError, match=r"verify_expected_pcie_width is .*Set it to 1, 2, 4, 8, 16, or remove it"
+        AnsibleFilterError, match=r"verify_expected_pcie_width is .*Use one of 1, 2, 4, 8, 16, or remove"
     ):
         health(width)
 

@@ -260,7 +260,9 @@ def test_other_configuration_file_in_the_unit(host: Host) -> None:
 
 
 def test_missing_dockerd(host: Host) -> None:
-    assert "dockerd=/nowhere/dockerd does not exist" in host({"debug": True}, dockerd="/nowhere/dockerd")["msg"]
+    assert (
+        "dockerd=/nowhere/dockerd is not an executable file" in host({"debug": True}, dockerd="/nowhere/dockerd")["msg"]
+    )
     assert host({"debug": True}, validate=False, dockerd="/nowhere/dockerd")["validated_by"] == ""
 
 
@@ -404,8 +406,8 @@ def test_taken_over_keys(host: Host) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"debug": None}, '"debug" is set to true by one, but two requests absent. Use one value, or remove'),
-        ({"runtimes": None}, ', which conflicts with "runtimes" set to absent, as two requests. Remove the key'),
+        ({"debug": None}, '"debug" is set to true by one, but two requests absent. Set the same value, or remove'),
+        ({"runtimes": None}, ', but two requests "runtimes" set to absent, and one of these keys contains the other'),
     ],
 )
 def test_null_conflicts_with_a_value_of_another_manager(host: Host, wanted: dict[str, t.Any], words: str) -> None:
@@ -514,7 +516,7 @@ def test_edited_file_is_not_undone(host: Host) -> None:
     host({"bip": "172.30.0.1/16"})
     host.write('{"bip": "172.31.0.1/16"}')
     refused = host(state="undone")
-    for words in (str(host.file), "somebody has changed this file since", "Correct it by hand"):
+    for words in (str(host.file), "somebody has edited the file since", "Correct the file by hand"):
         assert words in refused["msg"]
     assert host.file.read_text() == '{"bip": "172.31.0.1/16"}'
 

@@ -416,7 +416,7 @@ def test_a_file_of_this_module_under_another_name_is_reported(host):
     result = host.run()
     assert not result["changed"]
     (warning,) = result["warnings"]
-    assert "This module created it" in warning
+    assert "This module created that file" in warning
     assert f"state=absent and path={host.path.parent}/older.json" in warning
     host.run(path=str(host.path.parent / "older.json"), state="absent")
     assert host.run()["changed"]
@@ -433,11 +433,16 @@ ERRORS = [
     ),
     (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
     (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
-    (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is not a number of seconds above 0 and up to"]),
-    (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "up to 3600"]),
-    (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "up to 3600"]),
+    (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is invalid. Set a number of seconds above 0"]),
+    (None, {"timeout": 1e300}, cdi_file.FileError, ["timeout=1e+300", "at most 3600"]),
+    (None, {"timeout": float("nan")}, cdi_file.FileError, ["timeout=nan", "at most 3600"]),
     (break_the_driver, {}, specification.CdiError, ["version_mismatch", "570.133.20", "Reboot"]),
-    (lose_all_gpus, {}, specification.CdiError, ["no GPU can be described", "0: GPU is lost", "1: GPU is lost"]),
+    (
+        lose_all_gpus,
+        {},
+        specification.CdiError,
+        ["the specification would contain no GPU", "0: GPU is lost", "1: GPU is lost"],
+    ),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
     (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not an absolute path"]),
     (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),

@@ -619,7 +619,7 @@ ERRORS = [
         lambda host: host.docker.close() or Path(host.docker.host[7:]).unlink(),
         {"engine": ["docker"]},
         EngineError,
-        ["engine=docker", "docker.sock: No such file or directory", "Install and start it", "engine=none"],
+        ["engine=docker", "docker.sock: No such file or directory", "Install and start docker", "engine=none"],
     ),
     (
         lambda host: setattr(host, "has_podman", False),
@@ -644,7 +644,7 @@ ERRORS = [
     (lambda host: (host.root / "volumes").write_text(""), {}, VolumeError, ["cannot write", "volumes", "Not a dir"]),
     (lambda host: None, {"path": "volumes"}, VolumeError, ["path=volumes is not an absolute path"]),
     (lambda host: None, {"driver_root": "/nowhere"}, VolumeError, ["driver_root=/nowhere is not a directory"]),
-    (lambda host: None, {"driver_version": "../x"}, VolumeError, ["driver_version=../x is not a driver version"]),
+    (lambda host: None, {"driver_version": "../x"}, VolumeError, ["driver_version=../x is invalid"]),
     (lambda host: None, {"path": ""}, VolumeError, ["path= is not an absolute path"]),
     (lambda host: None, {"driver_root": "driver"}, VolumeError, ["driver_root=driver is not an absolute path"]),
     (lambda host: None, {"sets": ["compat32"]}, DriverFilesError, ["sets=compat32 selects nothing"]),

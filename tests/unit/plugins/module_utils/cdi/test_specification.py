@@ -200,16 +200,16 @@ def test_a_mig_uuid_of_an_old_driver_is_not_used_as_a_name(root):
     ("unusable", "reason"),
     [
         (gpu(1, health={"state": "lost", "reasons": ["GPU is lost", "it fell off"]}), "GPU is lost; it fell off"),
-        (gpu(1, minor=None), "its minor number is unknown"),
+        (gpu(1, minor=None), "the minor number of the GPU is unknown"),
         (gpu(1, minor=7), "/dev/nvidia7 does not exist"),
-        (gpu(1, mig=mig()), "it is in MIG mode and has no MIG device"),
+        (gpu(1, mig=mig()), "MIG is enabled, but the GPU has no MIG device"),
     ],
 )
 def test_an_unusable_gpu_is_skipped_with_the_reason(root, unusable, reason):
     result = build(root, [gpu(0), unusable])
     assert result.skipped == [{"gpu": "1", "reason": reason}]
     assert list(by_name(result)) == ["0", "GPU-00000000", "all"]
-    with pytest.raises(specification.CdiError, match=f"no GPU can be described \\(1: {reason}\\)"):
+    with pytest.raises(specification.CdiError, match=f"the specification would contain no GPU \\(1: {reason}\\)"):
         build(root, [unusable])
 
 
@@ -217,7 +217,7 @@ def test_only_the_mig_device_without_an_access_node_is_skipped(root):
     mig_minors(root)
     result = build(root, [gpu(0, mig=mig((0, 1, 0), (1, 5, 0)))])
     assert result.skipped == [
-        {"gpu": "0:1", "reason": "/proc/driver/nvidia-caps/mig-minors names no access node of gpu0/gi5"}
+        {"gpu": "0:1", "reason": "/proc/driver/nvidia-caps/mig-minors does not list the access node of gpu0/gi5"}
     ]
     assert list(by_name(result)) == ["0:0", "MIG-0000", "all"]
 

@@ -84,7 +84,7 @@ def test_driver_version_comes_from_the_mounts(text, expected):
             ["535.261.03"],
             "580.95.05",
             False,
-            "the CDI specification /etc/cdi/a.yaml is stale: it was written for driver 535.261.03, and driver "
+            "the CDI specification /etc/cdi/a.yaml is stale: it was written for driver 535.261.03, but driver "
             "580.95.05 is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/a.yaml`, or remove the file and run",
         ),
         (["535.261.03"], "580.95.05", True, "loaded; run nvidia_driver_volume and nvidia_cdi_spec again"),

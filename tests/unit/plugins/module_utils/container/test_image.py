@@ -172,7 +172,7 @@ def test_unmet_requirements_are_refused_with_name_and_value(labels, env, support
 def test_newer_minor_version_of_cuda_causes_a_warning(labels, env):
     (warning,) = check_requirements(labels, env, support(gpus=(A100, T4)))
     assert "built for CUDA 12.9" in warning
-    assert "the driver supports 12.2. It runs by minor-version compatibility" in warning
+    assert "the driver supports 12.2. With minor-version compatibility" in warning
 
 
 def test_nvidias_runtime_enforces_requirements_exactly():

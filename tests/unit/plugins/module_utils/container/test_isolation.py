@@ -103,13 +103,17 @@ def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABIL
 @pytest.mark.parametrize(
     ("engine", "expected", "why"),
     [
-        (docker("20.10.24+dfsg1"), "volume", "cdi: docker 20.10.24+dfsg1 does not support CDI, docker 25 and later do"),
+        (
+            docker("20.10.24+dfsg1"),
+            "volume",
+            "cdi: docker 20.10.24+dfsg1 does not support CDI, which requires docker 25 or later",
+        ),
         (docker("26.1.5"), "volume", "CDI is disabled in docker 26.1.5: set features.cdi in daemon.json"),
         (docker("26.1.5", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
         (docker("29.2.0", cdi_dirs=CDI_DIRS), "cdi", "cdi is the first available isolation"),
         (podman("5.4.2"), "cdi", "cdi is the first available isolation"),
         (podman("4.3.1"), "cdi", "cdi is the first available isolation"),
-        (podman("4.0.0"), "volume", "podman 4.0.0 does not support CDI, podman 4.1 and later do"),
+        (podman("4.0.0"), "volume", "podman 4.0.0 does not support CDI, which requires podman 4.1 or later"),
     ],
 )
 def test_auto_selects_the_preferred_isolation_with_a_reason(tree, engine, expected, why):
@@ -143,9 +147,9 @@ def test_auto_keeps_the_isolation_of_the_container_while_it_is_available(tree):
         (
             docker("25.0.3", cdi_dirs=CDI_DIRS),
             {"version": "0.7.0"},
-            "has version 0.7.0, which docker 25.0.3 cannot read, docker 26.1 and later can",
+            "has version 0.7.0, which docker 25.0.3 cannot read: docker 26.1 or later is required",
         ),
-        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read, podman 5.1 and later can"),
+        (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read: podman 5.1 or later is required"),
         # The index refers to another GPU than when the specification was written.
         (podman(), {"names": ["1"], "node": "/dev/nvidia0"}, "names GPU 1"),
         (docker(), {}, "docker 20.10.24 does not support CDI"),
@@ -170,7 +174,7 @@ def test_stale_specification_is_not_used_even_if_all_its_files_exist(tree):
     choice = chosen(tree, podman())
     assert choice.name == "volume"
     stale = (
-        f"the CDI specification /etc/cdi/nvidia.com-gpu.json is stale: it was written for driver 470.256.02, and "
+        f"the CDI specification /etc/cdi/nvidia.com-gpu.json is stale: it was written for driver 470.256.02, but "
         f"driver {DRIVER} is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.com-gpu.json`, or remove "
         "the file and run nvidia_cdi_spec"
     )
@@ -435,7 +439,7 @@ def test_device_requests_name_gpus_by_uuid(tree):
     ("engine", "files", "words"),
     [
         (podman(), [], "only docker supports device requests"),
-        (docker("18.09.1"), [], "docker 18.09.1 does not support device requests, docker 19.03 and later do"),
+        (docker("18.09.1"), [], "docker 18.09.1 does not support device requests, which require docker 19.03 or later"),
         (docker(), [], "docker cannot find nvidia-container-runtime-hook"),
         (
             docker("29.2.0", cdi_dirs=()),
@@ -450,7 +454,7 @@ def test_device_requests_name_gpus_by_uuid(tree):
         (
             docker(started=1000.0),
             ["/usr/bin/nvidia-container-runtime-hook"],
-            "docker was started before /usr/bin/nvidia-container-runtime-hook was installed",
+            "docker started before /usr/bin/nvidia-container-runtime-hook was installed",
         ),
     ],
 )
@@ -560,7 +564,7 @@ def test_selinux_risk_is_reported(tree, *, isolation, selinux, enforcing, boolea
             {"/lib/systemd/system/docker.service": "[Unit]\nAfter=network.target\n"},
             "does not wait",
         ),
-        (podman(), "volume", "always", {}, "only if podman-restart.service is enabled, and it is not"),
+        (podman(), "volume", "always", {}, "podman-restart.service is disabled"),
         (podman(), "cdi", "on-failure", {}, None),
         (podman(), "cdi", "always", {"/etc/systemd/system/default.target.wants/podman-restart.service": ""}, None),
     ],

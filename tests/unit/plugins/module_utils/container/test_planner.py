@@ -147,7 +147,7 @@ def test_new_container_gets_the_device_node_of_its_gpu(case):
         "engine": "docker",
         "exclusive": False,
         "reason": f"GPU 1 ({UUIDS[1]}): volume is the first available isolation (cdi: docker 20.10.24 does not support "
-        "CDI, docker 25 and later do)",
+        "CDI, which requires docker 25 or later)",
         "changes": [],
         "warnings": [],
     }
@@ -872,7 +872,7 @@ def test_auto_prefers_the_engine_with_the_container_then_the_first_available(
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        ("docker", "engine=docker: docker does not answer. Install and start it (role container_engine)"),
+        ("docker", "engine=docker: docker does not answer. Install and start docker (role container_engine)"),
         ("podman", "engine=podman: the command podman is not in PATH. Install"),
         (
             "auto",
@@ -963,7 +963,7 @@ def test_check_mode_without_an_image_predicts_creation_and_gives_a_warning(case)
         (
             {"image": "new", "pull": "never"},
             PlanError,
-            "image new does not exist in docker, and pull=never. Load or pull",
+            "image new is not in docker, and pull=never. Load the image",
         ),
         ({"gpus": [9]}, SelectionError, "There is no GPU 9. This host has GPU 0 (GPU-aaaa0000"),
         ({"gpus": 9}, SelectionError, "9 GPUs are requested, but only 4 can be assigned"),
@@ -974,7 +974,7 @@ def test_check_mode_without_an_image_predicts_creation_and_gives_a_warning(case)
             "isolation=cdi is not available: docker 20.10.24 does not support CDI",
         ),
         ({"gpus": [1], "isolation": "runtime"}, IsolationError, "docker has no runtime nvidia, only runc"),
-        ({"gpus": True}, SelectionError, "gpus=True is a Boolean"),
+        ({"gpus": True}, SelectionError, "gpus=True is a boolean"),
     ],
 )
 def test_errors_come_before_the_first_change(case, params, error, words):
@@ -991,7 +991,7 @@ def test_gpus_require_a_ready_driver(case, state):
         case.plan(gpus=[1])
     assert (
         str(error.value)
-        == f"GPUs are requested, but this host has none available (nvidia_gpu_state is {state}): Load the module."
+        == f"GPUs are requested, but this host has no usable GPU (nvidia_gpu_state is {state}): Load the module."
     )
 
 
@@ -1103,7 +1103,7 @@ def test_name_that_begins_the_identifier_of_another_container_is_refused(case, s
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"gpus": True}, "gpus=True is a Boolean"),
+        ({"gpus": True}, "gpus=True is a boolean"),
         ({"gpus": [9]}, "There is no GPU 9."),
         ({"gpus": [1], "isolation": "cdi"}, "isolation=cdi is not available"),
         ({"gpus": [1], "image": None}, "requires image"),
@@ -1123,4 +1123,4 @@ def test_ambiguous_name_is_refused_before_the_pull(case):
 
 def test_device_that_bypasses_gpus_gives_a_warning_with_the_container_name(case):
     (warning,) = case.plan(gpus=[1], devices=["/dev/nvidia0"])["gpu_assignment"]["warnings"]
-    assert warning == "container ct: device /dev/nvidia0 bypasses gpus."
+    assert warning == "container ct: device /dev/nvidia0 gives access to GPUs in addition to gpus."

@@ -189,7 +189,8 @@ def test_directory_that_others_can_change_is_refused(tmp_path, clock, wrong):
         place.chmod(0o777)
     with (
         pytest.raises(
-            ReservationError, match=r"gpufleet-1000 is not a directory that only this user can write to. Remove it"
+            ReservationError,
+            match=r"gpufleet-1000 is not a directory that only this user can write to. Remove the",
         ),
         Reservations(str(place), clock).locked(),
     ):

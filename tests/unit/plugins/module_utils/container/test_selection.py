@@ -82,7 +82,7 @@ def test_counts_are_parsed(gpus, count):
 @pytest.mark.parametrize(
     ("gpus", "words"),
     [
-        (True, 'gpus=True is a Boolean. Write gpus: "all"'),
+        (True, 'gpus=True is a boolean. Write gpus: "all"'),
         (False, 'gpus: "none"'),
         (-1, "gpus=-1: a count cannot be negative"),
         ("-2", "gpus=-2: a count cannot be negative"),

@@ -40,7 +40,7 @@ def test_only_recorded_packages_are_removed() -> None:
     assert done["release"] == []
     assert done["files"] == [cuda_plan.PROFILE_FILE, packages_record.TOOLKIT, *nvidia_repository.FILES]
     assert done["acts"]
-    assert done["reasons"] == ["kept because this role did not install it: cuda-toolkit-11-8"]
+    assert done["reasons"] == ["toolkits that this role did not install are kept: cuda-toolkit-11-8"]
     assert done["summary"] == [
         "remove cuda-toolkit-12-6, cuda-toolkit-13-0",
         "remove dependencies that nothing else needs: cuda-nvcc-12-6, libgomp1",
@@ -95,7 +95,7 @@ def test_packages_of_an_interrupted_run_are_removed() -> None:
     # The user installed cuda-toolkit-13-0.
     assert done["packages"] == ["cuda-toolkit-12-6"]
     assert done["leftovers"] == ["cuda-nvcc-12-6", "libgomp1"]
-    assert done["reasons"] == ["kept because this role did not install it: cuda-toolkit-13-0"]
+    assert done["reasons"] == ["toolkits that this role did not install are kept: cuda-toolkit-13-0"]
 
 
 @pytest.mark.parametrize("asked", [["nvidia-cuda-toolkit", "g++"], ["nvidia-cuda-toolkit"]])

@@ -192,7 +192,7 @@ GATE = [
     ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
     ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
     ("signed, untrusted key", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
-     False, "signed by DKMS key, whom this machine does not trust"),
+     False, "signed by DKMS key, which this machine does not trust"),
     ("signed, trusted key", "when_required", False,
      {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
 ]  # fmt: skip

@@ -318,12 +318,12 @@ def test_installer_without_version_or_checksum_is_refused(request_, words):
         (
             {"driver": KEPT},
             {"version": "580.95.05"},
-            ["nvidia_driver_version is 580.95.05", "driver 570.86.15 is installed", "Remove the setting"],
+            ["nvidia_driver_version is 580.95.05", "another tool installed driver 570.86.15", "Remove the setting"],
         ),
         (
             {"driver": KEPT},
             {"branch": "580"},
-            ["nvidia_driver_branch is 580", "driver 570.86.15 is installed", "Remove the setting"],
+            ["nvidia_driver_branch is 580", "another tool installed driver 570.86.15", "Remove the setting"],
         ),
         (
             {"driver": KEPT},
@@ -333,7 +333,7 @@ def test_installer_without_version_or_checksum_is_refused(request_, words):
         (
             {"driver": KEPT},
             {"flavor": "proprietary"},
-            ["nvidia_driver_flavor is proprietary", "the open kernel modules are installed", "to auto"],
+            ["nvidia_driver_flavor is proprietary", "another tool installed the open kernel modules", "Use auto"],
         ),
     ],
 )

@@ -281,7 +281,7 @@ def test_converged_host_is_not_queried(key):
 STREAMS = [
     ({"nvidia-driver": ["570-open", "580-dkms", "580-open"]}, None),
     ({"nvidia-driver": ["570-open", "580-dkms"]}, ["Available streams: 570-open, 580-dkms", "branch and flavor"]),
-    ({"nvidia-driver": []}, ["It has no module nvidia-driver.", "module metadata"]),
+    ({"nvidia-driver": []}, ["The repository has no module nvidia-driver.", "module metadata"]),
 ]
 
 

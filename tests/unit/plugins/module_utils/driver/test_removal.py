@@ -72,7 +72,7 @@ def test_removal_rebuilds_initramfs(package):
 def test_earlier_package_stays():
     plan = driver_removal.plan(installed({"packages": ["nvidia-kernel-dkms"], "files": {}}), platform("debian-12"))
     assert plan["packages"] == ["nvidia-kernel-dkms"]
-    assert plan["reasons"] == ["this role did not install libcuda1, nvidia-alternative, so the role does not remove it"]
+    assert plan["reasons"] == ["packages that this role did not install are kept: libcuda1, nvidia-alternative"]
 
 
 @pytest.mark.parametrize("recorded", [None, {}, {"packages": [], "files": {}}, {"pending": ["zfs-dkms", *OURS]}])
@@ -81,7 +81,7 @@ def test_packages_of_other_driver_stay(recorded):
     kept = ("packages", "leftovers", "unhold", "unload", "services", "disable")
     assert [plan[name] for name in kept] == [[]] * len(kept)
     assert plan["reasons"] == [
-        "this role did not install libcuda1, nvidia-alternative, nvidia-kernel-dkms, so the role does not remove it"
+        "packages that this role did not install are kept: libcuda1, nvidia-alternative, nvidia-kernel-dkms"
     ]
 
 
@@ -148,7 +148,7 @@ def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
-    left_alone = "this role did not install the driver on this host, so the role does not remove it"
+    left_alone = "the driver is kept because this role did not install it"
     assert (left_alone in plan["reasons"]) is (bool(driver) and not expected)
 
 
@@ -179,7 +179,7 @@ def test_zypper_dependencies_are_removed():
 
 def test_nothing_to_do_is_reported():
     plan = driver_removal.plan(host("debian-12"), platform("debian-12"))
-    assert (plan["summary"], plan["reasons"]) == ([], ["this host has nothing that this role installed"])
+    assert (plan["summary"], plan["reasons"]) == ([], ["this role has not installed anything on this host"])
 
 
 def test_empty_host_has_empty_plan():

@@ -102,7 +102,7 @@ REFUSALS = [
         "el-9",
         (A100,),
         {"module_build": "precompiled"},
-        ["nvidia_driver_module_build is precompiled", "provides only dkms", "Set it to auto"],
+        ["nvidia_driver_module_build is precompiled", "provides only dkms", "Use auto"],
     ),
     ("el-9", (A100,), {"version": "390.157"}, ["nvidia_driver_version is 390.157", "0x20b0 (Ampere) needs branch 450"]),
     ("el-9", (A100,), {"source": "preinstalled"}, ["this host has no driver", "Install the driver first"]),
@@ -237,7 +237,9 @@ def test_only_loaded_driver_is_installed_again(source):
     assert (result.errors, result.action) == ([], "install")
     assert result.source == ("distribution" if source == "auto" else source)
     assert result.branch == ("580" if source == "nvidia" else "535")
-    assert any("module 535.261.03 is loaded, but its driver was removed" in reason for reason in result.reasons)
+    assert any(
+        "module 535.261.03 is loaded, but the files of its driver are gone" in reason for reason in result.reasons
+    )
     (error,) = resolve(there, {"source": "preinstalled"}, platform("debian-12")).errors
     assert "the kernel still has module 535.261.03 loaded, but its files are gone" in error
 
@@ -453,10 +455,22 @@ def test_fabric_manager_is_added_for_switches_or_on_request(switches, fabric_man
 # Without a requested source, the request and the hardware decide.
 SOURCES = [
     ("debian-12", {}, {}, "distribution", None),
-    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: it provides 535"),
-    ("debian-12", {"version": "580.95.05"}, {}, "nvidia", "not source distribution: it provides 535"),
+    ("debian-12", {"branch": "580"}, {}, "nvidia", "not source distribution: none of its branches is suitable"),
+    (
+        "debian-12",
+        {"version": "580.95.05"},
+        {},
+        "nvidia",
+        "not source distribution: none of its branches is suitable",
+    ),
     ("debian-12", {"version": "535.261.03"}, {}, "distribution", None),
-    ("debian-12", {"minimum_version": "550"}, {}, "nvidia", "not source distribution: it provides 535"),
+    (
+        "debian-12",
+        {"minimum_version": "550"},
+        {},
+        "nvidia",
+        "not source distribution: none of its branches is suitable",
+    ),
     ("debian-13", {"minimum_version": "550.100"}, {}, "distribution", None),
     (
         "debian-13",

@@ -39,7 +39,7 @@ def test_invalid_file_is_reported_with_its_place(text: str, words: str) -> None:
         plan(text, {"live-restore": True})
     assert FILE in str(caught.value)
     assert words in str(caught.value)
-    assert "The file was not changed. Correct it by hand." in str(caught.value)
+    assert "Nothing was changed. Correct the file by hand." in str(caught.value)
 
 
 def test_100_levels_are_accepted() -> None:

@@ -56,8 +56,8 @@ def test_error_contains_the_message_of_dockerd(version: str) -> None:
     [
         ("storage-drver", "storage-drver: dockerd 20.10.24 has no such option. Did you mean storage-driver?"),
         ("frobnicate", "frobnicate: dockerd 20.10.24 has no such option. See https://docs.docker.com/"),
-        ("log-format", "log-format: dockerd 20.10.24 has no such option, but other versions have it."),
-        ("http-proxy", "proxies.http-proxy: dockerd 20.10.24 has no such option, but other versions have it."),
+        ("log-format", "log-format: dockerd 20.10.24 has no such option, but other versions do."),
+        ("http-proxy", "proxies.http-proxy: dockerd 20.10.24 has no such option, but other versions do."),
         ("mtv, frobnicate", "mtv: dockerd 20.10.24 has no such option. Did you mean mtu? frobnicate: dockerd"),
     ],
 )

@@ -164,6 +164,6 @@ def test_live_restore_is_refused_in_a_swarm(tmp_path: Path) -> None:
     assert flags.is_in_swarm({"data-root": "/data"}, [], str(tmp_path))
     assert flags.is_in_swarm({}, [flag("--data-root /data", "data-root", "/data")], str(tmp_path))
     assert not flags.is_in_swarm({}, [], str(tmp_path))
-    with pytest.raises(DaemonConfigError, match="member of a swarm"):
+    with pytest.raises(DaemonConfigError, match="swarm member"):
         plan(None, {"live-restore": True}, in_swarm=True)
     assert plan(None, {"live-restore": False}, in_swarm=True).config == {"live-restore": False}

@@ -167,8 +167,8 @@ def test_key_of_two_managers_is_kept_until_both_release_it() -> None:
     ("one", "two", "words"),
     [
         ({"mtu": 1}, {"mtu": 2}, '"mtu" is set to 1 by one, but two requests 2'),
-        ({"features": {"cdi": True}}, {"features": None}, '"features" set to absent, as two requests'),
-        ({"dns": None}, {"dns": ["1.1.1.1"]}, '"dns" set to "1.1.1.1", as two requests'),
+        ({"features": {"cdi": True}}, {"features": None}, 'two requests "features" set to absent'),
+        ({"dns": None}, {"dns": ["1.1.1.1"]}, 'two requests "dns" set to "1.1.1.1"'),
     ],
 )
 def test_conflict_between_managers_is_reported(one: dict[str, t.Any], two: dict[str, t.Any], words: str) -> None:
@@ -180,8 +180,12 @@ def test_conflict_between_managers_is_reported(one: dict[str, t.Any], two: dict[
 @pytest.mark.parametrize(
     ("have", "wanted", "words"),
     [
-        ({"features": 3}, {"features": {"cdi": True}}, '"features" is 3, but must be an object'),
-        ({"dns": "1.1.1.1"}, {"dns": ["9.9.9.9"]}, '"dns" is "1.1.1.1", but must be a list'),
+        (
+            {"features": 3},
+            {"features": {"cdi": True}},
+            '"features" is 3, but options can be merged only into an',
+        ),
+        ({"dns": "1.1.1.1"}, {"dns": ["9.9.9.9"]}, '"dns" is "1.1.1.1", but options can be merged only into a list'),
     ],
 )
 def test_value_of_the_wrong_type_is_not_replaced(have: dict[str, t.Any], wanted: dict[str, t.Any], words: str) -> None:

@@ -139,8 +139,8 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
 @pytest.mark.parametrize(
     ("seen", "wanted", "words"),
     [
-        (host("el-9"), settings(), "this role cannot install it on Some el-9, only on: debian-12, debian-13"),
-        (host(None), settings("containerd"), "cannot install it on Some None, only on: none."),
+        (host("el-9"), settings(), "this role cannot install docker on Some el-9, only on: debian-12, debian-13"),
+        (host(None), settings("containerd"), "cannot install containerd on Some None, only on: none."),
         (
             host(),
             settings(source="preinstalled"),

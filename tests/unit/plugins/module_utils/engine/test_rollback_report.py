@@ -218,9 +218,9 @@ def test_report_has_cause_state_and_remedy() -> None:
     text = report(STOP + ATTEMPT * 3 + REFUSED, "failed", CONFIG, RESTORED, APPLIED, was_restarted=True, is_up=True)
     assert text.splitlines() == [
         f"Docker failed to start with the changed /etc/docker/daemon.json: {NONSENSE}",
-        "The daemon names log-opts.nonsense.",
+        "The message names log-opts.nonsense.",
         "The former daemon.json is restored, and the daemon runs with it.",
-        "Correct log-opts.nonsense in container_engine_docker_options, and run again. The daemon's log: "
+        "Correct log-opts.nonsense in container_engine_docker_options, and run this role again. Log: "
         "journalctl --unit=docker.service",
     ]
 
@@ -229,8 +229,8 @@ def test_report_works_without_journal() -> None:
     text = report("", "Reload the daemon: no\nand no", CONFIG, RESTORED, APPLIED, was_restarted=False, is_up=True)
     first, second, *_rest, last = text.splitlines()
     assert first == "Docker failed to apply the changed /etc/docker/daemon.json: Reload the daemon: no and no"
-    assert second == "It was reloaded for labels, log-opts.nonsense."
-    assert last.startswith("Correct the wrong option in container_engine_docker_options, and run again.")
+    assert second == "The reload was for labels, log-opts.nonsense."
+    assert last.startswith("Correct the wrong option in container_engine_docker_options, and run this role again.")
 
 
 def test_report_masks_the_login() -> None:
@@ -241,7 +241,7 @@ def test_report_masks_the_login() -> None:
     }
     journal = "failed to start daemon: insecure registry u:s3cret@r.example:5000 is not valid"
     text = report(journal, "u:s3cret@r failed", config, RESTORED, APPLIED, was_restarted=True, is_up=True)
-    assert "The daemon names insecure-registries." in text
+    assert "The message names insecure-registries." in text
     assert "s3cret" not in text
 
 
@@ -249,4 +249,4 @@ def test_report_names_undone_options_of_others() -> None:
     undone = {"changed": True, "undone_keys": {"container_engine": ["mtu"], "nightly": ["log-opts.nonsense"]}}
     text = report(ATTEMPT, "failed", CONFIG, undone, APPLIED, was_restarted=True, is_up=True)
     assert "Options of managed_by=nightly were undone, too: log-opts.nonsense." in text.splitlines()
-    assert "Correct the wrong option where it is set, and run again." in text
+    assert "Correct the wrong option where it is set, and run this role again." in text

@@ -153,7 +153,7 @@ def test_requested_engines_are_selected(docker, podman, names, there, expected):
     ("names", "words"),
     [
         (["auto"], ["engine=auto", "no container engine", "none.sock", "podman is not in PATH", "engine=none"]),
-        (["docker"], ["engine=docker", "none.sock", "Install and start it", "engine=none"]),
+        (["docker"], ["engine=docker", "none.sock", "Install and start docker", "engine=none"]),
         (["podman"], ["engine=podman", "podman is not in PATH", "engine=none"]),
         (["none", "docker"], ["engine=none,docker", "cannot be combined"]),
     ],

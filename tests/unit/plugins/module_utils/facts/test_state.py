@@ -87,7 +87,7 @@ CASES = [
         {"gpus": []},
         {},
         "driver_not_loaded",
-        ["vfio-pci is bound to 0000:3b:00.0", "virtual machines"],
+        ["vfio-pci is bound to 0000:3b:00.0", "in a virtual machine"],
     ),
     ("neither GPU nor driver", [], NOTHING_INSTALLED, failed(12), {}, "no_hardware", ["bus has no NVIDIA GPU."]),
     ("an image with a driver", [], INSTALLED, failed(9), {}, "no_hardware", ["NVIDIA driver 580.95.05 is installed."]),
@@ -107,7 +107,7 @@ CASES = [
         failed(12),
         {},
         "no_driver",
-        ["Install one", "nouveau is bound to 0000:3b:00.0", "reboot"],
+        ["Install the driver with role nvidia_driver", "nouveau is bound to 0000:3b:00.0", "reboot"],
     ),
     (
         "not loaded",

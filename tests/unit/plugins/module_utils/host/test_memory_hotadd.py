@@ -127,7 +127,7 @@ def test_user_file_stays():
     there = grace(files={path: {"exists": True, "content": "# mine\n"}})
     result = plan(there)
     assert result.todo.files == []
-    assert any(path in reason and "is not changed" in reason for reason in result.reasons)
+    assert any(path in reason and "does not change it" in reason for reason in result.reasons)
     assert plan(there, asked=False).todo.files == []
     assert driver_removal.plan(there, platform("ubuntu-24.04"))["files"] == []
 

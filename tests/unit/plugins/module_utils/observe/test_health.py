@@ -157,7 +157,7 @@ def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str
     spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "ours": False}
     host = changed({**HOST, "cdi_specs": [spec]}, "driver/loaded", loaded)
     words = (
-        "The CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, and driver 535.1 "
+        "The CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, but driver 535.1 "
         "is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`, or remove the file and run "
         "nvidia_cdi_spec."
     )
@@ -214,7 +214,7 @@ def test_notes_are_not_problems(host: dict[str, t.Any], facts: dict[str, t.Any],
 
 def test_a_running_package_manager_is_a_note() -> None:
     assert judge(changed(HOST, "package_state/busy", True), FACTS)["notes"] == [
-        "A package manager is running, so packages were not checked. Run verify again when it has finished."
+        "A package manager is running, so packages were not checked. Run playbook gpufleet.hosts.verify again."
     ]
 
 
@@ -228,5 +228,5 @@ def test_options_that_docker_rejects_are_reported(content: str, version: str | N
     host["engines"]["docker"]["version"] = version
     problems = judge(host, FACTS)["problems"]
     assert len(problems) == is_reported
-    expected = "Docker before 23.0 does not start with such a file. Write {} to the file"
+    expected = "Docker before 23.0 does not start with such a file. Write {} to an empty file"
     assert not is_reported or expected in problems[0]

@@ -291,7 +291,7 @@ def test_a_damaged_library_is_reported(tmp_path, base, content):
     driver_tree.debian(tmp_path, VERSION)
     path = tmp_path / f"usr/lib/x86_64-linux-gnu/nvidia/current/{base}.so.{VERSION}"
     path.write_bytes(content)
-    with pytest.raises(driver_files.DriverFilesError, match=rf"{path}: .*damaged\. Reinstall the package"):
+    with pytest.raises(driver_files.DriverFilesError, match=rf"{path}: .*damaged: reinstall the package"):
         found(tmp_path)
 
 
