@@ -135,7 +135,7 @@ def test_holds_on_an_adopted_driver_are_recorded_before_they_are_set(tmp_path: P
             states.append(task.pop("gpufleet.hosts.package_hold").get("state", "held"))
             path = tmp_path / "remembered/record.json"
             task["ansible.builtin.assert"] = {"that": f"(lookup('file', '{path}') | from_json).holds == ['libcuda1']"}
-    # package_hold would accept a lock on another version as the new lock.
+    # Otherwise, a package would have locks on two versions.
     assert states == ["released", "held"]
     output, record = play(tmp_path, "nvidia_driver", tasks, observed, {"__nvidia_driver_plan": plan})
     assert "failed=0" in output, output
