@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks as packages_locks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
@@ -245,5 +246,7 @@ def plan_holds(host: dict, request: Request, result: Resolution, todo: Todo) -> 
         if todo.hold and not todo.query:
             todo.prerequisites = [name for name in result.hold_needs if not is_installed(host, name)]
     else:
-        todo.unhold = [name for name in members if host["packages"][name]["held"]]
+        held = [name for name in members if host["packages"][name]["held"]]
+        state = {"held": held, "held_patterns": host["package_state"]["held_patterns"]}
+        todo.unhold = sorted(packages_locks.releasable(held, state))
     todo.unhold += driver_membership.stale_locks(host, result.patterns.get("hold"))
