@@ -31,10 +31,6 @@ options:
     type: list
     elements: path
     default: []
-  package_names:
-    description: Whether to return the names of all installed packages.
-    type: bool
-    default: false
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -184,8 +180,9 @@ host:
       sample: {enabled: false, uefi: true, signatures_enforced: false, lockdown: none, trusted_signers: []}
     packages:
       description:
-        - The installed packages of a GPU host by name, with C(version), C(held) and C(arch). They belong to drivers,
-          kernels, engines and their tools.
+        - The C(version), C(held) and C(arch) of only those installed packages that matter for GPU hosts, by name. They
+          belong to drivers, kernels, engines and their tools.
+        - To check whether a package is installed, use C(installed_packages).
       type: dict
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
     installed_packages:
@@ -200,11 +197,6 @@ host:
       type: list
       elements: str
       sample: [nvidia-smi]
-    package_names:
-      description: The names of all installed packages. Null unless O(package_names) is set.
-      type: list
-      elements: str
-      sample: null
     package_state:
       description:
         - Incomplete packages (C(unfinished)), whether dpkg was C(interrupted), and version locks (C(held_patterns)).
@@ -331,7 +323,6 @@ def main() -> None:
         argument_spec={
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
-            "package_names": {"type": "bool", "default": False},
             "package_lock_timeout": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
@@ -354,7 +345,6 @@ def main() -> None:
         ask=ask,
         units=module.params["services"],
         files=module.params["files"],
-        package_names=module.params["package_names"],
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
     )
     module.exit_json(changed=False, host=host)

@@ -15,6 +15,8 @@ author:
 description:
   - Holds or releases packages with dpkg holds (apt), version locks (dnf) or locks (zypper).
   - Holds of other packages are not changed.
+  - A package is also held if a lock with wildcards, such as C(nvidia*), covers it. O(state=released) does not remove
+    that lock, because the lock also covers other packages.
 options:
   names:
     description: Names of installed packages.
@@ -64,7 +66,7 @@ names:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed, locks
 
 
 def main() -> None:
@@ -81,15 +83,18 @@ def main() -> None:
     hold = module.params["state"] == "held"
     run = base_run.runner(module)
 
+    state = installed.read("/", manager, run)
+    own = locks.releasable(names, state)
+    held = locks.held(names, state)
+    todo = [name for name in names if (name not in held if hold else name in own)]
     try:
-        held = locks.read(manager, names, run) if names else set()
-        todo = [name for name in names if (name in held) != hold]
         if todo and not module.check_mode:
             locks.change(manager, todo, hold, run)
     except locks.LocksError as error:
         module.fail_json(msg=str(error))
-    after = held | set(todo) if hold else held - set(todo)
-    diff = {"before": {"held": sorted(held)}, "after": {"held": sorted(after)}}
+    before = held if hold else held | own
+    after = before | set(todo) if hold else before - set(todo)
+    diff = {"before": {"held": sorted(before)}, "after": {"held": sorted(after)}}
     module.exit_json(changed=bool(todo), names=todo, diff=diff)
 
 

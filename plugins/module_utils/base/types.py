@@ -310,7 +310,11 @@ class RebootReason(TypedDict):
 
 
 class Host(TypedDict):
-    """The observation of a host, which role observe sets as gpufleet_host."""
+    """The observation of a host, which role observe sets as gpufleet_host.
+
+    `packages` has the details of only those packages that matter for GPU hosts. `installed_packages` has all packages,
+    so `packages.installed.is_installed` uses it.
+    """
 
     schema: int
     os: System
@@ -332,7 +336,6 @@ class Host(TypedDict):
     packages: dict[str, Package]
     installed_packages: dict[str, str]
     held_packages: list[str]
-    package_names: list[str] | None
     package_state: PackageState
     services: dict[str, Unit]
     engines: Engines

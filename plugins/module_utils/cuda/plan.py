@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 PROFILE_FILE = owned.TOOLKIT_PROFILE
 # Debian's toolkit depends on the driver's library, by one of these names.
@@ -163,9 +164,9 @@ def _distribution(
                 f"{known['version']}, remove the variable, or set cuda_toolkit_source=nvidia."
             )
     _toolkit(result, known["version"], "/usr")
-    result.packages = [package for package in known["packages"] if package not in host["packages"]]
+    result.packages = [package for package in known["packages"] if not is_installed(host, package)]
     result.reasons.append(f"CUDA {known['version']} from {name}")
-    if result.packages and not any(library in host["packages"] for library in _DRIVER_LIBRARIES):
+    if result.packages and not any(is_installed(host, library) for library in _DRIVER_LIBRARIES):
         driver = host["driver"]["library"]
         result.problems.append(
             f"The toolkit of {name} depends on the driver library libcuda1, "
@@ -208,7 +209,7 @@ def _nvidia(
     for version in versions:
         directory, package = f"/usr/local/cuda-{version}", package_of(version)
         _toolkit(result, version, directory)
-        if package in host["packages"]:
+        if is_installed(host, package):
             result.reasons.append(f"CUDA {version}: {package} is installed")
             continue
         seen = host["files"].get(f"{directory}/bin/nvcc")

@@ -19,7 +19,7 @@ _NVIDIA = re.compile(r"cuda-toolkit-\d+-\d+")
 def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the toolkits, the unneeded dependencies, the files and the repository's key to remove."""
     known = packages_record.read(host, packages_record.TOOLKIT)
-    names = host.get("package_names") or list(host["packages"])
+    names = list(host["installed_packages"])
     possible = packages_record.possibly_installed(host, packages_record.TOOLKIT, names)
     certain = packages_record.installed_for_certain(host, packages_record.TOOLKIT, names)
     system = distributions.get(host["os"]["key"] or "", {"packages": []})["packages"]

@@ -108,7 +108,7 @@ def _has_component(case: Case, component: str) -> bool:
     for data in ((case.platform or {}).get("sources") or {}).values():
         rules = [rule for rule in data["packages"] if rule.get("component") == component and applies(rule, context)]
         names = [rule["name"].replace("{branch}", branch) for rule in rules]
-        if names and all(name in case.host["packages"] for name in names):
+        if names and all(packages_installed.is_installed(case.host, name) for name in names):
             return True
     return False
 
@@ -137,7 +137,7 @@ def hold(host: dict, request: Request, result: Resolution, todo: Todo, platform:
         result.patterns = data["patterns"]
     packages, recorded = host["packages"], recorded_holds(host)
     new = [name for name in members if request.hold and not packages[name]["held"]]
-    missing = [name for name in data.get("hold_needs", []) if name not in packages]
+    missing = [name for name in data.get("hold_needs", []) if not packages_installed.is_installed(host, name)]
     if missing:
         # Without the plugin, existing locks have no effect, either.
         if new:
@@ -165,6 +165,6 @@ def recorded_holds(host: dict) -> set[str]:
 def orphaned_locks(host: dict) -> list[str]:
     """Name this role's locks on packages, or versions of packages, that are no longer installed."""
     recorded, locks = recorded_holds(host), host["package_state"]["held_patterns"]
-    by_name = [lock for lock in locks if lock in recorded and lock not in host["packages"]]
+    by_name = [lock for lock in locks if lock in recorded and not packages_installed.is_installed(host, lock)]
     stale = driver_membership.stale_locks(host, ".")
     return [*by_name, *(lock for lock in stale if driver_membership.locked_name(lock) in recorded)]

@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 PIN_FILE = owned.DRIVER_APT_PREFERENCES
 BLACKLIST_FILE = owned.DRIVER_UNATTENDED_UPGRADES
@@ -100,7 +101,7 @@ def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
         "initramfs-tools": ["update-initramfs", "-u", "-k"],
         "dracut": ["dracut", "--force", "--kver"],
     }
-    command = next((argv for name, argv in tools.items() if name in host["packages"]), None)
+    command = next((argv for name, argv in tools.items() if is_installed(host, name)), None)
     wanted = (host["kernel"]["running"], host["kernel"]["next_boot"])
     kernels = [
         entry["release"] for entry in host["kernel"]["kernels"] if entry["bootable"] and entry["release"] in wanted

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 _URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 # From this branch on, the open modules are the default, and the option for the flavor has a new name.
@@ -38,7 +39,7 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
         return
     url = request.runfile_url or _URL.format(version=version, arch=host["os"]["arch"])
     # A platform whose repositories have no DKMS can still use the installer.
-    has_dkms = "dkms" in (*result.packages, *host["packages"]) or host["os"]["package_manager"] is None
+    has_dkms = "dkms" in result.packages or is_installed(host, "dkms") or host["os"]["package_manager"] is None
     if not has_dkms:
         result.reasons.append(
             "no DKMS: the installer builds modules only for the running kernel; run the installer again for another "

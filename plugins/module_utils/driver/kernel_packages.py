@@ -61,7 +61,7 @@ def skip_unavailable(host: dict, result: Resolution, available: dict) -> None:
 def unavailable_prebuilt(host: dict, result: Resolution, available: dict) -> list[str]:
     """Name the next kernel's prebuilt modules that the repositories do not have."""
     upcoming = _prebuilt_for(result, host["kernel"]["next_boot"])
-    return [name for name in upcoming if name not in host["packages"] and not available.get(name)]
+    return [name for name in upcoming if not is_installed(host, name) and not available.get(name)]
 
 
 def _prebuilt_for(result: Resolution, release: str) -> list[str]:
@@ -131,7 +131,7 @@ def missing_metas(host: dict, result: Resolution, available: dict) -> dict[str, 
         )
     chosen = {}
     for entry in meta["packages"]:
-        if entry["name"] in host["packages"]:
+        if is_installed(host, entry["name"]):
             continue
         version = _meta_version(host, entry, available)
         if version:

@@ -181,7 +181,7 @@ def stale_locks(host: dict, names: str | None) -> list[str]:
         for lock in host["package_state"]["held_patterns"]
         if re.search(names, lock)
         and _DRIVER_LOCK.fullmatch(lock)
-        and not any(packages_installed.locks(lock, name, entry["version"]) for name, entry in packages)
+        and not any(packages_installed.lock_covers(lock, name, entry["version"]) for name, entry in packages)
     ]
 
 

@@ -11,6 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks as packages_locks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
@@ -200,7 +201,7 @@ def _prerequisites(host: dict, result: Resolution, available: dict | None) -> li
     """
     enabling, needed = _repository_packages(host, result), _needed_from_repository(host, result)
     offered = available or {}
-    absent = [name for name in result.prerequisites if name not in host["packages"]]
+    absent = [name for name in result.prerequisites if not is_installed(host, name)]
     if not result.prerequisites_bring:
         return absent
     if all(offered.get(name) for name in needed):
@@ -214,11 +215,11 @@ def _prerequisites(host: dict, result: Resolution, available: dict | None) -> li
 
 def _repository_packages(host: dict, result: Resolution) -> list[str]:
     names = [name for name in result.prerequisites if name not in result.hold_needs]
-    return [name for name in names if name not in host["packages"]]
+    return [name for name in names if not is_installed(host, name)]
 
 
 def _needed_from_repository(host: dict, result: Resolution) -> list[str]:
-    return [name for name in result.prerequisites_bring if name in result.packages and name not in host["packages"]]
+    return [name for name in result.prerequisites_bring if name in result.packages and not is_installed(host, name)]
 
 
 def _no_repository(unavailable: list[str], enabling: list[str], result: Resolution) -> str:
@@ -240,10 +241,12 @@ def plan_holds(host: dict, request: Request, result: Resolution, todo: Todo) -> 
     members = driver_membership.of_resolution(host, result)
     if request.hold:
         todo.hold = [name for name in members if not host["packages"][name]["held"]]
-        todo.hold += [name for name in result.lockstep if name not in host["packages"] and name not in result.optional]
+        todo.hold += [name for name in result.lockstep if name not in result.optional and not is_installed(host, name)]
         # If all packages are installed, plan_packages has not planned the plugin that holds need.
         if todo.hold and not todo.query:
-            todo.prerequisites = [name for name in result.hold_needs if name not in host["packages"]]
+            todo.prerequisites = [name for name in result.hold_needs if not is_installed(host, name)]
     else:
-        todo.unhold = [name for name in members if host["packages"][name]["held"]]
+        held = [name for name in members if host["packages"][name]["held"]]
+        state = {"held": held, "held_patterns": host["package_state"]["held_patterns"]}
+        todo.unhold = sorted(packages_locks.releasable(held, state))
     todo.unhold += driver_membership.stale_locks(host, result.patterns.get("hold"))

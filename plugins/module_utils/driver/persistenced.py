@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import u
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT
@@ -125,7 +126,7 @@ def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], se
         wanted = [f"nvidia-compute-utils-{match.group(1)}" for match in branches if match]
     if not wanted and service.get("load_state") != "loaded" and driver["library"]:
         return []
-    return [name for name in wanted if name not in host["packages"]]
+    return [name for name in wanted if not is_installed(host, name)]
 
 
 def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:

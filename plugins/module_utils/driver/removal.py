@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 FILES = (
     config_files.PIN_FILE,
@@ -117,7 +118,7 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     }
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
-    names = host.get("package_names") or list(host["packages"])
+    names = list(host["installed_packages"])
     recorded = packages_record.possibly_installed(host, RECORD_FILE, names)
     certain = packages_record.installed_for_certain(host, RECORD_FILE, names)
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
@@ -301,8 +302,8 @@ def missing(before: dict, now: dict, plan: dict) -> list[str]:
     }
     required = {name for name in plan["lockstep"] if name not in plan["optional"]}
     if not required <= _of_version(now, plan["version"]):
-        removed = [name for name in todo["remove"] if name in before["packages"]]
-        lost["the package {}"] = [name for name in removed if name not in now["packages"]]
+        removed = [name for name in todo["remove"] if is_installed(before, name)]
+        lost["the package {}"] = [name for name in removed if not is_installed(now, name)]
         stream = todo["stream"]
         same = stream is None or _stream(now, stream["module"]) == _stream(before, stream["module"])
         lost["the former stream of module {}"] = [] if same else [stream["module"]]

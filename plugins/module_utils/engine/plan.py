@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import unknown_options, value_problems
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
@@ -124,7 +125,7 @@ def _packages(result: Plan, host: dict[str, t.Any], request: Request, platforms:
         required = platform["support"] if result.is_installed else [*platform["packages"], *platform["support"]]
         if result.origin == "distribution":
             required = [*platform["packages"], *platform["support"]]
-        result.packages = [package for package in required if package not in host["packages"]]
+        result.packages = [package for package in required if not is_installed(host, package)]
 
 
 def _config(result: Plan, host: dict[str, t.Any], request: Request) -> None:

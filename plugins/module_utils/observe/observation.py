@@ -89,7 +89,6 @@ def observe(
     ask: Ask | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
-    package_names: bool = False,
     nvml_binding: bool | None = None,
 ) -> Host:
     """Describe a host.
@@ -119,7 +118,6 @@ def observe(
         "packages": state["details"],
         "installed_packages": state["all"],
         "held_packages": state["held"],
-        "package_names": list(state["all"]) if package_names else None,
         "package_state": {name: state[name] for name in _PACKAGE_STATE},
         "services": services,
         "modules_loaded": devices.modules_loaded(root),

@@ -202,7 +202,7 @@ def _locks(root: str, manager: str | None) -> list[str]:
     return []
 
 
-def locks(pattern: str, name: str, version: str) -> bool:
+def lock_covers(pattern: str, name: str, version: str) -> bool:
     """Return whether a lock covers a package: `name`, `name*`, or `name-[epoch:]version-release[.arch]` with globs."""
     bare = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
     epoch, _colon, rest = version.rpartition(":")
@@ -216,5 +216,5 @@ def _locked(patterns: list[str], copies: dict[str, list[tuple[str, str]]]) -> se
     return {
         name
         for name, entries in (copies.items() if patterns else ())
-        if any(locks(pattern, name, entries[-1][0]) for pattern in patterns)
+        if any(lock_covers(pattern, name, entries[-1][0]) for pattern in patterns)
     }

@@ -9,7 +9,10 @@ import os
 import re
 from typing import Callable
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import lock_covers
+
 _ZYPPER_LOCKS = "etc/zypp/locks"
+_VERSION_AND_ARCH = r"(-\d[^-*?]*-[^-*?]+)?(\.\*|\.\w+)?"
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -18,29 +21,29 @@ class LocksError(Exception):
     """The package manager does not support locks, or the command failed."""
 
 
-def read(manager: str, names: list[str], run: Run) -> set[str]:
-    """Return the names that are held."""
-    if manager == "apt":
-        rc, out, err = run(["dpkg-query", "--show", "--showformat", "${Package}\t${db:Status-Want}\n", *names])
-        if rc not in (0, 1):
-            raise LocksError(f"dpkg-query failed with exit status {rc}: {err.strip()}")
-        pairs = (line.partition("\t")[::2] for line in out.splitlines())
-        return {name for name, want in pairs if want == "hold"}
-    if manager == "dnf":
-        rc, out, err = run(["dnf", "--quiet", "versionlock", "list"])
-        if rc != 0:
-            raise LocksError(
-                f"dnf versionlock failed with exit status {rc}: {err.strip() or out.strip()}. Install "
-                "python3-dnf-plugin-versionlock."
-            )
-        lines = [_without_epoch(line.strip()) for line in out.splitlines()]
-        bare = {name: re.escape(_without_epoch(name)) for name in names}
-        return {name for name in names if any(re.match(rf"{bare[name]}(-\d|\.|$)", line) for line in lines)}
-    rc, out, err = run(["zypper", "--non-interactive", "--quiet", "locks"])
-    if rc != 0:
-        raise LocksError(f"zypper locks failed with exit status {rc}: {err.strip() or out.strip()}")
-    listed = {cell.strip() for line in out.splitlines() for cell in line.split("|")[1:2]}
-    return set(names) & listed
+def held(names: list[str], state: dict) -> set[str]:
+    """Return the names that are held. A name can have a version, as in the locks of dnf.
+
+    `state` is the result of `installed.read`.
+    """
+    locks = [_without_epoch(lock) for lock in state["held_patterns"]]
+    return {
+        name
+        for name in names
+        if name in state["held"] or any(lock_covers(lock, _without_epoch(name), "") for lock in locks)
+    }
+
+
+def releasable(names: list[str], state: dict) -> set[str]:
+    """Return the names that have a hold of their own. A lock with wildcards also holds other packages, so it stays."""
+    locks = [_without_epoch(lock) for lock in state["held_patterns"]]
+    if not locks:
+        return held(names, state)
+    return {
+        name
+        for name in names
+        if any(re.fullmatch(re.escape(_without_epoch(name)) + _VERSION_AND_ARCH, lock) for lock in locks)
+    }
 
 
 def _without_epoch(lock: str) -> str:
@@ -60,7 +63,9 @@ def change(manager: str, names: list[str], held: bool, run: Run, root: str = "/"
     argv = commands[manager, held]
     rc, out, err = run(argv)
     if rc != 0:
-        raise LocksError(f"{' '.join(argv[:3])} failed with exit status {rc}: {err.strip() or out.strip()}")
+        reason = err.strip() or out.strip()
+        hint = " Install python3-dnf-plugin-versionlock." if "No such command" in reason else ""
+        raise LocksError(f"{' '.join(argv[:3])} failed with exit status {rc}: {reason}{hint}")
     if manager == "zypper" and not held:
         _remove_if_empty(os.path.join(root, _ZYPPER_LOCKS))
 

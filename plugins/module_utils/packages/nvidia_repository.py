@@ -272,7 +272,9 @@ def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
     if kept - {_ENTRY_FILES[repository["type"]]}:
         return files, []
     names = [rf"{re.escape(name)}(-\d.*)?" for name in repository["legacy_packages"]]
-    packages = sorted(package for package in host["packages"] if any(re.fullmatch(name, package) for name in names))
+    packages = sorted(
+        package for package in host["installed_packages"] if any(re.fullmatch(name, package) for name in names)
+    )
     return files + [path for path in _sources_inside(packages, entries) if path not in files], packages
 
 

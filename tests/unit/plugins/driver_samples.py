@@ -12,6 +12,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import INTERESTING
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,7 +115,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             name: {"loaded": False, "bound": [], "available": False, "blacklisted_by": []}
             for name in ("nouveau", "nova_core")
         },
-        "packages": packages,
+        "packages": {name: package for name, package in packages.items() if INTERESTING.search(name)},
         "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
         "package_state": {
             "held_patterns": [],
@@ -151,7 +152,8 @@ def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:
 
 def add_package(there: dict, name: str, version: str, *, held: bool = False, arch: str = "amd64") -> None:
     """Install a package on a described host."""
-    there["packages"][name] = {"version": version, "held": held, "arch": arch}
+    if INTERESTING.search(name):
+        there["packages"][name] = {"version": version, "held": held, "arch": arch}
     there["installed_packages"][name] = f"{version} {arch}"
 
 

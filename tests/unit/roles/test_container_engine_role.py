@@ -16,7 +16,7 @@ import yaml
 HOST = {
     "os": {"key": "debian-12", "name": "Debian 12", "package_manager": "apt"},
     "uid": 0,
-    "packages": {},
+    "installed_packages": {},
     "services": {},
     "package_state": {"busy": False},
     "engines": {"docker": {"package": None, "version": None, "info": None}},

@@ -60,7 +60,7 @@ def test_files_are_restored_unless_packages_were_installed(tmp_path: Path, came:
     written = [f"rm {old}", f"mkdir {directory}", f"touch {directory}/record {new}"]
     shell = {"ansible.builtin.shell": " && ".join(written)}
     (tasks / "repository.yml").write_text(yaml.safe_dump([shell]))
-    seen = {"__cuda_toolkit_came": {"host": {"package_names": ["vim", *came]}}}
+    seen = {"__cuda_toolkit_came": {"host": {"installed_packages": dict.fromkeys(["vim", *came], "1 all")}}}
     refused = {"ansible.builtin.fail": {"msg": "would bring a driver"}}
     (tasks / "packages.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": seen}, refused]))
     (tasks / "main.yml").write_text(yaml.safe_dump([block]))
@@ -73,7 +73,7 @@ def test_files_are_restored_unless_packages_were_installed(tmp_path: Path, came:
             "remove_packages": [],
             "remove_files": [],
         },
-        "__cuda_toolkit_before": {"host": {"package_names": ["vim"]}},
+        "__cuda_toolkit_before": {"host": {"installed_packages": dict.fromkeys(["vim"], "1 all")}},
         "__cuda_toolkit_changed": [str(path) for path in (old, new, directory / "record", directory)],
         "ansible_remote_tmp": str(tmp_path / "remote"),
         "ansible_python_interpreter": sys.executable,

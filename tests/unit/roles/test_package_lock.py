@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the roles observe a host again before they act: while dpkg runs, or for packages that were not observed."""
+"""When the roles observe a host again before they act: while dpkg runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ import os
 from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
-names = ("services", "files", "package_names", "package_lock_timeout")
+names = ("services", "files", "package_lock_timeout")
 module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
 calls = Path(os.environ["CALLS"])
 known = json.loads(calls.read_text())
-known["calls"].append([int(module.params["package_lock_timeout"] or 0), bool(module.params["package_names"])])
+known["calls"].append(int(module.params["package_lock_timeout"] or 0))
 calls.write_text(json.dumps(known))
 module.exit_json(host=known["hosts"][min(len(known["calls"]), len(known["hosts"])) - 1])
 """
@@ -112,9 +112,9 @@ class Roles:
         for name in inventory:
             assert (self.folder / f"{name}.out").exists(), done.stdout + done.stderr
             results = (self.folder / f"{name}.out").read_text()
-            known = json.loads((self.folder / f"{name}.json").read_text())["calls"]
+            timeouts = json.loads((self.folder / f"{name}.json").read_text())["calls"]
             good = not any(line.startswith("failed ") for line in results.splitlines())
-            found.append((good, results, [timeout for timeout, _names in known]))
+            found.append((good, results, timeouts))
         assert all(good for good, *_rest in found) is (done.returncode == 0), done.stdout + done.stderr
         return found
 
@@ -227,7 +227,7 @@ def with_record(*, busy: bool, **changes: Any) -> dict[str, Any]:
     """Describe a host with a package that the role installed."""
     record = {config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
     described = driver_host(busy=busy, installed=False)
-    return {**described, "files": record, "package_names": ["nvidia-driver"], **changes}
+    return {**described, "files": record, "installed_packages": dict.fromkeys(["nvidia-driver"], "1 all"), **changes}
 
 
 def test_removing_the_driver_waits_requires_root_and_shows_its_plan_in_check_mode(roles):
@@ -239,15 +239,11 @@ def test_removing_the_driver_waits_requires_root_and_shows_its_plan_in_check_mod
     good, results, _timeouts = second
     assert (good, f"{LOCKED} 77 seconds" in results, "<run " in results) == (False, True, False), results
     good, results, _timeouts = third
-    assert (good, "This role needs root but runs as uid 1000" in results, "<run " in results) == (False, True, False)
+    assert (good, "This role needs root, but it runs as uid 1000" in results, "<run " in results) == (
+        False,
+        True,
+        False,
+    )
     for good, results, _timeouts in roles.run("nvidia_driver", [busy, busy], [free], dry=True, **values):
         assert (good, LOCKED in results) == (True, False), results
         assert (f"remove {config_files.RECORD_FILE}" in results, "ok [true, " in results) == (True, True), results
-
-
-def test_a_requested_package_is_observed_again_if_the_observation_does_not_cover_it(roles):
-    cases = ({}, {"nvtop": False, "x": True}, {"x": True})
-    hosts = ([{**driver_host(busy=False, installed=True), "packages_asked": known}] for known in cases)
-    values = {**DRIVER[2], "nvidia_driver_extra_packages": ["nvtop"]}
-    found = roles.run("nvidia_driver", *hosts, tasks="plan.yml", **values)
-    assert [len(timeouts) for _good, _results, timeouts in found] == [2, 1, 2], found

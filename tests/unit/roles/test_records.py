@@ -62,7 +62,7 @@ def interrupted(path: str) -> dict:
     observed = host("debian-12")
     begun = packages_record.begin(observed, path, ["vim"], asked=["asked=1.0"], key="EB")
     observed["files"][path] = {"exists": True, "content": begun}
-    return {**observed, "package_names": ["vim", "asked", "dependency"]}
+    return {**observed, "installed_packages": dict.fromkeys(["vim", "asked", "dependency"], "1 all")}
 
 
 @pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
@@ -85,12 +85,12 @@ def test_packages_of_the_first_step_are_recorded_when_the_second_step_fails(tmp_
     values = {
         "gpufleet_host": before,
         "__nvidia_driver_plan": plan,
-        "__nvidia_driver_before": {"host": {**before, "package_names": ["vim"]}},
+        "__nvidia_driver_before": {"host": {**before, "installed_packages": dict.fromkeys(["vim"], "1 all")}},
         "__nvidia_driver_components": {"diff": [entry]},
     }
     steps = load("nvidia_driver", "repositories.yml")
     steps[0]["block"] = [{"ansible.builtin.fail": {"msg": "no repository"}}]
-    after = {**before, "package_names": ["vim", "epel-release"]}
+    after = {**before, "installed_packages": dict.fromkeys(["vim", "epel-release"], "1 all")}
     output, record = play(tmp_path, "nvidia_driver", steps, after, values)
     assert "no repository" in output
     files = {"/etc/apt/sources.list": {"before": "main", "after": "main contrib"}}
@@ -111,7 +111,7 @@ def test_the_version_of_the_installer_is_recorded_before_and_after_its_run(tmp_p
     values = {"__nvidia_driver_plan": plan, "__nvidia_driver_installer": {"rc": rc}}
     output, record = play(tmp_path / "1", "nvidia_driver", [before], host("debian-12"), values)
     assert record == {"packages": [], "files": {}, "pending_runfile": "580.95.05"}, output
-    observed = {**begun, "package_names": ["vim"]}
+    observed = {**begun, "installed_packages": dict.fromkeys(["vim"], "1 all")}
     output, record = play(tmp_path / "2", "nvidia_driver", [after], observed, values)
     state = "pending_runfile" if rc else "runfile"
     assert record == {"packages": [], "files": {}, state: "580.95.05"}, output
@@ -135,7 +135,7 @@ def test_holds_on_an_adopted_driver_are_recorded_before_they_are_set(tmp_path: P
             states.append(task.pop("gpufleet.hosts.package_hold").get("state", "held"))
             path = tmp_path / "remembered/record.json"
             task["ansible.builtin.assert"] = {"that": f"(lookup('file', '{path}') | from_json).holds == ['libcuda1']"}
-    # package_hold would accept a lock on another version as the new lock.
+    # Otherwise, a package would have locks on two versions.
     assert states == ["released", "held"]
     output, record = play(tmp_path, "nvidia_driver", tasks, observed, {"__nvidia_driver_plan": plan})
     assert "failed=0" in output, output

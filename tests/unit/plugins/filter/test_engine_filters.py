@@ -65,7 +65,7 @@ BARE: dict[str, t.Any] = {
     "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},
     "uid": 0,
     "nvidia": {"gpus": []},
-    "packages": {},
+    "installed_packages": {},
     "services": {},
     "engines": {"docker": {"package": None, "version": None, "info": None}},
     "docker_daemon_json": {"flags": []},

@@ -16,7 +16,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible.release import __version__
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources, installed, openpgp
 from ansible_collections.gpufleet.hosts.plugins.modules import (
     apt_components,
     dnf_packages,
@@ -198,14 +198,13 @@ def dpkg(monkeypatch):
         state["asked"].append(argv[1:])
         if "madison" in argv:
             return 0, "libcuda1 | 535.309.01-1 | http://x bookworm/non-free amd64 Packages\n", ""
-        if "--show" in argv:
-            return 0, "".join(f"{name}\t{'hold' if name in state['held'] else 'install'}\n" for name in argv[4:]), ""
         names = set(argv[2:])
         state["held"] = state["held"] | names if argv[1] == "hold" else state["held"] - names
         return 0, "", ""
 
     monkeypatch.setattr(basic.AnsibleModule, "run_command", command)
     monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", lambda module, name, **more: f"/usr/bin/{name}")
+    monkeypatch.setattr(installed, "read", lambda *_arguments: {"held": sorted(state["held"]), "held_patterns": []})
     return state
 
 

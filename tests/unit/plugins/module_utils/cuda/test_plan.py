@@ -11,7 +11,14 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import B200, T4, V100, host
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    B200,
+    T4,
+    V100,
+    add_package,
+    host,
+    remove_package,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
     URL,
@@ -255,7 +262,7 @@ def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) -> None:
     there = converged(key, "12.6", proxy=PROXY)
-    del there["packages"]["cuda-toolkit-12-6"]
+    remove_package(there, "cuda-toolkit-12-6")
     add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
     done = nvidia(there, "12.6", proxy=proxy)
     assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
@@ -271,7 +278,9 @@ OF_DRIVER = {"packages": ["libcuda1"], "key": OTHER_KEY}
 def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
     """Return a host with our entry for a mirror that has a login, a proxy and its own key."""
     there = converged(key, "12.6", **WITH_LOGIN, proxy=PROXY, key_fingerprint=OTHER_KEY)
-    there["packages"] = {f"cuda-toolkit-{version.replace('.', '-')}": {"version": "1"} for version in versions}
+    remove_package(there, "cuda-toolkit-12-6")
+    for version in versions:
+        add_package(there, f"cuda-toolkit-{version.replace('.', '-')}", "1")
     return there
 
 

@@ -21,7 +21,7 @@ OURS = ["cuda-nvcc-12-6", "cuda-toolkit-12-6", "cuda-toolkit-13-0", "libgomp1"]
 def seen(recorded: dict[str, t.Any] | None, *more: str, key: str = "debian-12", **changes: t.Any) -> dict[str, t.Any]:
     """Return a host with the toolkits and more packages. `recorded` is the role's record."""
     there = bare(key, **changes)
-    there["package_names"] = sorted({"vim", *OURS, *more})
+    there["installed_packages"] = dict.fromkeys(sorted({"vim", *OURS, *more}), "1 all")
     for path in (cuda_plan.PROFILE_FILE, *nvidia_repository.FILES):
         add(there, path, "x")
     if recorded is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, add_package, host, platform
 
 KEYS = ["el-8", "el-9", "el-10"]
 VERSION = "580.95.05"
@@ -72,6 +72,15 @@ def test_epel_is_not_queried_with_dkms(key):
 def test_lock_plugin_is_always_planned(key):
     there = host(key, packages={"dkms": "3.2.1-1"})
     assert driver_plan.plan(there, NVIDIA, platform(key)).todo.prerequisites == [PLUGIN]
+
+
+def test_an_installed_prerequisite_with_any_name_is_not_planned_again():
+    data = platform("el-9")
+    data["sources"]["nvidia"].update(prerequisites=["rpmfusion-release"], hold_needs=["lock-plugin"])
+    there = host("el-9", packages={"rpmfusion-release": "9-1"}, headers=(KERNELS["el-9"],))
+    assert driver_plan.plan(there, NVIDIA, data).todo.prerequisites == ["lock-plugin"]
+    add_package(there, "lock-plugin", "1-1")
+    assert driver_plan.plan(there, NVIDIA, data).todo.prerequisites == []
 
 
 def test_unqueried_packages_may_be_available():

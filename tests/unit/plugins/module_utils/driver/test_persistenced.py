@@ -42,6 +42,7 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 """
 RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "fragment_path": PACKAGED}
 STOPPED = {**RUNNING, "active_state": "failed"}
+UBUNTU_24 = {"key": "ubuntu-24.04", "family": "ubuntu", "package_manager": "apt"}
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
 
@@ -58,6 +59,7 @@ def host(
         "files": {PACKAGED: {"content": unit}, UNIT_FILE: {"content": None}, DROP_IN_FILE: {"content": None}},
     }
     seen.update(more)
+    seen["installed_packages"] = dict.fromkeys(seen["packages"], "1 amd64")
     return seen
 
 
@@ -96,8 +98,8 @@ def test_daemon_is_not_started_without_loaded_driver() -> None:
 
 
 def test_ubuntu_unit_gets_drop_in() -> None:
-    seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os={"key": "ubuntu-24.04", "family": "ubuntu"})
-    seen["packages"] = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
+    packages = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
+    seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os=UBUNTU_24, packages=packages)
     done = plan(seen, PACKAGES)
     assert done["packages"] == []
     text = done["files"][DROP_IN_FILE]
@@ -136,7 +138,7 @@ VERSIONS = [
 def test_package_versions_match_driver(
     driver: dict[str, t.Any], offered: dict[str, list[str]], expected: list[str] | str
 ) -> None:
-    more = {"os": {"key": "ubuntu-24.04", "family": "ubuntu"}} if driver is UBUNTU else {}
+    more = {"os": UBUNTU_24} if driver is UBUNTU else {}
     seen = host(NO_UNIT, packages=driver, **more)
     assert plan(seen, PACKAGES)["query"] == list(offered)
     done = plan(seen, PACKAGES, offered=offered)
@@ -154,8 +156,8 @@ def test_pin_makes_versions_unnecessary() -> None:
 
 
 def test_ubuntu_package_matches_branch() -> None:
-    seen = host(NO_UNIT, os={"key": "ubuntu-22.04", "family": "ubuntu"})
-    seen["packages"] = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
+    packages = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
+    seen = host(NO_UNIT, os={**UBUNTU_24, "key": "ubuntu-22.04"}, packages=packages)
     assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
 
 

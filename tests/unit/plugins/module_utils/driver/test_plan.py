@@ -895,6 +895,17 @@ def test_driver_and_dependencies_are_held():
     assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
 
 
+@pytest.mark.parametrize("key", ["el-9", "sles-15"])
+def test_a_lock_of_the_user_with_wildcards_is_not_released(key):
+    there = converged(key)
+    there["package_state"]["held_patterns"] = ["*"]
+    result = driver_plan.plan(there, {"hold": False}, platform(key))
+    assert (result.errors, result.summary, result.acts) == ([], [], False)
+    there["package_state"]["held_patterns"] = ["*", "nvidia-driver-cuda", "nvidia-compute-utils-G06"]
+    (name,) = driver_plan.plan(there, {"hold": False}, platform(key)).todo.unhold
+    assert name in there["package_state"]["held_patterns"]
+
+
 def test_hold_false_removes_holds_and_files():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
     assert "libcuda1" in result.todo.unhold

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import confi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package, host, platform
 
 V = "535.309.01-0+deb12u1"
 DRIVER = {"library": "535.309.01", "loaded": "535.309.01"}
@@ -39,6 +39,11 @@ def test_recorded_packages_and_leftovers_are_removed():
     assert plan["acts"]
 
 
+def having(there, *names):
+    """Return the host with other installed packages."""
+    return {**there, "installed_packages": dict.fromkeys(names, "1 all")}
+
+
 def test_removed_packages_are_purged():
     gone = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support"]
     there = installed({"packages": [*OURS, *gone]})
@@ -51,7 +56,7 @@ def test_removed_packages_are_purged():
 
 
 def test_dependencies_of_any_name_are_removed():
-    there = {**installed({"packages": [*OURS, "make", "libc6-dev"]}), "package_names": [*OURS, "make", "vim"]}
+    there = having(installed({"packages": [*OURS, "make", "libc6-dev"]}), *OURS, "make", "vim")
     assert driver_removal.plan(there, platform("debian-12"))["leftovers"] == ["dkms", "gcc-12", "make"]
 
 
@@ -60,7 +65,7 @@ def test_removal_rebuilds_initramfs(package):
     there = installed({"packages": list(OURS)})
     there["files"][config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
-        there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
+        add_package(there, package, "1", arch="all")
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
     # The files after a run whose rebuild failed.
@@ -87,7 +92,7 @@ def test_packages_of_other_driver_stay(recorded):
 
 def test_interrupted_installation_can_be_removed():
     there = installed({"pending": ["vim", "libcuda1"], "packages": ["make"], "asked": ["dkms", "nvidia-kernel-dkms"]})
-    there["package_names"] = ["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"]
+    there["installed_packages"] = dict.fromkeys(["vim", *OURS, "make", "tmux", "cuda-toolkit-12-6"], "1 all")
     there["files"][packages_record.TOOLKIT] = TOOLKIT
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["packages"] == ["nvidia-alternative", "nvidia-kernel-dkms"]
@@ -110,9 +115,10 @@ HEADERS = "linux-headers-6.1.0-47-amd64"
 def test_headers_of_interrupted_run_are_removable(finishes):
     todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
     there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
-    there["package_names"] = ["vim", *OURS, HEADERS]
+    names = ["vim", *OURS, HEADERS]
+    there["installed_packages"] = dict.fromkeys(names, "1 all")
     if finishes:
-        content = driver_removal.record(there, there["package_names"], there["package_names"])
+        content = driver_removal.record(there, names, names)
         there["files"][config_files.RECORD_FILE]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
@@ -260,7 +266,7 @@ def test_dnf_changes_without_packages_are_undone():
         package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
         files={config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
-    plan = driver_removal.plan({**there, "package_names": ["bash"]}, platform("el-9"))
+    plan = driver_removal.plan(having(there, "bash"), platform("el-9"))
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
     assert plan["unhold"] == [LOCK]
     assert plan["summary"] == [
@@ -344,12 +350,12 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
         record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
         assert json.loads(record)["key"] == (KEY if seen else digest)
         there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
-        there = {**there, "keyrings": keyrings, "package_names": ["bash", name]}
+        there = {**having(there, "bash", name), "keyrings": keyrings}
         assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
     # The end of a digest is not the end of a fingerprint.
     record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
     there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
-    assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-10"))["rpm_keys"] == []
+    assert driver_removal.plan(having(there, "bash", name), platform("el-10"))["rpm_keys"] == []
 
 
 @pytest.mark.parametrize(
@@ -364,7 +370,7 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
 def test_own_rpm_key_is_removed(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
     there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
-    plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
+    plan = driver_removal.plan(having(there, "bash", name), platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
     there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
@@ -393,7 +399,7 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
             content = driver_removal.record(there, before, names, None, key)
             assert json.loads(content)["key"] == key
         there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
-    there["package_names"] = [*names, "gpg-pubkey-fd431d51"]
+    there["installed_packages"] = dict.fromkeys([*names, "gpg-pubkey-fd431d51"], "1 all")
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == sorted(names[1:])
 
 
@@ -401,7 +407,7 @@ def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
     there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": begun}})
-    assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
+    assert driver_removal.plan(having(there, "bash", name), platform("el-9"))["rpm_keys"] == [name]
 
 
 def test_key_stays_recorded():
@@ -489,7 +495,7 @@ def test_headers_are_removed_and_kernel_stays():
         driver=DRIVER,
         files={config_files.RECORD_FILE: {"exists": True, "content": content}},
     )
-    plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
+    plan = driver_removal.plan(having(there, *OURS, *came), platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]
 
 

@@ -23,7 +23,10 @@ PLATFORMS: dict[str, t.Any] = {
         "docker": {"packages": ["docker.io"], "support": SUPPORT, "version": "20.10.24"},
         "podman": {"packages": ["podman", "crun"], "support": ["iptables"], "version": "4.3.1"},
     },
-    "debian-13": {"docker": {"packages": ["docker.io", "docker-cli"], "support": SUPPORT, "version": "26.1.5"}},
+    "debian-13": {
+        "docker": {"packages": ["docker.io", "docker-cli"], "support": SUPPORT, "version": "26.1.5"},
+        "podman": {"packages": ["podman"], "support": ["nftables"], "version": "5.4.2"},
+    },
 }
 RUNNING = {
     "load_state": "loaded",
@@ -48,7 +51,7 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
     seen: dict[str, t.Any] = {
         "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
         "uid": 0,
-        "packages": {name: {"version": "1"} for name in packages},
+        "installed_packages": dict.fromkeys(("dpkg", *packages), "1 amd64"),
         "services": {"docker.service": RUNNING if docker else NO_UNIT, "containerd.service": NO_UNIT},
         "engines": {
             "docker": {"package": docker, "version": version, "info": None},
@@ -194,6 +197,11 @@ def test_podman_has_no_daemon() -> None:
     assert done.packages == ["podman", "crun", "iptables"]
     assert done.service is None
     assert not done.config_needed
+
+
+def test_installed_packages_of_podman_are_not_planned_again() -> None:
+    assert plan(host("debian-13", packages=("podman",)), settings("podman")).packages == ["nftables"]
+    assert plan(host("debian-13", packages=("podman", "nftables")), settings("podman")).packages == []
 
 
 def test_host_without_systemd_has_no_service() -> None:

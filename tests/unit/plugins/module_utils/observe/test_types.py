@@ -61,7 +61,6 @@ def described(tmp_path, system: str) -> Host:
         kernel=K,
         run=run,
         ask=lambda path, request: {"ServerVersion": "28.0", "Runtimes": {}},
-        package_names=True,
         nvml_binding=False,
     )
 

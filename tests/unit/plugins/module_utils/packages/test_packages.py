@@ -441,8 +441,6 @@ class Dpkg:
         self.held = held
 
     def __call__(self, argv):
-        if argv[0] == "dpkg-query":
-            return 0, "".join(f"{name}\t{'hold' if name in self.held else 'install'}\n" for name in argv[4:]), ""
         assert argv[0] == "apt-mark"
         self.held = self.held | set(argv[2:]) if argv[1] == "hold" else self.held - set(argv[2:])
         return 0, "", ""
@@ -450,7 +448,6 @@ class Dpkg:
 
 def test_dpkg_holds_are_changed_with_one_command():
     dpkg = Dpkg({"libcuda1"})
-    assert packages_locks.read("apt", ["libcuda1", "nvidia-smi"], dpkg) == {"libcuda1"}
     packages_locks.change("apt", ["nvidia-smi"], True, dpkg)
     assert dpkg.held == {"libcuda1", "nvidia-smi"}
     packages_locks.change("apt", ["libcuda1", "nvidia-smi"], False, dpkg)
@@ -473,32 +470,53 @@ def test_the_empty_lock_file_of_zypper_is_removed(tmp_path, left, there):
     packages_locks.change("zypper", ["x"], False, lambda argv: (0, "", ""), str(tmp_path / "elsewhere"))
 
 
-def test_dnf_locks_match_names_with_and_without_a_version():
-    out = "nvidia-driver-cuda-3:580.95.05-1.el9.*\nkmod-nvidia-open-dkms-3:580.95.05-1.el9.*\n"
-    names = [
-        "nvidia-driver-cuda",
-        "nvidia-driver",
-        "kmod-nvidia-open-dkms-580.95.05-1.el9",
-        "nvidia-driver-cuda-570.1-1.el9",
-        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
-    ]
-    assert packages_locks.read("dnf", names, lambda argv: (0, out, "")) == {
-        "nvidia-driver-cuda",
-        "kmod-nvidia-open-dkms-580.95.05-1.el9",
-        "nvidia-driver-cuda-3:580.95.05-1.el9.*",
-    }
+DRIVER_LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
+HOLDS = [
+    # The locks, the name, whether it is held, whether its hold can be released.
+    ([DRIVER_LOCK], "nvidia-driver-cuda", True, True),
+    ([DRIVER_LOCK], "nvidia-driver", False, False),
+    ([DRIVER_LOCK], "nvidia-driver-cuda-580.95.05-1.el9", True, True),
+    ([DRIVER_LOCK], "nvidia-driver-cuda-3:580.95.05-1.el9", True, True),
+    ([DRIVER_LOCK], "nvidia-driver-cuda-570.1-1.el9", False, False),
+    ([DRIVER_LOCK], DRIVER_LOCK, True, True),
+    # A lock on another version does not hold the installed one.
+    (["nvidia-driver-cuda-3:570.1-1.el9.*"], "nvidia-driver-cuda", False, True),
+    (["nvidia-driver-cuda"], "nvidia-driver-cuda", True, True),
+    (["nvidia*"], "nvidia-driver-cuda", True, False),
+    (["nvidia*"], "nvidia-driver-cuda-3:580.95.05-1.el9", True, False),
+    (["nvidia*", DRIVER_LOCK], "nvidia-driver-cuda", True, True),
+    ([], "nvidia-driver-cuda", False, False),
+]
+
+
+@pytest.mark.parametrize(("locks", "name", "is_held", "is_releasable"), HOLDS)
+def test_the_locks_of_dnf_hold_what_the_observation_calls_held(tmp_path, locks, name, is_held, is_releasable):
+    path = tmp_path / "etc/dnf/plugins/versionlock.list"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(locks))
+    state = installed.read(str(tmp_path), "dnf", lambda argv: (0, RPMS, ""))
+    assert (packages_locks.held([name], state), packages_locks.releasable([name], state)) == (
+        {name} if is_held else set(),
+        {name} if is_releasable else set(),
+    )
+    assert name not in state["details"] or state["details"][name]["held"] is is_held
+
+
+@pytest.mark.parametrize(("lock", "is_releasable"), [("nvidia-driver-cuda", True), ("nvidia-*", False)])
+def test_the_locks_of_zypper_hold_installed_and_other_packages(tmp_path, lock, is_releasable):
+    path = tmp_path / "etc/zypp/locks"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"type: package\nsolvable_name: {lock}\n")
+    for out in (RPMS, ""):
+        state = installed.read(str(tmp_path), "zypper", lambda argv, out=out: (0, out, ""))
+        names = ["nvidia-driver-cuda", "bash"]
+        assert packages_locks.held(names, state) == {"nvidia-driver-cuda"}
+        assert packages_locks.releasable(names, state) == ({"nvidia-driver-cuda"} if is_releasable else set())
 
 
 def test_a_missing_versionlock_plugin_is_named():
     with pytest.raises(packages_locks.LocksError, match="python3-dnf-plugin-versionlock"):
-        packages_locks.read("dnf", ["x"], lambda argv: (1, "", "No such command: versionlock"))
-
-
-def test_zypper_locks_are_read():
-    out = "# | Name | Type | Repository\n--+------+-----+----\n1 | nvidia-compute-G06 | package | (any)\n"
-    assert packages_locks.read("zypper", ["nvidia-compute-G06", "x"], lambda argv: (0, out, "")) == {
-        "nvidia-compute-G06"
-    }
+        packages_locks.change("dnf", ["x"], True, lambda argv: (1, "", "No such command: versionlock"))
 
 
 def test_the_error_of_a_hold_names_the_command():
