@@ -17,7 +17,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import address
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
-ID = owned.REPOSITORY_ID
 APT_PROXY_FILE = owned.APT_PROXY
 APT_LOGIN_FILE = owned.APT_LOGIN
 ZYPPER_LOGIN_FILE = owned.ZYPPER_LOGIN
@@ -50,7 +49,6 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
     key_username, key_password = repository_access.login_for(key_url, settings) if username else ("", "")
     repository = {
         "type": data["type"],
-        "id": data["id"],
         "url": url,
         "key": key_url,
         "fingerprint": key_trust.normalized(settings["key_fingerprint"] or data["fingerprint"]),
@@ -64,7 +62,7 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
-    return {**repository, "entry": entry(repository)}
+    return {**repository, "keyring": keyring(repository), "entry": entry(repository)}
 
 
 def to_query(repository: dict) -> dict[str, str]:
@@ -306,10 +304,10 @@ def entry(repository: dict) -> dict[str, str]:
     if kind == "apt":
         text = f"Types: deb\nURIs: {reached.url}\nSuites: /\nSigned-By: {keyring(repository)}\n"
     else:
-        lines = [f"[{repository['id']}]", "name=NVIDIA CUDA", "enabled=1"]
+        lines = [f"[{owned.REPOSITORY_ID}]", "name=NVIDIA CUDA", "enabled=1"]
         if kind == "zypper":
             secret = reached.proxy_password
-            lines += ["autorefresh=1", *repository_access.zypper_lines(reached, ID)]
+            lines += ["autorefresh=1", *repository_access.zypper_lines(reached, owned.REPOSITORY_ID)]
         else:
             secret = reached.password or reached.proxy_password
             lines += repository_access.dnf_lines(reached)

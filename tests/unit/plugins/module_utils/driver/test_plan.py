@@ -231,6 +231,12 @@ def test_query_previews_new_repository():
     assert todo.look["modules"] == []
 
 
+@pytest.mark.parametrize(("key", "option"), [("debian-12", "Signed-By: "), ("el-9", "gpgkey=file://")])
+def test_the_entry_names_the_key_file_that_the_role_installs(key, option):
+    repository = driver_plan.plan(host(key), {"source": "nvidia"}, platform(key)).todo.repository
+    assert f"{option}{repository['keyring']}\n" in repository["entry"]["content"]
+
+
 DEBIAN = "/etc/apt/sources.list.d/debian.sources"
 CUDA = "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"
 
