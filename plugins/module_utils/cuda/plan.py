@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import n
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -54,7 +53,7 @@ class Plan:
 
     # Names to query in the repositories, and the repositories as they will be.
     query: list[str] = dataclasses.field(default_factory=list)
-    look: dict[str, t.Any] | None = None
+    preview: dict[str, t.Any] | None = None
     # The repository to add, as nvidia_repository.describe returns it; the file and the identity of its key.
     repository: dict[str, t.Any] | None = None
     keyring: str | None = None
@@ -288,7 +287,7 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     if adds:
         result.repository = repository
         result.files.append({"state": "present", **nvidia_repository.entry(repository)})
-    result.look = _look(result)
+    result.preview = _preview(result)
     if not mirror:
         for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
             _file(result.files, host, path, text)
@@ -300,7 +299,7 @@ def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
     It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
     nvidia_driver manages the preferences.
     """
-    if (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
+    if (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return None
     if driver_membership.has_marks(host, data["nvidia"]["marks"]):
         return None
@@ -319,7 +318,7 @@ def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
     )
 
 
-def _look(result: Plan) -> dict[str, t.Any]:
+def _preview(result: Plan) -> dict[str, t.Any]:
     """Return the changes of the repositories for the query, so that it can run before the repository is added."""
     repository = result.repository
     return {

@@ -7,7 +7,7 @@ A driver that hangs or crashes ends the child process only. The failure is repor
 
 The probe also runs without Ansible, for example in a container. Add the directory that contains `ansible_collections`
 to PYTHONPATH and run `python3 -m ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.probe`. It prints the
-result as JSON. For this reason, the probe, `cuda_gpu_check` and `cuda_driver` import the standard library only.
+result as JSON. For this reason, the probe, `gpu_check` and `libcuda` import the standard library only.
 """
 
 from __future__ import annotations

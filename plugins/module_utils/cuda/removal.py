@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the removal of the CUDA toolkits that the role installed. `install_record` lists what it installed."""
+"""Plan the removal of the CUDA toolkits that the role installed. `packages/record.py` records what it installed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import re
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.modules import is_trusted
 
-REBOOT_FILE = owned.DRIVER_REBOOT_MARKER
 # Dependent modules first, so that they can be unloaded in this order.
 _UNLOAD_ORDER = ("nvidia_fs", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 # The driver's own daemons, which a reload stops and starts. The kernel truncates the names of commands.
@@ -161,13 +160,13 @@ def _obstacle(host: dict, policy: str, is_controller: bool, ids: list[str]) -> s
     if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
         return (
             "the role already rebooted the host for the same reasons, and they remain; another reboot would not help. "
-            f"After you fix the cause, remove {REBOOT_FILE}"
+            f"After you fix the cause, remove {owned.DRIVER_REBOOT_MARKER}"
         )
     return None
 
 
 def _last_attempt(host: dict) -> dict | None:
-    content = (host["files"].get(REBOOT_FILE) or {}).get("content")
+    content = (host["files"].get(owned.DRIVER_REBOOT_MARKER) or {}).get("content")
     try:
         last = json.loads(content or "null")
     except ValueError:

@@ -22,7 +22,7 @@ def plan_repositories(host: dict, result: Resolution, todo: Todo, streams: dict 
     """Plan changes to the package manager's repositories. A host with all packages needs none."""
     _plan_entries(host, result, todo)
     if todo.query:
-        todo.look = _preview(host, result, todo)
+        todo.preview = _preview(host, result, todo)
     if todo.stream and streams is not None:
         driver_version.check_stream(todo.stream["name"], streams, result.repository["url"])
 

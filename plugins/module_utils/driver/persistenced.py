@@ -13,7 +13,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT
@@ -136,7 +135,7 @@ def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[st
     """
     installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *_utilities(host))]
     driver = next((version for version in installed if version), None)
-    if driver is None or (host["files"].get(PIN_FILE) or {}).get("exists"):
+    if driver is None or (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return
     result["query"] = result["packages"]
     if offered is None:

@@ -12,25 +12,25 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, adoption, config_files, installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 FILES = (
-    config_files.PIN_FILE,
-    config_files.BLACKLIST_FILE,
-    config_files.MODULES_LOAD_FILE,
-    config_files.MODPROBE_FILE,
-    activation.REBOOT_FILE,
-    config_files.INITRAMFS_FILE,
-    config_files.UNVERIFIED_FILE,
-    RECORD_FILE,
+    owned.DRIVER_APT_PREFERENCES,
+    owned.DRIVER_UNATTENDED_UPGRADES,
+    owned.MODULES_LOAD,
+    owned.MODPROBE,
+    owned.DRIVER_REBOOT_MARKER,
+    owned.DRIVER_INITRAMFS_MARKER,
+    owned.DRIVER_UNVERIFIED_MARKER,
+    packages_record.DRIVER,
 )
 
 # Signing keys have their own rule. Headers may have installed their kernel, and a kernel in use must stay.
@@ -49,7 +49,7 @@ def begin(
     todo = todo or {"prerequisites": [], "install": [], "stream": None}
     return packages_record.begin(
         host,
-        RECORD_FILE,
+        packages_record.DRIVER,
         before,
         changed_files=changed_files,
         key=key,
@@ -69,23 +69,23 @@ def record(
 ) -> str:
     """Return the record after the installation: its former content, and what came since `before` or `begin`."""
     return packages_record.finish(
-        host, RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
+        host, packages_record.DRIVER, before, after, changed_files=changed_files, key=key, runfile=runfile
     )
 
 
 def begin_runfile(host: dict, version: str) -> str:
     """Return the record to write before NVIDIA's installer of this version runs."""
-    return packages_record.begin_runfile(host, RECORD_FILE, version)
+    return packages_record.begin_runfile(host, packages_record.DRIVER, version)
 
 
 def hold(host: dict, names: list[str]) -> str:
     """Return the record to write before and after the packages of an adopted driver are held."""
-    return packages_record.hold(host, RECORD_FILE, names)
+    return packages_record.hold(host, packages_record.DRIVER, names)
 
 
 def read_record(host: dict) -> dict:
     """Return the host's record; an empty one if it is missing or unreadable."""
-    return packages_record.read(host, RECORD_FILE)
+    return packages_record.read(host, packages_record.DRIVER)
 
 
 def plan(host: dict, platform: dict | None) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
     names = host.get("package_names") or list(host["packages"])
-    recorded = packages_record.possibly_installed(host, RECORD_FILE, names)
-    certain = packages_record.installed_for_certain(host, RECORD_FILE, names)
+    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, names)
+    certain = packages_record.installed_for_certain(host, packages_record.DRIVER, names)
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
     members = [name for name in candidates if name in recorded]
     # Packages of another flavor that an interrupted run removed but did not purge still have files in /etc.
@@ -192,7 +192,7 @@ def _files(platform: dict | None) -> list[str]:
 
 
 def _has_record(host: dict) -> bool:
-    return bool(host["files"].get(RECORD_FILE, {}).get("exists"))
+    return bool(host["files"].get(packages_record.DRIVER, {}).get("exists"))
 
 
 def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
@@ -278,8 +278,8 @@ def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]
     if _of_version(now, version) - _of_version(before, version) or _unfinished(now) - _unfinished(before):
         return []
     paths = (
-        config_files.PIN_FILE,
-        config_files.BLACKLIST_FILE,
+        owned.DRIVER_APT_PREFERENCES,
+        owned.DRIVER_UNATTENDED_UPGRADES,
         nvidia_repository.APT_PREFERENCE_FILE,
     )
     former = {path: _content(before, path) for path in paths}

@@ -100,7 +100,7 @@ class Todo:
 
     # Names to query in the repositories, and the repositories as they will be.
     query: list[str] = dataclasses.field(default_factory=list)
-    look: dict[str, Any] | None = None
+    preview: dict[str, Any] | None = None
 
     # The repository and the components of the archive to add, and older entries of the same repository to remove.
     repository: dict[str, Any] | None = None

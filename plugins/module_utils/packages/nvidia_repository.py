@@ -72,7 +72,10 @@ def to_query(repository: dict) -> dict[str, str]:
 
 
 def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the existing enabled entries with the same URL that are kept. With apt, they have the same key."""
+    """Return the enabled entries with the repository's URL that the role keeps.
+
+    apt rejects entries with one URL and different keys, so with apt, all kept entries have the same key.
+    """
     if repository["type"] == "apt":
         return _of_one_key(_apt_entries(host, repository), repository)
     url = repository["url"].rstrip("/")
@@ -84,8 +87,8 @@ def entries_of(host: dict, repository: dict) -> list[dict]:
 def mirror_on_host(host: dict, repository: dict) -> str | None:
     """Return the URL of a mirror of the repository that the host already uses, or None.
 
-    The mirror is in our entry. Without our entry, it is in an entry of the user, unless the user also has one for the
-    repository itself.
+    Our entry has the URL of the mirror. If our entry does not exist, the URL is from an entry of the user. If the user
+    also has an entry for the repository itself, the function returns None.
     """
     own = addresses.plain(repository["url"]).rstrip("/")
     entries = host["repositories"] if host["apt"] is None else host["apt"]["sources"]
@@ -115,7 +118,11 @@ def _is_at(repository: dict, entry: dict) -> list[bool]:
 
 
 def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
-    """Keep the entries of one key: that of our entry, else the first of the user's, else the only legacy key."""
+    """Return the entries that have the key of our entry.
+
+    If our entry does not exist, return those that have the key of the user's first entry. If the user has no entry, and
+    all legacy entries have one key, return the legacy entries.
+    """
     keyed = [entry for entry in entries if entry["signed_by"]]
     older = [entry for entry in keyed if entry["file"] in repository["legacy_files"]]
     own = [entry for entry in keyed if entry not in older]
@@ -126,9 +133,10 @@ def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
 
 
 def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Return apt's files with the same URL and another key or none.
+    """Return apt's files whose entries have the repository's URL, but not the key of the kept entries.
 
-    The second list has the files that cannot be removed, because they have other entries, too.
+    The first list has the files to remove. The second list has the files that also have other entries, so the role does
+    not remove them.
     """
     if repository["type"] != "apt":
         return [], []
@@ -168,7 +176,10 @@ def apt_files(host: dict) -> list[str]:
 
 
 def is_reached_otherwise(host: dict, repository: dict, record: str) -> bool:
-    """Return whether our entry has another login or another proxy than the role of this record requests."""
+    """Return whether our entry's login or proxy differs from the request of a role.
+
+    `record` is the path of the role's record.
+    """
     requested = entry(repository)
     current = _content(host, requested["path"])
     # An entry with another URL is not moved.
@@ -188,9 +199,11 @@ def _access_lines(text: str) -> list[str]:
 
 
 def access_files(host: dict, repository: dict | None, record: str) -> dict[str, str | None]:
-    """Return the files with the repository's proxy and logins beside its entry. None stands for no file.
+    """Return the text of the files that have the repository's proxy and logins. None: the file must not exist.
 
-    The files that the other role needs are left out. The settings of role nvidia_driver come first.
+    Both roles can use the repository, and `record` is the path of the requesting role's record. Existing files of role
+    nvidia_driver stay unchanged for role cuda_toolkit. Role nvidia_driver does not remove a file that role cuda_toolkit
+    may use.
     """
     reached = repository_access.access(repository) if repository else repository_access.Access("")
     files = {
@@ -212,7 +225,10 @@ def _noted(comment: str, text: str) -> str | None:
 
 
 def is_written(host: dict, path: str, text: str | None) -> bool:
-    """Return whether a file has this text, or is missing if it is None. In observed files, digests replace logins."""
+    """Return whether a file has this text. For None, return whether the file is missing.
+
+    In observed files, digests replace logins.
+    """
     if text is None:
         return not _exists(host, path)
     current = _content(host, path)
@@ -230,7 +246,7 @@ def mode(path: str) -> str:
 
 
 def is_outdated(host: dict, repository: dict, record: str) -> bool:
-    """Return whether our entry, its logins or its key differ from the request of the role of this record."""
+    """Return whether our entry, its logins or its key differ from the request of the role that writes `record`."""
     return is_reached_otherwise(host, repository, record) or _has_another_key(host, repository)
 
 
@@ -255,12 +271,12 @@ def is_ours_elsewhere(host: dict, repository: dict) -> bool:
 
 
 def is_used_by(host: dict, record: str) -> bool:
-    """Return whether the role of this record uses the repository."""
+    """Return whether the role that writes `record` uses the repository."""
     return bool(packages_record.read(host, record)["key"])
 
 
 def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Return the files and packages of older methods that added the same repository. Kept entries are excluded."""
+    """Return the files and packages to remove: those that other setups of the repository added, except kept entries."""
     entries = host["apt"]["sources"] if host["apt"] is not None else host["repositories"]
     kept = {entry["file"] for entry in entries_of(host, repository)}
     listed = {entry["file"] for entry in entries}

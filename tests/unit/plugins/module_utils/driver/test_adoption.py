@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
@@ -61,7 +61,7 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     )
     there["files"] = {path: {"exists": True, "content": text} for path, text in (files or {}).items()}
     if record is not None:
-        there["files"][config_files.RECORD_FILE] = {"exists": True, "content": record}
+        there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": record}
     return there
 
 
@@ -77,10 +77,10 @@ def planned(key: str, there: dict, **request) -> Plan:
 def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
     """Return the host after the run, or after its record `before` if the run is interrupted."""
     todo, held = result.todo, {name for name, package in there["packages"].items() if package["held"]}
-    record = (there["files"].get(config_files.RECORD_FILE) or {}).get("content")
+    record = (there["files"].get(owned.DRIVER_RECORD) or {}).get("content")
     if todo.holds:
         record = driver_removal.hold(there, todo.holds[until])
-    files = {path: item["content"] for path, item in there["files"].items() if path != config_files.RECORD_FILE}
+    files = {path: item["content"] for path, item in there["files"].items() if path != owned.DRIVER_RECORD}
     if until == "before":
         return having(key, held, record, files)
     for file in todo.files:
@@ -101,7 +101,7 @@ def test_adopted_driver_is_held_once(key):
     assert (result.todo.hold, result.todo.unhold) == (names, [])
     assert result.todo.holds == {"before": names, "after": names}
     assert f"hold {', '.join(names)}" in result.summary
-    files = [config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
     assert [file["path"] for file in result.todo.files] == files
     # An interrupted run has recorded the planned holds, and the next run sets them.
     again = planned(key, after(key, bare, result, "before"))
@@ -120,7 +120,7 @@ def test_user_holds_stay(key):
     released = planned(key, there, hold=False)
     assert (released.todo.hold, released.todo.unhold) == ([], rest)
     gone = [file["path"] for file in released.todo.files if file["state"] == "absent"]
-    assert gone == ([config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
+    assert gone == ([owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
     assert driver_removal.read_record(free)["holds"] == []
     assert not planned(key, free, hold=False).acts
@@ -149,8 +149,8 @@ def test_absent_releases_only_own_holds(key):
         "restore",
     )
     assert not any(plan[name] for name in kept)
-    files = [config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
-    assert plan["files"] == [*files, config_files.RECORD_FILE]
+    files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
+    assert plan["files"] == [*files, owned.DRIVER_RECORD]
     assert any("this role did not install" in reason for reason in plan["reasons"])
 
 
@@ -207,22 +207,22 @@ def test_own_zypper_lock_of_removed_package_is_removed():
 
 def test_adopting_own_driver_releases_holds():
     packages = {"nvidia-utils-580-server": UBUNTU, "libnvidia-compute-580-server": UBUNTU}
-    files = {config_files.PIN_FILE: "Pin: version", config_files.BLACKLIST_FILE: "x"}
+    files = {owned.DRIVER_APT_PREFERENCES: "Pin: version", owned.DRIVER_UNATTENDED_UPGRADES: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
     todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False).todo
     assert todo.unhold == ["nvidia-utils-580-server"]
     states = {file["path"]: file["state"] for file in todo.files}
-    assert states == {config_files.BLACKLIST_FILE: "absent", config_files.PIN_FILE: "present"}
-    (pin,) = [file["content"] for file in todo.files if file["path"] == config_files.PIN_FILE]
+    assert states == {owned.DRIVER_UNATTENDED_UPGRADES: "absent", owned.DRIVER_APT_PREFERENCES: "present"}
+    (pin,) = [file["content"] for file in todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
     assert "Pin: version" not in pin
 
 
 def test_recorded_holds_follow_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.begin(there, names)
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.begin(there, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.record(there, names, names)
     assert driver_removal.read_record(there)["holds"] == ["nvidia-utils-580"]
     assert driver_removal.read_record(there)["packages"] == []

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -22,9 +22,9 @@ SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after":
 def installed(recorded=None, **changes) -> dict:
     """Describe a host with a driver; `recorded` has the packages in the role's record."""
     there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
-    there["files"] = {config_files.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
+    there["files"] = {owned.DRIVER_APT_PREFERENCES: {"exists": True, "content": "x"}, **changes.get("files", {})}
     if recorded is not None:
-        there["files"][config_files.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
+        there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": json.dumps(recorded)}
     return there
 
 
@@ -35,7 +35,7 @@ def test_recorded_packages_and_leftovers_are_removed():
     assert plan["leftovers"] == ["dkms", "gcc-12"]
     assert plan["unhold"] == ["libcuda1"]
     assert plan["restore"] == [SOURCES]
-    assert plan["files"] == [config_files.PIN_FILE, config_files.RECORD_FILE]
+    assert plan["files"] == [owned.DRIVER_APT_PREFERENCES, owned.DRIVER_RECORD]
     assert plan["acts"]
 
 
@@ -58,15 +58,15 @@ def test_dependencies_of_any_name_are_removed():
 @pytest.mark.parametrize("package", ["dracut", None])
 def test_removal_rebuilds_initramfs(package):
     there = installed({"packages": list(OURS)})
-    there["files"][config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
+    there["files"][owned.MODPROBE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
         there["packages"][package] = {"version": "1", "held": False, "arch": "all"}
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
     # The files after a run whose rebuild failed.
-    there["files"] = {config_files.INITRAMFS_FILE: {"exists": True, "content": ""}}
+    there["files"] = {owned.DRIVER_INITRAMFS_MARKER: {"exists": True, "content": ""}}
     plan = driver_removal.plan(there, platform("debian-12"))
-    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [config_files.INITRAMFS_FILE], commands)
+    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [owned.DRIVER_INITRAMFS_MARKER], commands)
 
 
 def test_earlier_package_stays():
@@ -113,7 +113,7 @@ def test_headers_of_interrupted_run_are_removable(finishes):
     there["package_names"] = ["vim", *OURS, HEADERS]
     if finishes:
         content = driver_removal.record(there, there["package_names"], there["package_names"])
-        there["files"][config_files.RECORD_FILE]["content"] = content
+        there["files"][owned.DRIVER_RECORD]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
     assert "libcuda1" in plan["packages"]
@@ -144,7 +144,7 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
 )
 def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
-    there = host("debian-12", driver=driver, files={config_files.RECORD_FILE: content})
+    there = host("debian-12", driver=driver, files={owned.DRIVER_RECORD: content})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
@@ -160,7 +160,7 @@ def test_summary_lists_all_steps():
         "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
         "remove dependencies that nothing else needs: dkms, gcc-12",
         "restore /etc/apt/sources.list, unless it was changed since",
-        f"remove {config_files.PIN_FILE}, {config_files.RECORD_FILE}",
+        f"remove {owned.DRIVER_APT_PREFERENCES}, {owned.DRIVER_RECORD}",
     ]
 
 
@@ -170,7 +170,7 @@ def test_zypper_dependencies_are_removed():
         "sles-15",
         packages={**dict.fromkeys(names, "580.95.05-1"), "nvlsm": "2025.06-1"},
         driver={"library": "580.95.05"},
-        files={config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
     )
     plan = driver_removal.plan(there, platform("sles-15"))
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
@@ -216,7 +216,7 @@ def test_record_keeps_first_state_of_file():
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
     there = installed()
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": first}
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": first}
     second = json.loads(
         driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
             {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
@@ -230,7 +230,7 @@ def test_record_keeps_first_state_of_file():
 
 def with_record(content: str) -> dict:
     there = installed()
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
     return there
 
 
@@ -258,7 +258,7 @@ def test_dnf_changes_without_packages_are_undone():
         "el-9",
         module_streams={"nvidia-driver": "580-open"},
         package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": ["bash"]}, platform("el-9"))
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
@@ -266,10 +266,10 @@ def test_dnf_changes_without_packages_are_undone():
     assert plan["summary"] == [
         f"release the hold on {LOCK}",
         "disable the stream of module nvidia-driver",
-        f"remove {config_files.RECORD_FILE}",
+        f"remove {owned.DRIVER_RECORD}",
     ]
     # Streams that the user enabled stay.
-    del there["files"][config_files.RECORD_FILE]
+    del there["files"][owned.DRIVER_RECORD]
     assert not driver_removal.plan(there, platform("el-9"))["acts"]
 
 
@@ -294,7 +294,7 @@ def test_former_module_stream_is_restored(recorded, now, mine, expected):
         packages=packages,
         driver={"library": "580.95.05"},
         module_streams={"nvidia-driver": now} if now else {},
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["stream"] == expected
@@ -311,7 +311,7 @@ def test_dnf_streams_and_repositories_are_removed():
     )
     there["files"] = {
         "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
-        config_files.RECORD_FILE: {
+        owned.DRIVER_RECORD: {
             "exists": True,
             "content": json.dumps({"packages": list(packages), "stream": STREAM}),
         },
@@ -319,7 +319,7 @@ def test_dnf_streams_and_repositories_are_removed():
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
-    assert plan["files"] == [config_files.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+    assert plan["files"] == [owned.DRIVER_RECORD, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -343,12 +343,12 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     for seen in ({}, keyrings):
         record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
         assert json.loads(record)["key"] == (KEY if seen else digest)
-        there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+        there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
         there = {**there, "keyrings": keyrings, "package_names": ["bash", name]}
         assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
     # The end of a digest is not the end of a fingerprint.
     record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
-    there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+    there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-10"))["rpm_keys"] == []
 
 
@@ -363,11 +363,11 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
 )
 def test_own_rpm_key_is_removed(name, goes):
     record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
-    there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+    there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
@@ -389,10 +389,10 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
         names = [*before, *{f"gpg-pubkey-{key[-8:].lower()}"}.difference(before)]
         content = driver_removal.begin(there, before, None, key)
         if is_finished or number < len(keys) - 1:
-            there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
+            there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
             content = driver_removal.record(there, before, names, None, key)
             assert json.loads(content)["key"] == key
-        there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
+        there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
     there["package_names"] = [*names, "gpg-pubkey-fd431d51"]
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == sorted(names[1:])
 
@@ -400,7 +400,7 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
 def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
     begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
-    there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": begun}})
+    there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": begun}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
@@ -416,7 +416,7 @@ def test_services_are_disabled(state, expected):
     services = {unit: {"unit_file_state": state} for unit in units}
     record = {"exists": True, "content": json.dumps({"packages": list(packages)})}
     there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
-    there["files"] = {config_files.RECORD_FILE: record}
+    there["files"] = {owned.DRIVER_RECORD: record}
     assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
     assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
 
@@ -435,7 +435,7 @@ def test_repository_stays_for_toolkit(shared):
     gone = [path for path in nvidia_repository.FILES if path in plan["files"]]
     assert gone == ([] if shared else list(nvidia_repository.FILES))
     assert plan["rpm_keys"] == ([] if shared else [name])
-    assert config_files.RECORD_FILE in plan["files"]
+    assert owned.DRIVER_RECORD in plan["files"]
 
 
 def test_toolkit_packages_are_not_recorded():
@@ -487,7 +487,7 @@ def test_headers_are_removed_and_kernel_stays():
         "debian-12",
         packages=OURS,
         driver=DRIVER,
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan({**there, "package_names": [*OURS, *came]}, platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]
