@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
@@ -12,10 +14,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
-def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
+def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
     if result.action == "install":
@@ -81,7 +86,7 @@ def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
     return files
 
 
-def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
+def initramfs(host: Host, changed: list[str]) -> list[list[str]]:
     """Return the commands that rebuild the initramfs of the kernels after a change to the modprobe file.
 
     A marker file makes the next run repeat an interrupted or failed rebuild.
@@ -105,7 +110,7 @@ def _modules_load(request: Request, result: Resolution) -> str:
     return f"# {_NOTE}\n" + "".join(f"{name}\n" for name in modules)
 
 
-def _modprobe(host: dict, request: Request, blacklisted: list[str]) -> str | None:
+def _modprobe(host: Host, request: Request, blacklisted: list[str]) -> str | None:
     """Return the content of the modprobe file, or None if the packages suffice."""
     lines = []
     for name in ("nouveau", "nova_core"):

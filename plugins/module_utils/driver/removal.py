@@ -10,7 +10,7 @@ that someone changed since.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
@@ -21,6 +21,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import sourc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 FILES = (
     owned.DRIVER_APT_PREFERENCES,
@@ -38,7 +41,7 @@ _NEVER_REMOVED = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-e
 
 
 def begin(
-    host: dict,
+    host: Host,
     before: list[str],
     changed_files: list[dict] | None = None,
     key: str | None = None,
@@ -59,7 +62,7 @@ def begin(
 
 
 def record(
-    host: dict,
+    host: Host,
     before: list[str],
     after: list[str],
     changed_files: list[dict] | None = None,
@@ -73,22 +76,22 @@ def record(
     )
 
 
-def begin_runfile(host: dict, version: str) -> str:
+def begin_runfile(host: Host, version: str) -> str:
     """Return the record to write before NVIDIA's installer of this version runs."""
     return packages_record.begin_runfile(host, packages_record.DRIVER, version)
 
 
-def hold(host: dict, names: list[str]) -> str:
+def hold(host: Host, names: list[str]) -> str:
     """Return the record to write before and after the packages of an adopted driver are held."""
     return packages_record.hold(host, packages_record.DRIVER, names)
 
 
-def read_record(host: dict) -> dict:
+def read_record(host: Host) -> dict:
     """Return the host's record; an empty one if it is missing or unreadable."""
     return packages_record.read(host, packages_record.DRIVER)
 
 
-def plan(host: dict, platform: dict | None) -> dict[str, Any]:
+def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     """Return what to remove and to restore. `errors` says why the removal is not possible."""
     source = driver_source.installed(host, platform)
     known = read_record(host)
@@ -191,11 +194,11 @@ def _files(platform: dict | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _has_record(host: dict) -> bool:
+def _has_record(host: Host) -> bool:
     return bool(host["files"].get(packages_record.DRIVER, {}).get("exists"))
 
 
-def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
+def _sources(host: Host, platform: dict | None, source: str | None) -> list[dict]:
     """Return the data of the driver's source; of all sources if an interrupted run left too little to identify it."""
     known = (platform or {}).get("sources") or {}
     if source in known:
@@ -203,7 +206,7 @@ def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict
     return list(known.values()) if _has_record(host) else []
 
 
-def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
+def _own_holds(host: Host, members: list[str], sources: list[dict], known: dict) -> list[str]:
     """Name this role's holds: on packages that it installed, and on those of an adopted driver."""
     packages = host["packages"]
     found = {name: None for name in [*members, *known["holds"]] if name in packages and packages[name]["held"]}
@@ -215,7 +218,7 @@ def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict)
     return list(found)
 
 
-def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
+def _uninstaller(host: Host, known: dict, source: str | None) -> list[str]:
     """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
     own = [version for version in (known["pending_runfile"], known["runfile"]) if version]
     versions = packages_record.driver_versions_present(host)
@@ -228,7 +231,7 @@ def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
     return [installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
 
 
-def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
+def _plan_stream(host: Host, known: dict, others: list[str], result: dict) -> None:
     """Plan to disable the module stream that the role enabled, unless packages that it did not install need it."""
     for item in (known["pending_stream"], known["stream"]):
         now = packages_record.stream_now(host, item["module"]) if item else None
@@ -242,7 +245,7 @@ def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> No
         result["stream"] = None
 
 
-def _plan_unload(host: dict, result: dict) -> None:
+def _plan_unload(host: Host, result: dict) -> None:
     """Plan to unload the modules. Refuse while anything uses them."""
     users = activation.gpu_users(host)
     if users:
@@ -265,12 +268,12 @@ def _plan_unload(host: dict, result: dict) -> None:
 # --- after a failed installation ----------------------------------------------------------------------------------
 
 
-def undo(before: dict, now: dict, plan: dict) -> dict[str, list]:
+def undo(before: Host, now: Host, plan: dict) -> dict[str, list]:
     """Return the `files` to restore after a failed installation, and in `missing` what the host has lost, as text."""
     return {"files": files_to_restore(before, now, plan["version"]), "missing": missing(before, now, plan)}
 
 
-def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]:
+def files_to_restore(before: Host, now: Host, version: str | None) -> list[dict]:
     """Return the former apt preferences and blacklist, with `path`, `state` and `content`.
 
     The list is empty if the installation installed a package of the new `version`, which then needs the new files.
@@ -290,7 +293,7 @@ def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]
     ]
 
 
-def missing(before: dict, now: dict, plan: dict) -> list[str]:
+def missing(before: Host, now: Host, plan: dict) -> list[str]:
     """Name what a host had `before` the installation and lacks `now`, so that the user can restore it."""
     todo = plan["todo"]
     units = [unit for unit in plan["services"] if now["services"].get(unit, {}).get("load_state") == "loaded"]
@@ -309,25 +312,25 @@ def missing(before: dict, now: dict, plan: dict) -> list[str]:
     return [text.format(", ".join(names)) for text, names in lost.items() if names]
 
 
-def _held(host: dict, name: str) -> bool:
+def _held(host: Host, name: str) -> bool:
     return host["packages"][name]["held"]
 
 
-def _active(host: dict, unit: str) -> bool:
+def _active(host: Host, unit: str) -> bool:
     return host["services"].get(unit, {}).get("active_state") == "active"
 
 
-def _stream(host: dict, module: str) -> str | None:
+def _stream(host: Host, module: str) -> str | None:
     return host["module_streams"].get(module)
 
 
-def _of_version(host: dict, version: str | None) -> set[str]:
+def _of_version(host: Host, version: str | None) -> set[str]:
     return {name for name, package in host["packages"].items() if upstream_version(package["version"]) == version}
 
 
-def _unfinished(host: dict) -> set[str]:
+def _unfinished(host: Host) -> set[str]:
     return set(host["package_state"]["unfinished"])
 
 
-def _content(host: dict, path: str) -> str | None:
+def _content(host: Host, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")

@@ -11,6 +11,7 @@ make them. `plan` turns the result into actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
@@ -19,8 +20,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-def resolve(host: dict, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
+
+def resolve(host: Host, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
     """Return the driver for the host. If there is none, `errors` says why.
 
     `rejected_branches` are not chosen.

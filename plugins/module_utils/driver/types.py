@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 
 class Refused(Exception):
@@ -172,7 +175,7 @@ class Window(NamedTuple):
 class Case:
     """One resolution: the host, the request, the platform's data, and the result, which the resolver fills in."""
 
-    host: dict[str, Any]
+    host: Host
     request: Request
     platform: dict[str, Any] | None
     # By device ID.

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, NoVersion, Refused, Window
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 # --- branch -------------------------------------------------------------------------------------------------------
 
@@ -152,16 +155,16 @@ def _check_agreement(request: Request) -> None:
         )
 
 
-def _installed_version(host: dict) -> str | None:
+def _installed_version(host: Host) -> str | None:
     return host["driver"]["library"] or host["driver"]["on_disk"] or host["driver"]["loaded"]
 
 
-def _installed_branch(host: dict) -> str | None:
+def _installed_branch(host: Host) -> str | None:
     version = _installed_version(host)
     return version.partition(".")[0] if version else None
 
 
-def older(host: dict, minimum: str) -> bool:
+def older(host: Host, minimum: str) -> bool:
     """Return whether the installed driver is older than a version, or missing."""
     version = _installed_version(host)
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))

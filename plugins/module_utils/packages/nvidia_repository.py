@@ -10,12 +10,15 @@ removing one role keeps the repository for the other.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 APT_PROXY_FILE = owned.APT_PROXY
 APT_LOGIN_FILE = owned.APT_LOGIN
@@ -71,7 +74,7 @@ def to_query(repository: dict) -> dict[str, str]:
     return {name: repository[name] for name in names if repository[name]}
 
 
-def entries_of(host: dict, repository: dict) -> list[dict]:
+def entries_of(host: Host, repository: dict) -> list[dict]:
     """Return the enabled entries with the repository's URL that the role keeps.
 
     apt rejects entries with one URL and different keys, so with apt, all kept entries have the same key.
@@ -84,7 +87,7 @@ def entries_of(host: dict, repository: dict) -> list[dict]:
     return [entry for entry in same if entry["enabled"]]
 
 
-def mirror_on_host(host: dict, repository: dict) -> str | None:
+def mirror_on_host(host: Host, repository: dict) -> str | None:
     """Return the URL of a mirror of the repository that the host already uses, or None.
 
     Our entry has the URL of the mirror. If our entry does not exist, the URL is from an entry of the user. If the user
@@ -107,7 +110,7 @@ def mirror_on_host(host: dict, repository: dict) -> str | None:
     return next((url for url in found if url != own and url.endswith(f"/{path}")), None)
 
 
-def _apt_entries(host: dict, repository: dict) -> list[dict]:
+def _apt_entries(host: Host, repository: dict) -> list[dict]:
     return [entry for entry in host["apt"]["sources"] if any(_is_at(repository, entry)) and entry["enabled"]]
 
 
@@ -132,7 +135,7 @@ def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
     return older if len({entry["signed_by"] for entry in older}) == 1 else []
 
 
-def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
+def _clashing(host: Host, repository: dict) -> tuple[list[str], list[str]]:
     """Return apt's files whose entries have the repository's URL, but not the key of the kept entries.
 
     The first list has the files to remove. The second list has the files that also have other entries, so the role does
@@ -149,7 +152,7 @@ def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
     return [path for path in paths if path not in mixed], sorted(mixed)
 
 
-def clash(host: dict, repository: dict) -> str | None:
+def clash(host: Host, repository: dict) -> str | None:
     """Return a message about files that must be fixed by hand before the repository can be used, or None."""
     _removable, mixed = _clashing(host, repository)
     if not mixed:
@@ -161,7 +164,7 @@ def clash(host: dict, repository: dict) -> str | None:
     )
 
 
-def apt_files(host: dict) -> list[str]:
+def apt_files(host: Host) -> list[str]:
     """Return apt's source files that only have NVIDIA's repositories or mirrors of them."""
     by_file: dict[str, list[dict]] = {}
     for entry in host["apt"]["sources"] if host["apt"] is not None else []:
@@ -175,7 +178,7 @@ def apt_files(host: dict) -> list[str]:
     )
 
 
-def is_reached_otherwise(host: dict, repository: dict, record: str) -> bool:
+def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
     """Return whether our entry's login or proxy differs from the request of a role.
 
     `record` is the path of the role's record.
@@ -198,7 +201,7 @@ def _access_lines(text: str) -> list[str]:
     return [unquote(line).rstrip("/") for line in _ACCESS.findall(text)]
 
 
-def access_files(host: dict, repository: dict | None, record: str) -> dict[str, str | None]:
+def access_files(host: Host, repository: dict | None, record: str) -> dict[str, str | None]:
     """Return the text of the files that have the repository's proxy and logins. None: the file must not exist.
 
     Both roles can use the repository, and `record` is the path of the requesting role's record. Existing files of role
@@ -224,7 +227,7 @@ def _noted(comment: str, text: str) -> str | None:
     return f"{comment} Written by Ansible collection gpufleet.hosts.\n{text}" if text else None
 
 
-def is_written(host: dict, path: str, text: str | None) -> bool:
+def is_written(host: Host, path: str, text: str | None) -> bool:
     """Return whether a file has this text. For None, return whether the file is missing.
 
     In observed files, digests replace logins.
@@ -245,12 +248,12 @@ def mode(path: str) -> str:
     return "0600" if path in _LOGIN_FILES else "0644"
 
 
-def is_outdated(host: dict, repository: dict, record: str) -> bool:
+def is_outdated(host: Host, repository: dict, record: str) -> bool:
     """Return whether our entry, its logins or its key differ from the request of the role that writes `record`."""
     return is_reached_otherwise(host, repository, record) or _has_another_key(host, repository)
 
 
-def _has_another_key(host: dict, repository: dict) -> bool:
+def _has_another_key(host: Host, repository: dict) -> bool:
     """Return whether the key file of our entry for this URL is missing or not trusted."""
     ours = _ENTRY_FILES[repository["type"]]
     if not is_ours(host, repository) or ours not in [item["file"] for item in entries_of(host, repository)]:
@@ -263,19 +266,19 @@ def replaced_files(repository: dict) -> list[str]:
     return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
 
 
-def is_ours_elsewhere(host: dict, repository: dict) -> bool:
+def is_ours_elsewhere(host: Host, repository: dict) -> bool:
     """Return whether our entry exists and has another URL."""
     return is_ours(host, repository) and not any(
         item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository)
     )
 
 
-def is_used_by(host: dict, record: str) -> bool:
+def is_used_by(host: Host, record: str) -> bool:
     """Return whether the role that writes `record` uses the repository."""
     return bool(packages_record.read(host, record)["key"])
 
 
-def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
+def superseded(host: Host, repository: dict) -> tuple[list[str], list[str]]:
     """Return the files and packages to remove: those that other setups of the repository added, except kept entries."""
     entries = host["apt"]["sources"] if host["apt"] is not None else host["repositories"]
     kept = {entry["file"] for entry in entries_of(host, repository)}
@@ -303,7 +306,7 @@ def apt_last(names: list[str]) -> str:
     return f"Package: {' '.join(names)}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
 
 
-def is_ours(host: dict, repository: dict) -> bool:
+def is_ours(host: Host, repository: dict) -> bool:
     """Return whether our entry exists."""
     return _content(host, _ENTRY_FILES[repository["type"]]) is not None
 
@@ -340,9 +343,9 @@ def _first(pattern: str, text: str) -> str:
     return found.group(1) if found else ""
 
 
-def _content(host: dict, path: str) -> str | None:
+def _content(host: Host, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")
 
 
-def _exists(host: dict, path: str) -> bool:
+def _exists(host: Host, path: str) -> bool:
     return bool((host["files"].get(path) or {}).get("exists"))

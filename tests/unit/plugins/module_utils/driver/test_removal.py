@@ -455,7 +455,7 @@ def test_shared_key_goes_with_last_user():
 
 
 def recorded(content: str | None) -> dict:
-    return {"files": {packages_record.DRIVER: {"exists": content is not None, "content": content}}}
+    return host("debian-12", files={packages_record.DRIVER: {"exists": content is not None, "content": content}})
 
 
 def test_user_packages_after_interrupted_run_are_not_recorded():
