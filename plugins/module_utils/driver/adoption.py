@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -48,7 +48,7 @@ def adopt(case: Case) -> None:
     case.result.version = version
     case.result.branch = branch = version.partition(".")[0]
     _check_version(case, version)
-    if not driver_version.supports_all(branch, case.window):
+    if not driver_branch.supports_all(branch, case.window):
         gpu = case.window.first_gpu if int(branch) < case.window.first else case.window.last_gpu
         raise Refused(
             f"The installed driver {version} does not support {gpu}. Replace it with the tool that installed it."
@@ -81,7 +81,7 @@ def _check_version(case: Case, version: str) -> None:
     if request.branch and request.branch != case.result.branch:
         raise Refused(f"nvidia_driver_branch is {request.branch}, {installed}. Remove the setting, {_REPLACE}.")
     minimum = request.minimum_version
-    if minimum and driver_version.older(case.host, minimum):
+    if minimum and driver_branch.older(case.host, minimum):
         raise Refused(f"nvidia_driver_minimum_version is {minimum}, {installed}. Lower the minimum, {_REPLACE}.")
 
 

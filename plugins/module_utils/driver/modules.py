@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
@@ -39,7 +39,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"This host mixes GPUs that need the open kernel modules ({needs_open}) with GPUs that need the "
             f"proprietary ones ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
         )
-    driver_version.check_window(case)
+    driver_branch.check_window(case)
     requested = case.request.flavor
     if needs_proprietary and modern and requested == "auto":
         raise Refused(
@@ -57,7 +57,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Set it to "
             "auto or open."
         )
-    branch = driver_version.requested_branch(case.request)
+    branch = driver_branch.requested_branch(case.request)
     is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
     if is_early and requested == "open":
         raise Refused(
@@ -277,7 +277,7 @@ def _has_signed(case: Case, data: dict) -> bool:
         return False
     context = {"flavor": case.result.flavor, "arch": arch}
     # It is unknown whether the source has a requested branch that its data does not list.
-    known = [branch for branch in driver_version.candidates(case, data) if branch in data["branches"]]
+    known = [branch for branch in driver_branch.candidates(case, data) if branch in data["branches"]]
     return any(
         rule.get("build") == "precompiled" and not rule.get("unsigned") and applies(rule, {**context, "branch": branch})
         for branch in known

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -172,7 +172,7 @@ def _obstacle(case: Case, data: dict) -> str | None:
             f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "
             f"{', '.join(limit['kernels'])}"
         )
-    if not driver_version.candidates(case, data):
+    if not driver_branch.candidates(case, data):
         return f"it provides {', '.join(data['branches'])}, and no suitable branch"
     if case.request.module_build not in ("auto", *data["builds"]):
         return f"it provides no {case.request.module_build} kernel modules"
