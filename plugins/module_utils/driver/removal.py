@@ -40,61 +40,10 @@ FILES = (
 _NEVER_REMOVED = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
 
 
-def begin(
-    host: Host,
-    before: list[str],
-    changed_files: list[dict] | None = None,
-    key: str | None = None,
-    *,
-    todo: dict | None = None,
-) -> str:
-    """Return the record to write before the installation, so that the next run knows of an interrupted one."""
-    todo = todo or {"prerequisites": [], "install": [], "stream": None}
-    return packages_record.begin(
-        host,
-        packages_record.DRIVER,
-        before,
-        changed_files=changed_files,
-        key=key,
-        asked=[*todo["prerequisites"], *todo["install"]],
-        stream=todo["stream"],
-    )
-
-
-def record(
-    host: Host,
-    before: list[str],
-    after: list[str],
-    changed_files: list[dict] | None = None,
-    key: str | None = None,
-    *,
-    runfile: str | None = None,
-) -> str:
-    """Return the record after the installation: its former content, and what came since `before` or `begin`."""
-    return packages_record.finish(
-        host, packages_record.DRIVER, before, after, changed_files=changed_files, key=key, runfile=runfile
-    )
-
-
-def begin_runfile(host: Host, version: str) -> str:
-    """Return the record to write before NVIDIA's installer of this version runs."""
-    return packages_record.begin_runfile(host, packages_record.DRIVER, version)
-
-
-def hold(host: Host, names: list[str]) -> str:
-    """Return the record to write before and after the packages of an adopted driver are held."""
-    return packages_record.hold(host, packages_record.DRIVER, names)
-
-
-def read_record(host: Host) -> dict:
-    """Return the host's record; an empty one if it is missing or unreadable."""
-    return packages_record.read(host, packages_record.DRIVER)
-
-
 def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     """Return what to remove and to restore. `errors` says why the removal is not possible."""
     source = driver_source.installed(host, platform)
-    known = read_record(host)
+    known = packages_record.read(host, packages_record.DRIVER)
     result: dict[str, Any] = {
         "source": source,
         "packages": [],

@@ -9,11 +9,13 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
 
 V = "580.95.05"
@@ -42,6 +44,11 @@ OTHERS = {
     "vim": f"{V}-1",
 }
 KEYS = sorted(PACKAGES)
+
+
+def begin(there: dict, before: list[str], changed_files: list | None = None, key: str | None = None, **more) -> str:
+    """Return the record before an installation."""
+    return driver_internal.record(there, before, None, changed_files, key, **more)
 
 
 def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -> dict:
@@ -79,7 +86,7 @@ def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
     todo, held = result.todo, {name for name, package in there["packages"].items() if package["held"]}
     record = (there["files"].get(owned.DRIVER_RECORD) or {}).get("content")
     if todo.holds:
-        record = driver_removal.hold(there, todo.holds[until])
+        record = packages_record.hold(there, owned.DRIVER_RECORD, todo.holds[until])
     files = {path: item["content"] for path, item in there["files"].items() if path != owned.DRIVER_RECORD}
     if until == "before":
         return having(key, held, record, files)
@@ -90,7 +97,7 @@ def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
 
 
 def recorded(*names: str) -> str:
-    return driver_removal.hold(host("el-9"), list(names))
+    return packages_record.hold(host("el-9"), owned.DRIVER_RECORD, list(names))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -116,13 +123,13 @@ def test_adopted_driver_is_held_once(key):
 def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
-    assert driver_removal.read_record(there)["holds"] == rest
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == rest
     released = planned(key, there, hold=False)
     assert (released.todo.hold, released.todo.unhold) == ([], rest)
     gone = [file["path"] for file in released.todo.files if file["state"] == "absent"]
     assert gone == ([owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
-    assert driver_removal.read_record(free)["holds"] == []
+    assert packages_record.read(free, owned.DRIVER_RECORD)["holds"] == []
     assert not planned(key, free, hold=False).acts
     # Only the user's holds: nothing to release.
     assert planned(key, having(key, (hers,)), hold=False).todo.unhold == []
@@ -221,8 +228,8 @@ def test_adopting_own_driver_releases_holds():
 def test_recorded_holds_follow_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
-    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.begin(there, names)
-    assert driver_removal.read_record(there)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.record(there, names, names)
-    assert driver_removal.read_record(there)["holds"] == ["nvidia-utils-580"]
-    assert driver_removal.read_record(there)["packages"] == []
+    there["files"][owned.DRIVER_RECORD]["content"] = begin(there, names)
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_internal.record(there, names, names)
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-utils-580"]
+    assert packages_record.read(there, owned.DRIVER_RECORD)["packages"] == []

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
@@ -17,6 +18,11 @@ V = "535.309.01-0+deb12u1"
 DRIVER = {"library": "535.309.01", "loaded": "535.309.01"}
 OURS = {"nvidia-kernel-dkms": V, "libcuda1": V, "nvidia-alternative": V, "dkms": "3.0.10-8", "gcc-12": "12.2"}
 SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after": "deb a b main contrib\n"}
+
+
+def begin(there: dict, before: list[str], changed_files: list | None = None, key: str | None = None, **more) -> str:
+    """Return the record before an installation."""
+    return driver_internal.record(there, before, None, changed_files, key, **more)
 
 
 def installed(recorded=None, **changes) -> dict:
@@ -109,10 +115,10 @@ HEADERS = "linux-headers-6.1.0-47-amd64"
 @pytest.mark.parametrize("finishes", [False, True])
 def test_headers_of_interrupted_run_are_removable(finishes):
     todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
-    there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
+    there = with_record(begin(host("debian-12"), ["vim"], todo=todo))
     there["package_names"] = ["vim", *OURS, HEADERS]
     if finishes:
-        content = driver_removal.record(there, there["package_names"], there["package_names"])
+        content = driver_internal.record(there, there["package_names"], there["package_names"])
         there["files"][owned.DRIVER_RECORD]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
@@ -212,13 +218,13 @@ def test_dependent_modules_are_unloaded_first():
 
 
 def test_record_keeps_first_state_of_file():
-    first = driver_removal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
+    first = driver_internal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
     there = installed()
     there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": first}
     second = json.loads(
-        driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
+        driver_internal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
             {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
         ])
     )  # fmt: skip
@@ -235,15 +241,15 @@ def with_record(content: str) -> dict:
 
 
 def test_interrupted_run_is_recorded():
-    cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
-    again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
-    last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
+    cut_off = with_record(begin(host("debian-12"), ["vim"]))
+    again = with_record(begin(cut_off, ["vim", "dkms"]))
+    last = json.loads(driver_internal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
     assert last == {"packages": ["libcuda1"], "uncertain": ["dkms"], "files": {}}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
 def test_damaged_record_is_ignored(content):
-    assert not any(driver_removal.read_record(with_record(content)).values())
+    assert not any(packages_record.read(with_record(content), owned.DRIVER_RECORD).values())
 
 
 STREAM = {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": None}
@@ -253,7 +259,7 @@ LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
 
 def test_dnf_changes_without_packages_are_undone():
     todo = {"prerequisites": [], "install": ["nvidia-driver-cuda-3:580.95.05-1.el9"], "stream": STREAM}
-    content = driver_removal.begin(host("el-9"), ["bash"], None, KEY, todo=todo)
+    content = begin(host("el-9"), ["bash"], None, KEY, todo=todo)
     there = host(
         "el-9",
         module_streams={"nvidia-driver": "580-open"},
@@ -341,13 +347,13 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     keyrings = {path: {"fingerprints": [KEY], "digests": [digest]}}
     # As it is written before the key file is there, and afterwards.
     for seen in ({}, keyrings):
-        record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
+        record = driver_internal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
         assert json.loads(record)["key"] == (KEY if seen else digest)
         there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
         there = {**there, "keyrings": keyrings, "package_names": ["bash", name]}
         assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
     # The end of a digest is not the end of a fingerprint.
-    record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
+    record = driver_internal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
     there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-10"))["rpm_keys"] == []
 
@@ -362,12 +368,12 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     ],
 )
 def test_own_rpm_key_is_removed(name, goes):
-    record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
+    record = driver_internal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
     there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     plan = driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
-    there["files"][owned.DRIVER_RECORD]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_internal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
@@ -387,10 +393,10 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
     for number, key in enumerate(keys):
         before = names
         names = [*before, *{f"gpg-pubkey-{key[-8:].lower()}"}.difference(before)]
-        content = driver_removal.begin(there, before, None, key)
+        content = begin(there, before, None, key)
         if is_finished or number < len(keys) - 1:
             there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
-            content = driver_removal.record(there, before, names, None, key)
+            content = driver_internal.record(there, before, names, None, key)
             assert json.loads(content)["key"] == key
         there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
     there["package_names"] = [*names, "gpg-pubkey-fd431d51"]
@@ -399,14 +405,14 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
 
 def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
-    begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
+    begun = begin(host("el-9"), ["bash"], None, KEY)
     there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": begun}})
     assert driver_removal.plan({**there, "package_names": ["bash", name]}, platform("el-9"))["rpm_keys"] == [name]
 
 
 def test_key_stays_recorded():
-    first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
-    assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
+    first = with_record(begin(host("debian-12"), ["vim"], None, KEY))
+    assert json.loads(driver_internal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
 @pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
@@ -439,10 +445,10 @@ def test_repository_stays_for_toolkit(shared):
 
 
 def test_toolkit_packages_are_not_recorded():
-    there = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
+    there = with_record(begin(host("debian-12"), ["vim"]))
     there["files"][packages_record.TOOLKIT] = TOOLKIT
     now = ["vim", "cuda-toolkit-12-6", "g++", "dkms"]
-    assert json.loads(driver_removal.record(there, ["vim"], now))["packages"] == ["dkms"]
+    assert json.loads(driver_internal.record(there, ["vim"], now))["packages"] == ["dkms"]
 
 
 def test_shared_key_goes_with_last_user():
@@ -451,7 +457,7 @@ def test_shared_key_goes_with_last_user():
     there["files"] = {
         packages_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}
     }
-    assert json.loads(driver_removal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
+    assert json.loads(driver_internal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
 
 
 def recorded(content: str | None) -> dict:
