@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 
 def _checked(host: dict) -> dict:
@@ -74,13 +75,21 @@ def record(
 ) -> str:
     """Return the record of an installation: to write before it without `after`, else afterwards."""
     _checked(host)
+    path = packages_record.DRIVER
     if holds is not None:
-        return driver_removal.hold(host, holds)
+        return packages_record.hold(host, path, holds)
     if after is None and runfile:
-        return driver_removal.begin_runfile(host, runfile)
+        return packages_record.begin_runfile(host, path, runfile)
     if after is None:
-        return driver_removal.begin(host, before, changed_files, key, todo=todo)
-    return driver_removal.record(host, before, after, changed_files, key, runfile=runfile or None)
+        todo = todo or {"prerequisites": [], "install": [], "stream": None}
+        asked = [*todo["prerequisites"], *todo["install"]]
+        stream = todo["stream"]
+        return packages_record.begin(
+            host, path, before, changed_files=changed_files, key=key, asked=asked, stream=stream
+        )
+    return packages_record.finish(
+        host, path, before, after, changed_files=changed_files, key=key, runfile=runfile or None
+    )
 
 
 class FilterModule:

@@ -157,8 +157,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
 
 
-def view_changes(parameters: dict) -> preview.Changes:
-    """Return the changes of the view, and download the key of the additional repository."""
+def preview_changes(parameters: dict) -> preview.Changes:
+    """Return the changes of the preview, and download the key of the additional repository."""
     repository = parameters["repository"]
     if repository:
         reached = repository_access.access(repository)
@@ -228,15 +228,15 @@ def main() -> None:
     parent = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
     try:
         with tempfile.TemporaryDirectory(prefix="gpufleet-", dir=parent) as directory:
-            views: list = [[]]
+            previews: list = [[]]
             if options["fresh"]:
-                views = preview.prepare(manager, directory, view_changes(options), run)
-            versions = packages_offers.read(manager, options["names"], run, views)
-            streams = packages_offers.streams(options["modules"], run, views)
+                previews = preview.prepare(manager, directory, preview_changes(options), run)
+            versions = packages_offers.read(manager, options["names"], run, previews)
+            streams = packages_offers.streams(options["modules"], run, previews)
     except (
         apt_sources.AptSourcesError,
         packages_offers.OffersError,
-        preview.ViewError,
+        preview.PreviewError,
         key_trust.KeyTrustError,
     ) as error:
         module.fail_json(msg=str(error))

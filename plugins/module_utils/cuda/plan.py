@@ -17,12 +17,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import n
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compatibility
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 PROFILE_FILE = owned.TOOLKIT_PROFILE
 # Debian's toolkit depends on the driver's library, by one of these names.
@@ -54,7 +56,7 @@ class Plan:
 
     # Names to query in the repositories, and the repositories as they will be.
     query: list[str] = dataclasses.field(default_factory=list)
-    look: dict[str, t.Any] | None = None
+    preview: dict[str, t.Any] | None = None
     # The repository to add, as nvidia_repository.describe returns it; the file and the identity of its key.
     repository: dict[str, t.Any] | None = None
     keyring: str | None = None
@@ -82,7 +84,7 @@ class Plan:
 
 
 def plan(
-    host: dict[str, t.Any],
+    host: Host,
     request: Request,
     distributions: dict[str, t.Any],
     branches: dict[str, int],
@@ -113,7 +115,7 @@ def plan(
 
 def _preinstalled(
     result: Plan,
-    host: dict[str, t.Any],
+    host: Host,
     request: Request,
     _distributions: t.Any,
 ) -> None:
@@ -142,7 +144,7 @@ def _preinstalled(
 
 def _distribution(
     result: Plan,
-    host: dict[str, t.Any],
+    host: Host,
     request: Request,
     distributions: dict[str, t.Any],
 ) -> None:
@@ -188,7 +190,7 @@ def _distribution(
 
 def _nvidia(
     result: Plan,
-    host: dict[str, t.Any],
+    host: Host,
     request: Request,
     _distributions: t.Any,
 ) -> None:
@@ -237,7 +239,7 @@ def _toolkit(result: Plan, version: str | None, directory: str) -> None:
     result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(result: Plan, host: dict[str, t.Any], request: Request) -> None:
+def _repository(result: Plan, host: Host, request: Request) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = nvidia_repository_data.of(system["key"])
@@ -288,19 +290,19 @@ def _repository(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     if adds:
         result.repository = repository
         result.files.append({"state": "present", **nvidia_repository.entry(repository)})
-    result.look = _look(result)
+    result.preview = _preview(result)
     if not mirror:
         for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
             _file(result.files, host, path, text)
 
 
-def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
+def _preference(host: Host, data: dict[str, t.Any]) -> str | None:
     """Return the apt preference that excludes the driver packages of NVIDIA's repository.
 
     It prevents apt from upgrading a driver from another source. Return None if the host has no such driver, or if role
     nvidia_driver manages the preferences.
     """
-    if (host["files"].get(config_files.PIN_FILE) or {}).get("exists"):
+    if (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return None
     if driver_membership.has_marks(host, data["nvidia"]["marks"]):
         return None
@@ -314,7 +316,7 @@ def _preference(host: dict[str, t.Any], data: dict[str, t.Any]) -> str | None:
     )
 
 
-def _look(result: Plan) -> dict[str, t.Any]:
+def _preview(result: Plan) -> dict[str, t.Any]:
     """Return the changes of the repositories for the query, so that it can run before the repository is added."""
     repository = result.repository
     return {
@@ -323,7 +325,7 @@ def _look(result: Plan) -> dict[str, t.Any]:
     }
 
 
-def _offers(result: Plan, host: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+def _offers(result: Plan, host: Host, offered: dict[str, list[str]] | None) -> None:
     """Report versions that the repository does not offer."""
     if offered is None or not result.query:
         return
@@ -345,18 +347,18 @@ def version_of(package: str) -> str:
 # --- environment and driver -----------------------------------------------------------------------------------------
 
 
-def _environment(result: Plan, host: dict[str, t.Any], request: Request) -> None:
+def _environment(result: Plan, host: Host, request: Request) -> None:
     # The programs of the distribution's toolkit are in /usr/bin, so it has no default directory.
     result.profile = _profile(host, result.default if request.environment else None)
 
 
-def _profile(host: dict[str, t.Any], directory: str | None) -> dict[str, t.Any] | None:
+def _profile(host: Host, directory: str | None) -> dict[str, t.Any] | None:
     files: list[dict[str, t.Any]] = []
     _file(files, host, PROFILE_FILE, profile(f"{directory}/bin") if directory else None)
     return files[0] if files else None
 
 
-def _file(files: list[dict[str, t.Any]], host: dict[str, t.Any], path: str, content: str | None) -> None:
+def _file(files: list[dict[str, t.Any]], host: Host, path: str, content: str | None) -> None:
     if not nvidia_repository.is_written(host, path, content):
         state = "absent" if content is None else "present"
         files.append({"state": state, "path": path, "content": content or "", "mode": nvidia_repository.mode(path)})
@@ -370,7 +372,7 @@ def profile(directory: str) -> str:
     )
 
 
-def _driver(result: Plan, host: dict[str, t.Any], request: Request, branches: dict[str, int]) -> None:
+def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]) -> None:
     """Compare the toolkits with the driver, and set how to verify them."""
     driver = driver_version.version_in_use(host)
     only_compiles = request.verify in ("none", "compile")
@@ -429,7 +431,7 @@ def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], o
     )
 
 
-def _untried(result: Plan, host: dict[str, t.Any]) -> None:
+def _untried(result: Plan, host: Host) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = packages_record.read(host, packages_record.TOOLKIT)
     # This run records what an interrupted run installed.

@@ -13,10 +13,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 _NVIDIA = re.compile(r"cuda-toolkit-\d+-\d+")
 
 
-def plan(host: dict[str, t.Any], distributions: dict[str, t.Any]) -> dict[str, t.Any]:
+def plan(host: Host, distributions: dict[str, t.Any]) -> dict[str, t.Any]:
     """Return the toolkits, the unneeded dependencies, the files and the repository's key to remove."""
     known = packages_record.read(host, packages_record.TOOLKIT)
     names = list(host["installed_packages"])

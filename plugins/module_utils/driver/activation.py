@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.modules import is_trusted
 
-REBOOT_FILE = owned.DRIVER_REBOOT_MARKER
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 # Dependent modules first, so that they can be unloaded in this order.
 _UNLOAD_ORDER = ("nvidia_fs", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 # The driver's own daemons, which a reload stops and starts. The kernel truncates the names of commands.
@@ -26,7 +29,7 @@ _DAEMONS = {
 }
 
 
-def modules(host: dict, will_be_installed: bool) -> dict:
+def modules(host: Host, will_be_installed: bool) -> dict:
     """Return the modules to `load`, those to `unload` first, and the `services` to stop meanwhile."""
     driver = host["driver"]
     nothing: dict = {"load": [], "unload": [], "services": []}
@@ -46,7 +49,7 @@ def modules(host: dict, will_be_installed: bool) -> dict:
     return {"load": load if "nvidia_uvm" in load else [*load, "nvidia_uvm"], "unload": unload, "services": services}
 
 
-def loaded_in_order(host: dict) -> list[str]:
+def loaded_in_order(host: Host) -> list[str]:
     """Name the driver's loaded modules in the order in which they can be unloaded."""
     return [name for name in _UNLOAD_ORDER if name in host["modules_loaded"]]
 
@@ -69,7 +72,7 @@ def unload_obstacles(proc_modules: str, unload: list[str]) -> list[str]:
     return found
 
 
-def daemons(host: dict) -> list[str]:
+def daemons(host: Host) -> list[str]:
     """Name the driver's own running services.
 
     Services that have no module open must restart, too: after a reload, the GPUs have to join the fabric again.
@@ -77,7 +80,7 @@ def daemons(host: dict) -> list[str]:
     return sorted(unit for unit in _DAEMONS.values() if host["services"].get(unit, {}).get("active_state") == "active")
 
 
-def differs(host: dict) -> bool:
+def differs(host: Host) -> bool:
     """Return whether the driver that modprobe would load differs from the loaded one."""
     driver = host["driver"]
     if not driver["loaded"] or not driver["on_disk"]:
@@ -86,7 +89,7 @@ def differs(host: dict) -> bool:
     return driver["loaded"] != driver["on_disk"] or len(flavors) > 1
 
 
-def gpu_users(host: dict) -> list[str]:
+def gpu_users(host: Host) -> list[str]:
     """Name the processes that use a GPU, except the driver's own daemons."""
     return [
         f"process {holder['pid']} ({holder['command']})"
@@ -96,28 +99,23 @@ def gpu_users(host: dict) -> list[str]:
     ]
 
 
-def holding_daemons(host: dict) -> list[str]:
+def holding_daemons(host: Host) -> list[str]:
     """Name the services of the driver's own daemons that have a GPU open."""
     commands = {holder["command"] for holder in host["holders"] if not holder["container"]}
     return sorted(unit for command, unit in _DAEMONS.items() if command in commands)
 
 
-def dependent_modules(host: dict) -> list[str]:
+def dependent_modules(host: Host) -> list[str]:
     """Name other vendors' loaded modules that need the driver's, which therefore cannot be unloaded."""
     unload = loaded_in_order(host)
-    return [
-        _needs(user, name)
-        for name in unload
-        for user in host.get("module_users", {}).get(name, [])
-        if user not in unload
-    ]
+    return [_needs(user, name) for name in unload for user in host["module_users"].get(name, []) if user not in unload]
 
 
 def _needs(user: str, name: str) -> str:
     return f"module {user}, which needs {name}"
 
 
-def reboot(host: dict, policy: str, is_controller: bool) -> dict:
+def reboot(host: Host, policy: str, is_controller: bool) -> dict:
     """Return why the driver requires a reboot (`reasons`), whether to reboot (`go`), and if not, `why_not`.
 
     A reboot for the same reasons is not repeated; the role records its attempts.
@@ -135,7 +133,7 @@ def reboot(host: dict, policy: str, is_controller: bool) -> dict:
     return {**result, "go": why_not is None, "why_not": why_not}
 
 
-def _obstacle(host: dict, policy: str, is_controller: bool, ids: list[str]) -> str | None:
+def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> str | None:
     upcoming = host["kernel"]["next_boot"]
     module = next((entry["nvidia_module"] for entry in host["kernel"]["kernels"] if entry["release"] == upcoming), None)
     if policy != "when_required":
@@ -161,13 +159,13 @@ def _obstacle(host: dict, policy: str, is_controller: bool, ids: list[str]) -> s
     if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
         return (
             "a reboot by this role did not resolve these reasons, so another reboot would not help. Fix the cause, "
-            f"then remove {REBOOT_FILE}"
+            f"then remove {owned.DRIVER_REBOOT_MARKER}"
         )
     return None
 
 
-def _last_attempt(host: dict) -> dict | None:
-    content = (host["files"].get(REBOOT_FILE) or {}).get("content")
+def _last_attempt(host: Host) -> dict | None:
+    content = (host["files"].get(owned.DRIVER_REBOOT_MARKER) or {}).get("content")
     try:
         last = json.loads(content or "null")
     except ValueError:
@@ -175,12 +173,12 @@ def _last_attempt(host: dict) -> dict | None:
     return last if isinstance(last, dict) else None
 
 
-def attempt(host: dict, ids: list[str]) -> str:
+def attempt(host: Host, ids: list[str]) -> str:
     """Return the record of a reboot attempt, which the role writes before it reboots."""
     return json.dumps({"boot": host["identity"]["boot"], "reasons": ids}, indent=2) + "\n"
 
 
-def is_controller(host: dict, connection: str, controller_machine_id: str) -> bool:
+def is_controller(host: Host, connection: str, controller_machine_id: str) -> bool:
     """Return whether a host is the Ansible controller."""
     machine_id = host["identity"]["machine_id"]
     local = re.fullmatch(r"(ansible\.builtin\.|ansible\.legacy\.)?local", connection or "") is not None

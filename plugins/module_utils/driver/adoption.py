@@ -9,7 +9,10 @@ name before it sets them, and releases only those.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
@@ -25,6 +28,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _REPLACE = "or replace the driver with the tool that installed it"
 
@@ -43,7 +49,7 @@ def adopt(case: Case) -> None:
     case.result.version = version
     case.result.branch = branch = version.partition(".")[0]
     _check_version(case, version)
-    if not driver_version.supports_all(branch, case.window):
+    if not driver_branch.supports_all(branch, case.window):
         gpu = case.window.first_gpu if int(branch) < case.window.first else case.window.last_gpu
         raise Refused(
             f"The installed driver {version} does not support {gpu}. Replace it with the tool that installed it."
@@ -113,11 +119,11 @@ def _has_component(case: Case, component: str) -> bool:
     return False
 
 
-def _state(host: dict, unit: str) -> dict:
+def _state(host: Host, unit: str) -> dict:
     return host["services"].get(unit, {})
 
 
-def is_running(host: dict, unit: str) -> bool:
+def is_running(host: Host, unit: str) -> bool:
     """Return whether a service starts at boot, and runs if the driver is loaded."""
     state = _state(host, unit)
     active = state.get("active_state") == "active" or not host["driver"]["loaded"]
@@ -127,7 +133,7 @@ def is_running(host: dict, unit: str) -> bool:
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def hold(host: dict, request: Request, result: Resolution, todo: Todo, platform: dict | None) -> None:
+def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform: dict | None) -> None:
     """Plan the holds on an adopted driver's packages, and what the record says about them."""
     source = driver_source.installed(host, platform)
     members, data = driver_membership.of_version(host, result.version, platform, source)
@@ -157,12 +163,12 @@ def hold(host: dict, request: Request, result: Resolution, todo: Todo, platform:
         todo.holds = {"before": sorted({*recorded, *new}), "after": after}
 
 
-def recorded_holds(host: dict) -> set[str]:
+def recorded_holds(host: Host) -> set[str]:
     """Name the packages of an adopted driver that this role holds, or was about to hold when it was interrupted."""
     return set(packages_record.read(host, packages_record.DRIVER)["holds"])
 
 
-def orphaned_locks(host: dict) -> list[str]:
+def orphaned_locks(host: Host) -> list[str]:
     """Name this role's locks on packages, or versions of packages, that are no longer installed."""
     recorded, locks = recorded_holds(host), host["package_state"]["held_patterns"]
     by_name = [lock for lock in locks if lock in recorded and not packages_installed.is_installed(host, lock)]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
@@ -13,18 +15,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
-PIN_FILE = owned.DRIVER_APT_PREFERENCES
-BLACKLIST_FILE = owned.DRIVER_UNATTENDED_UPGRADES
-MODULES_LOAD_FILE = owned.MODULES_LOAD
-MODPROBE_FILE = owned.MODPROBE
-PROXY_FILE = nvidia_repository.APT_PROXY_FILE
-RECORD_FILE = packages_record.DRIVER
-INITRAMFS_FILE = owned.DRIVER_INITRAMFS_MARKER
-UNVERIFIED_FILE = owned.DRIVER_UNVERIFIED_MARKER
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
-def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
+def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
     if result.action == "install":
@@ -32,23 +29,23 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
             wanted.update(nvidia_repository.access_files(host, result.repository, packages_record.DRIVER))
         if host["os"]["package_manager"] == "apt" and result.source != "runfile":
             wanted.update(_apt_files(request, result))
-            if result.source == "nvidia" or wanted.get(PIN_FILE):
+            if result.source == "nvidia" or wanted.get(owned.DRIVER_APT_PREFERENCES):
                 # Role cuda_toolkit may have lowered the repository's priority for an installed driver. This pin
                 # replaces that file.
                 wanted[nvidia_repository.APT_PREFERENCE_FILE] = None
-        wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
-    elif request.peermem or host["files"].get(MODULES_LOAD_FILE, {}).get("exists"):
+        wanted[owned.MODULES_LOAD] = _modules_load(request, result)
+    elif request.peermem or host["files"].get(owned.MODULES_LOAD, {}).get("exists"):
         # Do not change which modules an adopted driver loads at boot, except on request.
-        wanted[MODULES_LOAD_FILE] = _modules_load(request, result)
+        wanted[owned.MODULES_LOAD] = _modules_load(request, result)
     if result.action == "adopt" and host["os"]["package_manager"] == "apt" and result.patterns:
         files = _apt_files(request, result)
-        wanted[BLACKLIST_FILE] = files[BLACKLIST_FILE]
+        wanted[owned.DRIVER_UNATTENDED_UPGRADES] = files[owned.DRIVER_UNATTENDED_UPGRADES]
         # An adopted driver needs no pin. An existing one is from an earlier installation by this role.
-        if not request.hold and host["files"].get(PIN_FILE, {}).get("exists"):
-            wanted[PIN_FILE] = files[PIN_FILE]
+        if not request.hold and host["files"].get(owned.DRIVER_APT_PREFERENCES, {}).get("exists"):
+            wanted[owned.DRIVER_APT_PREFERENCES] = files[owned.DRIVER_APT_PREFERENCES]
     # The packages to install contain a blacklist. The role plans again after the installation.
     blacklisted = result.blacklists if todo.install else []
-    wanted[MODPROBE_FILE] = _modprobe(host, request, blacklisted)
+    wanted[owned.MODPROBE] = _modprobe(host, request, blacklisted)
     rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
     wanted.update(rules)
     result.reasons += reasons
@@ -79,23 +76,23 @@ def _apt_files(request: Request, result: Resolution) -> dict[str, str | None]:
     files: dict[str, str | None] = {}
     # The version is unknown until the repositories have been queried.
     if result.version or not hold:
-        files[PIN_FILE] = "\n".join([f"# {_NOTE}\n{pins[0]}", *pins[1:]]) if pins else None
+        files[owned.DRIVER_APT_PREFERENCES] = "\n".join([f"# {_NOTE}\n{pins[0]}", *pins[1:]]) if pins else None
     if not hold:
-        return {**files, BLACKLIST_FILE: None}
+        return {**files, owned.DRIVER_UNATTENDED_UPGRADES: None}
     names = "\n".join(f'    "{pattern}";' for pattern in patterns["unattended"])
-    files[BLACKLIST_FILE] = (
+    files[owned.DRIVER_UNATTENDED_UPGRADES] = (
         f"// {_NOTE}\n// Upgrading the driver while its module is loaded breaks every new GPU process.\n"
         f"Unattended-Upgrade::Package-Blacklist {{\n{names}\n}};\n"
     )
     return files
 
 
-def initramfs(host: dict, changed: list[str]) -> list[list[str]]:
+def initramfs(host: Host, changed: list[str]) -> list[list[str]]:
     """Return the commands that rebuild the initramfs of the kernels after a change to the modprobe file.
 
     A marker file makes the next run repeat an interrupted or failed rebuild.
     """
-    if MODPROBE_FILE not in changed and not host["files"].get(INITRAMFS_FILE, {}).get("exists"):
+    if owned.MODPROBE not in changed and not host["files"].get(owned.DRIVER_INITRAMFS_MARKER, {}).get("exists"):
         return []
     tools = {
         "initramfs-tools": ["update-initramfs", "-u", "-k"],
@@ -114,13 +111,13 @@ def _modules_load(request: Request, result: Resolution) -> str:
     return f"# {_NOTE}\n" + "".join(f"{name}\n" for name in modules)
 
 
-def _modprobe(host: dict, request: Request, blacklisted: list[str]) -> str | None:
+def _modprobe(host: Host, request: Request, blacklisted: list[str]) -> str | None:
     """Return the content of the modprobe file, or None if the packages suffice."""
     lines = []
     for name in ("nouveau", "nova_core"):
         state = host["foreign_drivers"][name]
         needed = state["available"] or state["loaded"]
-        if name not in blacklisted and needed and state["blacklisted_by"] in ([], [MODPROBE_FILE]):
+        if name not in blacklisted and needed and state["blacklisted_by"] in ([], [owned.MODPROBE]):
             lines.append(f"blacklist {name}")
             if name == "nouveau":
                 lines.append("options nouveau modeset=0")

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import re
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml import health
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 UNIT = "nvidia-fabricmanager.service"
 IMEX_UNIT = "nvidia-imex.service"
@@ -21,7 +24,7 @@ IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 _PACKAGE = re.compile(r"nvidia-fabric-?manager(-\d+)?")
 
 
-def is_needed(host: dict, request: Request) -> bool:
+def is_needed(host: Host, request: Request) -> bool:
     """Return whether a host needs a fabric manager: it has switches, or the request says so."""
     requested, nvidia = request.fabric_manager, host["nvidia"]
     return requested == "enabled" or (requested == "auto" and bool(nvidia["nvswitches"] or nvidia["nvlink5_switches"]))

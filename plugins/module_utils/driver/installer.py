@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
@@ -14,6 +16,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import gen
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _URL = "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{arch}-{version}.run"
 # From this branch on, the open modules are the default, and the option for the flavor has a new name.
@@ -27,7 +32,7 @@ def path(version: str) -> str:
     return owned.INSTALLER.format(version)
 
 
-def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
+def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan a run of the installer if its version is not installed completely."""
     version = upstream_version(str(result.version))
     driver = host["driver"]
@@ -57,7 +62,7 @@ def plan(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
     }
 
 
-def options(host: dict, version: str, flavor: str, has_dkms: bool) -> list[str]:
+def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:
     """Return the installer's options. Refuse a version whose installer fails while the modules are in use.
 
     The installer unloads modules that are not in use.
@@ -71,7 +76,7 @@ def options(host: dict, version: str, flavor: str, has_dkms: bool) -> list[str]:
     return ["--silent", *(["--dkms"] if has_dkms else []), "--no-nouveau-check", *kind]
 
 
-def _check_not_in_use(host: dict, version: str) -> None:
+def _check_not_in_use(host: Host, version: str) -> None:
     daemons = activation.holding_daemons(host)
     users = [*activation.gpu_users(host), *activation.dependent_modules(host), *daemons]
     if users:

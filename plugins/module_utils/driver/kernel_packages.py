@@ -10,17 +10,21 @@ kernel that does not boot again does not.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"
 
 
-def skip_outgoing_kernel(host: dict, result: Resolution) -> None:
+def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
     """Drop the packages of a running kernel that does not boot again, if the next kernel has its module.
 
     The archive may no longer have them, so that every run would request them again.
@@ -31,7 +35,7 @@ def skip_outgoing_kernel(host: dict, result: Resolution) -> None:
         _drop(result, [name for name in outgoing if not is_installed(host, name)])
 
 
-def skip_unavailable(host: dict, result: Resolution, available: dict) -> None:
+def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
     """Drop packages that the repositories no longer have. Refuse if the kernel that boots next needs them."""
     running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
     absent = [name for name in _of_kernels(host, result) if not is_installed(host, name)]
@@ -58,7 +62,7 @@ def skip_unavailable(host: dict, result: Resolution, available: dict) -> None:
     _drop(result, unavailable)
 
 
-def unavailable_prebuilt(host: dict, result: Resolution, available: dict) -> list[str]:
+def unavailable_prebuilt(host: Host, result: Resolution, available: dict) -> list[str]:
     """Name the next kernel's prebuilt modules that the repositories do not have."""
     upcoming = _prebuilt_for(result, host["kernel"]["next_boot"])
     return [name for name in upcoming if not is_installed(host, name) and not available.get(name)]
@@ -68,12 +72,12 @@ def _prebuilt_for(result: Resolution, release: str) -> list[str]:
     return [name for name in result.prebuilt if name.endswith(f"-{release}")]
 
 
-def _of_kernels(host: dict, result: Resolution) -> list[str]:
+def _of_kernels(host: Host, result: Resolution) -> list[str]:
     releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
     return [*result.kernel_packages, *(name for release in releases for name in _prebuilt_for(result, release))]
 
 
-def _of_outgoing_kernel(host: dict, result: Resolution) -> list[str]:
+def _of_outgoing_kernel(host: Host, result: Resolution) -> list[str]:
     running = host["kernel"]["running"]
     if running == host["kernel"]["next_boot"]:
         return []
@@ -90,7 +94,7 @@ def _drop(result: Resolution, names: list[str]) -> None:
 # installed kernel, a meta package does not install another kernel.
 
 
-def metas(host: dict, data: dict, kernel: dict, context: dict) -> dict | None:
+def metas(host: Host, data: dict, kernel: dict, context: dict) -> dict | None:
     """Return the meta packages of the host's kernel series and of their images. `kernel` is the rule of the kernel."""
     what = "headers" if context["build"] == "dkms" else "modules"
     meta = kernel.get("meta", {})
@@ -119,7 +123,7 @@ def meta_names(result: Resolution) -> list[str]:
     return [entry["name"] for entry in (result.kernel_meta or {"packages": []})["packages"]]
 
 
-def missing_metas(host: dict, result: Resolution, available: dict) -> dict[str, str]:
+def missing_metas(host: Host, result: Resolution, available: dict) -> dict[str, str]:
     """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
     meta = result.kernel_meta
     if meta is None:
@@ -145,7 +149,7 @@ def missing_metas(host: dict, result: Resolution, available: dict) -> dict[str, 
     return chosen
 
 
-def rebuilt(host: dict, result: Resolution, available: dict) -> dict[str, str]:
+def rebuilt(host: Host, result: Resolution, available: dict) -> dict[str, str]:
     """Return newer builds of the installed prebuilt modules for the same kernels.
 
     Their versions are the kernel's. For a new driver version, the vendor rebuilds them with a version suffix.
@@ -165,7 +169,7 @@ def rebuilt(host: dict, result: Resolution, available: dict) -> dict[str, str]:
     }
 
 
-def _meta_version(host: dict, entry: dict, available: dict) -> str | None:
+def _meta_version(host: Host, entry: dict, available: dict) -> str | None:
     """Return the newest version of a meta package that belongs to the installed kernel."""
     if host["os"]["package_manager"] == "apt":
         # The first four numbers are the kernel's in 6.8.0-88.89, 5.15.0.161.159 and 6.14.0-33.33~24.04.1+2.

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
 # name-[epoch:]version-release[.arch or .*]
@@ -49,7 +53,7 @@ def is_of_source(
     return bool(names and re.search(names, name)) and is_part_of_driver(name, version, driver_versions)
 
 
-def source_of_packages(host: dict, platform: dict | None) -> str | None:
+def source_of_packages(host: Host, platform: dict | None) -> str | None:
     """Return the source that the installed driver packages come from, or None without driver packages."""
     sources = (platform or {}).get("sources") or {}
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
@@ -59,7 +63,7 @@ def source_of_packages(host: dict, platform: dict | None) -> str | None:
     return None
 
 
-def has_marks(host: dict, marks: list[dict]) -> bool:
+def has_marks(host: Host, marks: list[dict]) -> bool:
     """Return whether a package that identifies a driver from a source is installed."""
     packages = host["packages"].items()
     return any(_has_mark(name, package["version"], mark) for mark in marks for name, package in packages)
@@ -69,13 +73,13 @@ def _has_mark(name: str, version: str, mark: dict) -> bool:
     return bool(re.fullmatch(mark["name"], name)) and bool(re.search(mark.get("version", "") + "$", version))
 
 
-def is_rule_installed(host: dict, rule: dict) -> bool:
+def is_rule_installed(host: Host, rule: dict) -> bool:
     """Return whether a package of this rule is installed, for any branch or kernel."""
     expression = re.compile(pattern(rule["name"]))
     return any(expression.fullmatch(name) for name in host["packages"])
 
 
-def installed(host: dict, data: dict) -> list[str]:
+def installed(host: Host, data: dict) -> list[str]:
     """Name the installed packages of the driver, whoever installed them."""
     own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True) or rule.get("module"))
     return sorted(
@@ -86,7 +90,7 @@ def installed(host: dict, data: dict) -> list[str]:
     )
 
 
-def of_resolution(host: dict, result: Resolution) -> list[str]:
+def of_resolution(host: Host, result: Resolution) -> list[str]:
     """Name the installed packages of the resolved driver and version, dependencies included."""
     names = result.patterns.get("hold")
     return sorted(
@@ -96,7 +100,7 @@ def of_resolution(host: dict, result: Resolution) -> list[str]:
     )
 
 
-def changeable(host: dict, result: Resolution) -> list[str]:
+def changeable(host: Host, result: Resolution) -> list[str]:
     """Name the installed packages that the installation of the resolved driver may change or remove."""
     names = result.patterns.get("hold")
     return [
@@ -106,7 +110,7 @@ def changeable(host: dict, result: Resolution) -> list[str]:
     ]
 
 
-def of_version(host: dict, version: str, platform: dict | None, source: str | None) -> tuple[list[str], dict]:
+def of_version(host: Host, version: str, platform: dict | None, source: str | None) -> tuple[list[str], dict]:
     """Name the installed packages of a driver version, with the data of the source that matches most of them."""
     sources = (platform or {}).get("sources") or {}
     if host["os"]["package_manager"] is None or not sources:
@@ -130,7 +134,7 @@ def of_version(host: dict, version: str, platform: dict | None, source: str | No
     return sorted(known[best] | other), sources[best]
 
 
-def replaced(host: dict, data: dict, context: dict) -> list[str]:
+def replaced(host: Host, data: dict, context: dict) -> list[str]:
     """Name the installed packages that must be removed: modules of another flavor, former names of another branch."""
     staying = _staying(data, context)
     own = _any_of(rule for rule in data["packages"] if rule.get("lockstep", True))
@@ -148,14 +152,14 @@ def replaced(host: dict, data: dict, context: dict) -> list[str]:
     )
 
 
-def removable(host: dict, data: dict, chosen: set[str], context: dict) -> list[str]:
+def removable(host: Host, data: dict, chosen: set[str], context: dict) -> list[str]:
     """Name the installed packages that the package manager may remove: replaced ones, and other builds of modules."""
     rules = _any_of([*_module_rules(data), *(rule for rule in data["packages"] if "{branch}" in rule["name"])])
     others = {name for name in host["packages"] if name not in chosen and rules.fullmatch(name)}
     return sorted(others.union(replaced(host, data, context)))
 
 
-def leftover_config(host: dict, data: dict, context: dict) -> list[str]:
+def leftover_config(host: Host, data: dict, context: dict) -> list[str]:
     """Name removed packages whose files in /etc still direct modprobe to modules of another flavor."""
     staying = _staying(data, context)
     removed = host["package_state"]["config_files"]
@@ -168,7 +172,7 @@ def module_packages(names: Iterable[str], data: dict) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
-def stale_locks(host: dict, names: str | None) -> list[str]:
+def stale_locks(host: Host, names: str | None) -> list[str]:
     """Name the locks on versions of driver packages that are no longer installed, for example of another flavor.
 
     Locks with wildcards, and locks on packages that are not part of the driver, belong to the user.

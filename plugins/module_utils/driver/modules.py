@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 # The first DKMS with a command that creates its key; older ones create it when they build their first module.
 _FIRST_WITH_COMMAND = "3.1"
@@ -35,7 +39,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"This host mixes GPUs that need the open kernel modules ({needs_open}) with GPUs that need the "
             f"proprietary ones ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
         )
-    driver_version.check_window(case)
+    driver_branch.check_window(case)
     requested = case.request.flavor
     if needs_proprietary and modern and requested == "auto":
         raise Refused(
@@ -53,7 +57,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
             f"nvidia_driver_flavor is proprietary, but only the open kernel modules support {needs_open}. Use auto or "
             "open."
         )
-    branch = driver_version.requested_branch(case.request)
+    branch = driver_branch.requested_branch(case.request)
     is_early = branch is not None and int(branch) < generations.FIRST_OPEN_BRANCH
     if is_early and requested == "open":
         raise Refused(
@@ -91,7 +95,7 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
     return "open"
 
 
-def build_limit(host: dict, data: dict, flavor: str | None) -> dict | None:
+def build_limit(host: Host, data: dict, flavor: str | None) -> dict | None:
     """Return a known build failure of the source's modules that affects the host, with the affected `kernels`."""
     built = {entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]}
     for limit in data.get("build_limits", []):
@@ -105,7 +109,7 @@ def build_limit(host: dict, data: dict, flavor: str | None) -> dict | None:
     return None
 
 
-def _installed_flavor(host: dict, data: dict) -> str | None:
+def _installed_flavor(host: Host, data: dict) -> str | None:
     for rule in data["packages"]:
         if rule.get("flavor") and driver_membership.is_rule_installed(host, rule):
             return rule["flavor"]
@@ -160,7 +164,7 @@ def build(case: Case, data: dict) -> str:
     )
 
 
-def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
+def _installed_build(host: Host, data: dict, builds: list[str]) -> str | None:
     for build in builds:
         rules = [rule for rule in data["packages"] if rule.get("build") == build and rule.get("module")]
         if any(driver_membership.is_rule_installed(host, rule) for rule in rules):
@@ -171,7 +175,7 @@ def _installed_build(host: dict, data: dict, builds: list[str]) -> str | None:
 # --- Secure Boot --------------------------------------------------------------------------------------------------
 
 
-def is_trusted(host: dict, signer: str | None) -> bool:
+def is_trusted(host: Host, signer: str | None) -> bool:
     """Return whether the host's kernel trusts the key of a module's signer."""
     return bool(signer) and any(signer in trusted for trusted in host["secure_boot"]["trusted_signers"])
 
@@ -238,7 +242,7 @@ def _how_to_trust(case: Case) -> str:
     )
 
 
-def _enroll_dkms_key(host: dict) -> str:
+def _enroll_dkms_key(host: Host) -> str:
     key = host["secure_boot"]["dkms_key"]
     if key:
         return f"Enroll the key once at the console ('mokutil --import {key}', reboot, confirm)"
@@ -251,7 +255,7 @@ def _enroll_dkms_key(host: dict) -> str:
     )
 
 
-def _key_command(host: dict) -> str:
+def _key_command(host: Host) -> str:
     installed = host["packages"].get("dkms")
     version = upstream_version(installed["version"]) if installed else _OLDER_DKMS.get(host["os"]["key"])
     if version and natural_key(version) < natural_key(_FIRST_WITH_COMMAND):
@@ -273,7 +277,7 @@ def _has_signed(case: Case, data: dict) -> bool:
         return False
     context = {"flavor": case.result.flavor, "arch": arch}
     # It is unknown whether the source has a requested branch that its data does not list.
-    known = [branch for branch in driver_version.candidates(case, data) if branch in data["branches"]]
+    known = [branch for branch in driver_branch.candidates(case, data) if branch in data["branches"]]
     return any(
         rule.get("build") == "precompiled" and not rule.get("unsigned") and applies(rule, {**context, "branch": branch})
         for branch in known

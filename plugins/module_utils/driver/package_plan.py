@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
@@ -16,19 +18,22 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 # --- repositories -------------------------------------------------------------------------------------------------
 
 
-def plan_repositories(host: dict, result: Resolution, todo: Todo, streams: dict | None) -> None:
+def plan_repositories(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
     """Plan changes to the package manager's repositories. A host with all packages needs none."""
     _plan_entries(host, result, todo)
     if todo.query:
-        todo.look = _preview(host, result, todo)
+        todo.preview = _preview(host, result, todo)
     if todo.stream and streams is not None:
         driver_version.check_stream(todo.stream["name"], streams, result.repository["url"])
 
 
-def _preview(host: dict, result: Resolution, todo: Todo) -> dict:
+def _preview(host: Host, result: Resolution, todo: Todo) -> dict:
     """Describe the repositories as the plan will change them, for a query before the change."""
     repository = todo.repository
     without = [*todo.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])]
@@ -46,7 +51,7 @@ def _preview(host: dict, result: Resolution, todo: Todo) -> dict:
     }
 
 
-def _plan_entries(host: dict, result: Resolution, todo: Todo) -> None:
+def _plan_entries(host: Host, result: Resolution, todo: Todo) -> None:
     apt, repository = host["apt"], result.repository
     if todo.query:
         components = result.components
@@ -72,7 +77,7 @@ def _plan_entries(host: dict, result: Resolution, todo: Todo) -> None:
 # --- packages -----------------------------------------------------------------------------------------------------
 
 
-def plan_packages(host: dict, request: Request, result: Resolution, todo: Todo, available: dict | None) -> None:
+def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, available: dict | None) -> None:
     """Plan which packages to remove, install and lock. `available` has the versions on offer once they are known."""
     # apt-get completes unfinished installations itself, but does not start while dpkg's journal is incomplete.
     todo.repair = bool(host["package_state"]["interrupted"])
@@ -175,7 +180,7 @@ def _check_build(request: Request, result: Resolution, todo: Todo, version: str)
     )
 
 
-def _kernels_to_build(host: dict, result: Resolution) -> list[str]:
+def _kernels_to_build(host: Host, result: Resolution) -> list[str]:
     """Name the kernels that lack the module and for which DKMS can build it."""
     if result.module_build != "dkms":
         return []
@@ -190,11 +195,11 @@ def _kernels_to_build(host: dict, result: Resolution) -> list[str]:
 # --- prerequisites: packages that enable a repository, and the plugin that sets locks -----------------------------
 
 
-def _prerequisites_to_query(host: dict, result: Resolution) -> list[str]:
+def _prerequisites_to_query(host: Host, result: Resolution) -> list[str]:
     return _repository_packages(host, result) if _needed_from_repository(host, result) else []
 
 
-def _prerequisites(host: dict, result: Resolution, available: dict | None) -> list[str]:
+def _prerequisites(host: Host, result: Resolution, available: dict | None) -> list[str]:
     """Name the packages to install first. Refuse if no repository has the packages that they make available.
 
     A mirror of the repository under another name makes those packages available, too.
@@ -213,12 +218,12 @@ def _prerequisites(host: dict, result: Resolution, available: dict | None) -> li
     return absent
 
 
-def _repository_packages(host: dict, result: Resolution) -> list[str]:
+def _repository_packages(host: Host, result: Resolution) -> list[str]:
     names = [name for name in result.prerequisites if name not in result.hold_needs]
     return [name for name in names if not is_installed(host, name)]
 
 
-def _needed_from_repository(host: dict, result: Resolution) -> list[str]:
+def _needed_from_repository(host: Host, result: Resolution) -> list[str]:
     return [name for name in result.prerequisites_bring if name in result.packages and not is_installed(host, name)]
 
 
@@ -234,7 +239,7 @@ def _no_repository(unavailable: list[str], enabling: list[str], result: Resoluti
 # --- holds --------------------------------------------------------------------------------------------------------
 
 
-def plan_holds(host: dict, request: Request, result: Resolution, todo: Todo) -> None:
+def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan which packages of the installed driver to hold or to release."""
     if host["os"]["package_manager"] is None or result.source == "runfile":
         return

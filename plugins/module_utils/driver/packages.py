@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
@@ -13,6 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_dat
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 # Software that some hosts need in addition to the driver, by the value of `when` in the platform's rules.
 _COMPANIONS = {"fabric": "fabric manager", "nvlink5": "subnet manager for NVLink 5 (nvlsm)", "imex": "IMEX"}
@@ -127,7 +131,7 @@ def _headers(case: Case, data: dict, names: dict) -> None:
             )
 
 
-def _kernels_with_headers(host: dict) -> set[str]:
+def _kernels_with_headers(host: Host) -> set[str]:
     return {entry["release"] for entry in host["kernel"]["kernels"] if entry["headers"]}
 
 

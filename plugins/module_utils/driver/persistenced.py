@@ -13,8 +13,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import PIN_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT
@@ -59,7 +61,7 @@ class Request:
 
 
 def plan(
-    host: dict[str, t.Any],
+    host: Host,
     packages: dict[str, list[str]],
     timeout: int | str = 30,
     offered: dict[str, list[str]] | None = None,
@@ -114,7 +116,7 @@ def plan(
     return result
 
 
-def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], service: dict[str, t.Any]) -> list[str]:
+def _missing_packages(host: Host, packages: dict[str, list[str]], service: dict[str, t.Any]) -> list[str]:
     """Return the missing packages of the daemon; none if the driver did not come from packages or has its own unit."""
     driver = host["driver"]
     if driver["runfile"] or driver.get("prefix"):
@@ -129,7 +131,7 @@ def _missing_packages(host: dict[str, t.Any], packages: dict[str, list[str]], se
     return [name for name in wanted if not is_installed(host, name)]
 
 
-def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+def _versions(host: Host, result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
     """Choose package versions that match the driver.
 
     If a host has the distribution's driver and NVIDIA's repository, the newest version does not match. On hosts with
@@ -137,7 +139,7 @@ def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[st
     """
     installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *_utilities(host))]
     driver = next((version for version in installed if version), None)
-    if driver is None or (host["files"].get(PIN_FILE) or {}).get("exists"):
+    if driver is None or (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return
     result["query"] = result["packages"]
     if offered is None:
@@ -154,7 +156,7 @@ def _versions(host: dict[str, t.Any], result: dict[str, t.Any], offered: dict[st
     result["packages"] = chosen
 
 
-def _utilities(host: dict[str, t.Any]) -> list[str]:
+def _utilities(host: Host) -> list[str]:
     return [name for name in host["packages"] if re.fullmatch(r"nvidia-utils-\d+(-server)?", name)]
 
 
@@ -171,7 +173,7 @@ def _matching(name: str, driver: str, versions: list[str]) -> str | None:
     return next(iter([*exact, *equal, *([] if name.startswith("lib") else same_branch)]), None)
 
 
-def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:
+def _files(host: Host, service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:
     """Return the unit files to write, by path; None removes one that is no longer needed."""
     wanted: dict[str, str | None] = {}
     text = _packaged_unit(host, service)
@@ -186,17 +188,17 @@ def _files(host: dict[str, t.Any], service: dict[str, t.Any], result: dict[str, 
     return {path: content for path, content in wanted.items() if content != _content(host, path)}
 
 
-def _has_own_files(host: dict[str, t.Any], service: dict[str, t.Any]) -> bool:
+def _has_own_files(host: Host, service: dict[str, t.Any]) -> bool:
     """Return whether this role's unit files exist, or systemd still uses one that was removed."""
     written = [(_content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
     return any(written) or DROP_IN_FILE in (service.get("drop_in_paths") or [])
 
 
-def _content(host: dict[str, t.Any], path: str) -> str | None:
+def _content(host: Host, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")
 
 
-def _packaged_unit(host: dict[str, t.Any], service: dict[str, t.Any]) -> str | None:
+def _packaged_unit(host: Host, service: dict[str, t.Any]) -> str | None:
     """Return the packaged unit. A unit in /etc is the user's own, so it stays unchanged and the result is None."""
     fragment = service.get("fragment_path")
     if fragment and fragment not in _PACKAGE_UNITS:
@@ -235,7 +237,7 @@ def drop_in(unit: str, user: str | None = None) -> str | None:
     return _HEADER + "\n".join(lines) if lines else None
 
 
-def _reason(result: dict[str, t.Any], host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
+def _reason(result: dict[str, t.Any], host: Host, service: dict[str, t.Any]) -> str:
     if not host["driver"]["loaded"]:
         return "no NVIDIA driver is loaded, so the daemon is not started"
     if DROP_IN_FILE in result["files"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
@@ -29,9 +29,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Plan, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 
 def plan(
-    host: dict,
+    host: Host,
     values: Mapping[str, Any],
     platform: dict | None,
     available: dict | None = None,
@@ -119,7 +122,7 @@ def _steps(todo: Todo) -> dict[str, bool]:
 # be missing for a kernel. One query covers the packages of all alternatives.
 
 
-def _other_branches(host: dict, request: Request, platform: dict | None, result: Resolution) -> list[Resolution]:
+def _other_branches(host: Host, request: Request, platform: dict | None, result: Resolution) -> list[Resolution]:
     """Return the resolutions for the alternative branches, in order."""
     order = [result.branch, *result.alternative_branches]
     found = [resolver.resolve(host, request, platform, order[:count]) for count in range(1, len(order))]
@@ -127,7 +130,7 @@ def _other_branches(host: dict, request: Request, platform: dict | None, result:
 
 
 def _first_available_branch(
-    host: dict, request: Request, platform: dict | None, result: Resolution, available: dict
+    host: Host, request: Request, platform: dict | None, result: Resolution, available: dict
 ) -> Resolution:
     """Return the resolution for the first branch with an available version that satisfies the minimum.
 
@@ -143,7 +146,7 @@ def _first_available_branch(
 
 
 def _dkms_without_prebuilt(
-    host: dict, request: Request, platform: dict | None, result: Resolution, available: dict
+    host: Host, request: Request, platform: dict | None, result: Resolution, available: dict
 ) -> Resolution:
     """Return a resolution with DKMS if the repositories lack the next kernel's prebuilt modules."""
     missing = ", ".join(kernel_packages.unavailable_prebuilt(host, result, available))
@@ -155,11 +158,11 @@ def _dkms_without_prebuilt(
     return other
 
 
-def _with_dkms(host: dict, request: Request, platform: dict | None, result: Resolution) -> Resolution:
+def _with_dkms(host: Host, request: Request, platform: dict | None, result: Resolution) -> Resolution:
     return resolver.resolve(host, dataclasses.replace(request, module_build="dkms"), platform, result.rejected_branches)
 
 
-def _query_alternatives(host: dict, request: Request, platform: dict | None, result: Resolution, todo: Todo) -> None:
+def _query_alternatives(host: Host, request: Request, platform: dict | None, result: Resolution, todo: Todo) -> None:
     """Add the packages of all alternatives to the query."""
     others = _other_branches(host, request, platform, result)
     names = [name for other in others for name in package_plan.to_query(other)]
@@ -173,7 +176,7 @@ def _query_alternatives(host: dict, request: Request, platform: dict | None, res
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
-def _modules(host: dict, result: Resolution, todo: Todo) -> dict:
+def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
     modules = activation.modules(host, bool(todo.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
     if others and (modules["load"] or host["driver"]["loaded"]):

@@ -9,8 +9,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 # Patterns for the placeholders in package names. The flavor suffix `open` is not part of a kernel's name.
 _FILLED = {"branch": r"\d+", "release": r"\d.+", "kernel": r"(?!open-)[a-z0-9].*", "series": r".*"}
@@ -29,7 +33,7 @@ def complete(platform: dict | None, key: str | None) -> dict | None:
     return {**platform, "sources": sources}
 
 
-def kernels(host: dict) -> list[str]:
+def kernels(host: Host) -> list[str]:
     """Return the kernel releases that need the driver's modules: the running one and the one that boots next."""
     return list(dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]]))
 

@@ -10,89 +10,41 @@ that somebody has edited since.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, adoption, config_files, installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 FILES = (
-    config_files.PIN_FILE,
-    config_files.BLACKLIST_FILE,
-    config_files.MODULES_LOAD_FILE,
-    config_files.MODPROBE_FILE,
-    activation.REBOOT_FILE,
-    config_files.INITRAMFS_FILE,
-    config_files.UNVERIFIED_FILE,
-    RECORD_FILE,
+    owned.DRIVER_APT_PREFERENCES,
+    owned.DRIVER_UNATTENDED_UPGRADES,
+    owned.MODULES_LOAD,
+    owned.MODPROBE,
+    owned.DRIVER_REBOOT_MARKER,
+    owned.DRIVER_INITRAMFS_MARKER,
+    owned.DRIVER_UNVERIFIED_MARKER,
+    packages_record.DRIVER,
 )
 
 # Signing keys have their own rule. Headers may have installed their kernel, and a kernel in use must stay.
 _NEVER_REMOVED = re.compile(r"gpg-pubkey-|linux-(?:image|modules)(?:-unsigned|-extra)?-\d")
 
 
-def begin(
-    host: dict,
-    before: list[str],
-    changed_files: list[dict] | None = None,
-    key: str | None = None,
-    *,
-    todo: dict | None = None,
-) -> str:
-    """Return the record to write before the installation, so that the next run can detect an interrupted run."""
-    todo = todo or {"prerequisites": [], "install": [], "stream": None}
-    return packages_record.begin(
-        host,
-        RECORD_FILE,
-        before,
-        changed_files=changed_files,
-        key=key,
-        asked=[*todo["prerequisites"], *todo["install"]],
-        stream=todo["stream"],
-    )
-
-
-def record(
-    host: dict,
-    before: list[str],
-    after: list[str],
-    changed_files: list[dict] | None = None,
-    key: str | None = None,
-    *,
-    runfile: str | None = None,
-) -> str:
-    """Return the record after the installation: its former content, and the changes since `before` or `begin`."""
-    return packages_record.finish(
-        host, RECORD_FILE, before, after, changed_files=changed_files, key=key, runfile=runfile
-    )
-
-
-def begin_runfile(host: dict, version: str) -> str:
-    """Return the record to write before NVIDIA's installer of this version runs."""
-    return packages_record.begin_runfile(host, RECORD_FILE, version)
-
-
-def hold(host: dict, names: list[str]) -> str:
-    """Return the record to write before and after the packages of an adopted driver are held."""
-    return packages_record.hold(host, RECORD_FILE, names)
-
-
-def read_record(host: dict) -> dict:
-    """Return the host's record; an empty one if it is missing or unreadable."""
-    return packages_record.read(host, RECORD_FILE)
-
-
-def plan(host: dict, platform: dict | None) -> dict[str, Any]:
+def plan(host: Host, platform: dict | None) -> dict[str, Any]:
     """Return what to remove and to restore. `errors` says why the removal is not possible."""
     source = driver_source.installed(host, platform)
-    known = read_record(host)
+    known = packages_record.read(host, packages_record.DRIVER)
     result: dict[str, Any] = {
         "source": source,
         "packages": [],
@@ -119,8 +71,8 @@ def plan(host: dict, platform: dict | None) -> dict[str, Any]:
     result["runfile"] = _uninstaller(host, known, source)
     sources = _sources(host, platform, source)
     names = list(host["installed_packages"])
-    recorded = packages_record.possibly_installed(host, RECORD_FILE, names)
-    certain = packages_record.installed_for_certain(host, RECORD_FILE, names)
+    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, names)
+    certain = packages_record.installed_for_certain(host, packages_record.DRIVER, names)
     candidates = sorted({name for data in sources for name in driver_membership.installed(host, data)})
     members = [name for name in candidates if name in recorded]
     # Packages of another flavor that an interrupted run removed but did not purge still have files in /etc.
@@ -192,11 +144,11 @@ def _files(platform: dict | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _has_record(host: dict) -> bool:
-    return bool(host["files"].get(RECORD_FILE, {}).get("exists"))
+def _has_record(host: Host) -> bool:
+    return bool(host["files"].get(packages_record.DRIVER, {}).get("exists"))
 
 
-def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict]:
+def _sources(host: Host, platform: dict | None, source: str | None) -> list[dict]:
     """Return the data of the driver's source; of all sources if an interrupted run left too little to identify it."""
     known = (platform or {}).get("sources") or {}
     if source in known:
@@ -204,7 +156,7 @@ def _sources(host: dict, platform: dict | None, source: str | None) -> list[dict
     return list(known.values()) if _has_record(host) else []
 
 
-def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict) -> list[str]:
+def _own_holds(host: Host, members: list[str], sources: list[dict], known: dict) -> list[str]:
     """Name this role's holds: on packages that it installed, and on those of an adopted driver."""
     packages = host["packages"]
     found = {name: None for name in [*members, *known["holds"]] if name in packages and packages[name]["held"]}
@@ -216,7 +168,7 @@ def _own_holds(host: dict, members: list[str], sources: list[dict], known: dict)
     return list(found)
 
 
-def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
+def _uninstaller(host: Host, known: dict, source: str | None) -> list[str]:
     """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
     own = [version for version in (known["pending_runfile"], known["runfile"]) if version]
     versions = packages_record.driver_versions_present(host)
@@ -229,7 +181,7 @@ def _uninstaller(host: dict, known: dict, source: str | None) -> list[str]:
     return [installer.path(known["pending_runfile"]), "--uninstall", "--silent"] if begun else []
 
 
-def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> None:
+def _plan_stream(host: Host, known: dict, others: list[str], result: dict) -> None:
     """Plan to disable the module stream that the role enabled, unless packages that it did not install need it."""
     for item in (known["pending_stream"], known["stream"]):
         now = packages_record.stream_now(host, item["module"]) if item else None
@@ -243,7 +195,7 @@ def _plan_stream(host: dict, known: dict, others: list[str], result: dict) -> No
         result["stream"] = None
 
 
-def _plan_unload(host: dict, result: dict) -> None:
+def _plan_unload(host: Host, result: dict) -> None:
     """Plan to unload the modules. Refuse while anything uses them."""
     users = activation.gpu_users(host)
     if users:
@@ -266,12 +218,12 @@ def _plan_unload(host: dict, result: dict) -> None:
 # --- after a failed installation ----------------------------------------------------------------------------------
 
 
-def undo(before: dict, now: dict, plan: dict) -> dict[str, list]:
+def undo(before: Host, now: Host, plan: dict) -> dict[str, list]:
     """Return the `files` to restore after a failed installation, and in `missing` what the host has lost, as text."""
     return {"files": files_to_restore(before, now, plan["version"]), "missing": missing(before, now, plan)}
 
 
-def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]:
+def files_to_restore(before: Host, now: Host, version: str | None) -> list[dict]:
     """Return the former apt preferences and blacklist, with `path`, `state` and `content`.
 
     The list is empty if the installation installed a package of the new `version`, which then needs the new files.
@@ -279,8 +231,8 @@ def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]
     if _of_version(now, version) - _of_version(before, version) or _unfinished(now) - _unfinished(before):
         return []
     paths = (
-        config_files.PIN_FILE,
-        config_files.BLACKLIST_FILE,
+        owned.DRIVER_APT_PREFERENCES,
+        owned.DRIVER_UNATTENDED_UPGRADES,
         nvidia_repository.APT_PREFERENCE_FILE,
     )
     former = {path: _content(before, path) for path in paths}
@@ -291,7 +243,7 @@ def files_to_restore(before: dict, now: dict, version: str | None) -> list[dict]
     ]
 
 
-def missing(before: dict, now: dict, plan: dict) -> list[str]:
+def missing(before: Host, now: Host, plan: dict) -> list[str]:
     """Name what a host had `before` the installation and lacks `now`, so that the user can restore it."""
     todo = plan["todo"]
     units = [unit for unit in plan["services"] if now["services"].get(unit, {}).get("load_state") == "loaded"]
@@ -310,25 +262,25 @@ def missing(before: dict, now: dict, plan: dict) -> list[str]:
     return [text.format(", ".join(names)) for text, names in lost.items() if names]
 
 
-def _held(host: dict, name: str) -> bool:
+def _held(host: Host, name: str) -> bool:
     return host["packages"][name]["held"]
 
 
-def _active(host: dict, unit: str) -> bool:
+def _active(host: Host, unit: str) -> bool:
     return host["services"].get(unit, {}).get("active_state") == "active"
 
 
-def _stream(host: dict, module: str) -> str | None:
+def _stream(host: Host, module: str) -> str | None:
     return host["module_streams"].get(module)
 
 
-def _of_version(host: dict, version: str | None) -> set[str]:
+def _of_version(host: Host, version: str | None) -> set[str]:
     return {name for name, package in host["packages"].items() if upstream_version(package["version"]) == version}
 
 
-def _unfinished(host: dict) -> set[str]:
+def _unfinished(host: Host) -> set[str]:
     return set(host["package_state"]["unfinished"])
 
 
-def _content(host: dict, path: str) -> str | None:
+def _content(host: Host, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")

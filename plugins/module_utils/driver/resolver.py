@@ -11,16 +11,20 @@ make them. `plan` turns the result into actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-def resolve(host: dict, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
+
+def resolve(host: Host, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
     """Return the driver for the host. If there is none, `errors` says why.
 
     `rejected_branches` are not chosen.
@@ -38,7 +42,7 @@ def resolve(host: dict, request: Request, platform: dict | None, rejected_branch
         return result
     generations = {device: hardware_generations.of(device) for device in ids}
     try:
-        _resolve(Case(host, request, platform, generations, driver_version.window(generations), result))
+        _resolve(Case(host, request, platform, generations, driver_branch.window(generations), result))
     except Refused as error:
         result.errors.append(str(error))
     return result
@@ -54,7 +58,7 @@ def _resolve(case: Case) -> None:
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
     case.result.flavor = modules.flavor(case, data, installed == source)
     case.result.build_limit = modules.build_limit(case.host, data, case.result.flavor)
-    case.result.branch = driver_version.choose_branch(case, data, installed == source)
+    case.result.branch = driver_branch.choose_branch(case, data, installed == source)
     case.result.branches = data["branches"]
     case.result.other_sources = driver_source.others(case, source) if installed is None else []
     case.result.action = "install"

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, packages
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-def installed(host: dict, platform: dict | None) -> str | None:
+
+def installed(host: Host, platform: dict | None) -> str | None:
     """Return the source of the installed driver, or None without a driver."""
     source = driver_membership.source_of_packages(host, platform)
     if source:
@@ -28,7 +33,7 @@ def installed(host: dict, platform: dict | None) -> str | None:
     return "preinstalled" if host["driver"]["loaded"] and (platform is None or not is_only_loaded(host)) else None
 
 
-def is_only_loaded(host: dict) -> bool:
+def is_only_loaded(host: Host) -> bool:
     """Return whether only the loaded module is left of a driver, as after a removal until the next boot.
 
     A driver that runs in a container also has no module on disk, but the search finds its libraries.
@@ -129,7 +134,7 @@ def others(case: Case, source: str) -> list[str]:
     ]
 
 
-def _is_of_unknown_origin(host: dict, platform: dict | None) -> bool:
+def _is_of_unknown_origin(host: Host, platform: dict | None) -> bool:
     """Return whether neither this role, nor a package, nor NVIDIA's installer installed the driver."""
     record = packages_record.read(host, packages_record.DRIVER)
     if record["packages"] or record["pending"]:
@@ -167,7 +172,7 @@ def _obstacle(case: Case, data: dict) -> str | None:
             f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "
             f"{', '.join(limit['kernels'])}"
         )
-    if not driver_version.candidates(case, data):
+    if not driver_branch.candidates(case, data):
         return f"none of its branches is suitable ({', '.join(data['branches'])})"
     if case.request.module_build not in ("auto", *data["builds"]):
         return f"it provides no {case.request.module_build} kernel modules"
@@ -192,14 +197,14 @@ def data_of(case: Case, source: str) -> dict:
     return data
 
 
-def _unknown_platform(host: dict) -> str:
+def _unknown_platform(host: Host) -> str:
     return (
         f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform on which this role can install "
         "a driver. Install the driver yourself and set nvidia_driver_source to preinstalled."
     )
 
 
-def _unknown_arch(host: dict, platform: dict, source: str | None = None) -> str:
+def _unknown_arch(host: Host, platform: dict, source: str | None = None) -> str:
     arches = sorted({arch for data in platform["sources"].values() for arch in data["arches"]})
     where = f" from source {source}" if source else ""
     return (

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 
 class Refused(Exception):
@@ -100,7 +103,7 @@ class Todo:
 
     # Names to query in the repositories, and the repositories as they will be.
     query: list[str] = dataclasses.field(default_factory=list)
-    look: dict[str, Any] | None = None
+    preview: dict[str, Any] | None = None
 
     # The repository and the components of the archive to add, and older entries of the same repository to remove.
     repository: dict[str, Any] | None = None
@@ -172,7 +175,7 @@ class Window(NamedTuple):
 class Case:
     """One resolution: the host, the request, the platform's data, and the result, which the resolver fills in."""
 
-    host: dict[str, Any]
+    host: Host
     request: Request
     platform: dict[str, Any] | None
     # By device ID.

@@ -18,6 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
@@ -62,7 +65,7 @@ class Apply:
     restart: bool = False
 
 
-def plan(host: dict[str, t.Any], request: Request, platforms: dict[str, dict[str, t.Any]]) -> Plan:
+def plan(host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -> Plan:
     """Plan what the role does on this host, and why."""
     engine = host["engines"][request.name]
     unit = _UNITS[request.name]
@@ -101,7 +104,7 @@ def _version(engine: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str
     return installed or (platform or {}).get("version")
 
 
-def _packages(result: Plan, host: dict[str, t.Any], request: Request, platforms: dict[str, dict[str, t.Any]]) -> None:
+def _packages(result: Plan, host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -> None:
     """Keep an installed engine, whoever packaged it, and add the packages that the collection's modules need."""
     name, system = request.name, host["os"]
     platform = (platforms.get(system["key"] or "") or {}).get(name)
@@ -128,7 +131,7 @@ def _packages(result: Plan, host: dict[str, t.Any], request: Request, platforms:
         result.packages = [package for package in required if not is_installed(host, package)]
 
 
-def _config(result: Plan, host: dict[str, t.Any], request: Request) -> None:
+def _config(result: Plan, host: Host, request: Request) -> None:
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
@@ -169,7 +172,7 @@ def _config(result: Plan, host: dict[str, t.Any], request: Request) -> None:
     )
 
 
-def is_swarm(host: dict[str, t.Any]) -> bool:
+def is_swarm(host: Host) -> bool:
     """Return whether the host is a member of a swarm."""
     return bool(((host["engines"]["docker"].get("info")) or {}).get("swarm"))
 
@@ -196,7 +199,7 @@ def _service(unit: str, service: dict[str, t.Any]) -> Service:
     return Service(unit, is_loaded, enable=not enabled, start=not active, needed=not (enabled and active))
 
 
-def _reason(result: Plan, host: dict[str, t.Any], service: dict[str, t.Any]) -> str:
+def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
     name, version = result.engine, result.version
     if not result.is_installed:
         return f"{name} is not installed; the role installs it from {host['os']['name']}"

@@ -11,12 +11,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import stalenes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
 
 def judge(
-    host: dict[str, t.Any],
+    host: Host,
     facts: dict[str, t.Any],
     volume: dict[str, t.Any] | None = None,
     pcie_width: int | None = None,
@@ -51,7 +54,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def _gpus(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
+def _gpus(host: Host, facts: dict[str, t.Any]) -> list[str]:
     state = facts.get("nvidia_gpu_state")
     if state != "ready":
         return [f"The GPUs are not ready ({state}): {facts.get('nvidia_gpu_state_reason')}"]
@@ -107,7 +110,7 @@ def _widths(facts: dict[str, t.Any]) -> t.Iterator[tuple[str, int | None, int | 
             yield gpu["pci_bus_id"] or f"index {gpu['index']}", link.get("width"), link.get("width_max")
 
 
-def _cdi(host: dict[str, t.Any]) -> list[str]:
+def _cdi(host: Host) -> list[str]:
     found = (
         cdi_staleness.stale_message(spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"])
         for spec in host.get("cdi_specs", [])
@@ -115,7 +118,7 @@ def _cdi(host: dict[str, t.Any]) -> list[str]:
     return [text for text in found if text]
 
 
-def _driver(host: dict[str, t.Any]) -> list[str]:
+def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
     if driver["loaded"] and driver["on_disk"] and not driver["on_disk_next"]:
         return [
@@ -125,7 +128,7 @@ def _driver(host: dict[str, t.Any]) -> list[str]:
     return []
 
 
-def _engine(host: dict[str, t.Any]) -> list[str]:
+def _engine(host: Host) -> list[str]:
     found = []
     installed = False
     for name, unit in _UNITS.items():
@@ -165,7 +168,7 @@ def _not_running(title: str, unit: str, service: dict[str, t.Any]) -> str:
     return f"{title} is installed but not running: {unit} is {state}. {remedy} systemctl start {unit}."
 
 
-def _packages(host: dict[str, t.Any]) -> list[str]:
+def _packages(host: Host) -> list[str]:
     state = host["package_state"]
     if state["busy"]:
         # Packages are incomplete while a package manager runs. _notes reports it.
@@ -178,7 +181,7 @@ def _packages(host: dict[str, t.Any]) -> list[str]:
     return []
 
 
-def _notes(host: dict[str, t.Any], facts: dict[str, t.Any]) -> list[str]:
+def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
     found = [
         f"The MIG mode of GPU {gpu['pci_bus_id']} changes at the next reset of the GPU."
         for gpu in facts.get("nvidia_gpus", [])

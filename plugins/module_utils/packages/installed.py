@@ -10,10 +10,13 @@ import os
 import re
 import struct
 import time
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot import AT_BOOT_ONLY
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -74,7 +77,7 @@ def read(root: str, manager: str | None, run: Run) -> dict:
     return state
 
 
-def is_installed(host: dict, name: str) -> bool:
+def is_installed(host: Host, name: str) -> bool:
     """Return whether a package is installed on an observed host.
 
     The name has the form that the package manager accepts: with apt name[:arch], else

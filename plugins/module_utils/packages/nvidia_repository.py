@@ -10,14 +10,16 @@ removing one role keeps the repository for the other.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
-ID = owned.REPOSITORY_ID
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
 APT_PROXY_FILE = owned.APT_PROXY
 APT_LOGIN_FILE = owned.APT_LOGIN
 ZYPPER_LOGIN_FILE = owned.ZYPPER_LOGIN
@@ -50,7 +52,6 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
     key_username, key_password = repository_access.login_for(key_url, settings) if username else ("", "")
     repository = {
         "type": data["type"],
-        "id": data["id"],
         "url": url,
         "key": key_url,
         "fingerprint": key_trust.normalized(settings["key_fingerprint"] or data["fingerprint"]),
@@ -64,7 +65,7 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
     }
-    return {**repository, "entry": entry(repository)}
+    return {**repository, "keyring": keyring(repository), "entry": entry(repository)}
 
 
 def to_query(repository: dict) -> dict[str, str]:
@@ -73,8 +74,11 @@ def to_query(repository: dict) -> dict[str, str]:
     return {name: repository[name] for name in names if repository[name]}
 
 
-def entries_of(host: dict, repository: dict) -> list[dict]:
-    """Return the existing enabled entries with the same URL that are kept. With apt, they have the same key."""
+def entries_of(host: Host, repository: dict) -> list[dict]:
+    """Return the enabled entries with the repository's URL that the role keeps.
+
+    apt rejects entries with one URL and different keys, so with apt, all kept entries have the same key.
+    """
     if repository["type"] == "apt":
         return _of_one_key(_apt_entries(host, repository), repository)
     url = repository["url"].rstrip("/")
@@ -83,11 +87,11 @@ def entries_of(host: dict, repository: dict) -> list[dict]:
     return [entry for entry in same if entry["enabled"]]
 
 
-def mirror_on_host(host: dict, repository: dict) -> str | None:
+def mirror_on_host(host: Host, repository: dict) -> str | None:
     """Return the URL of a mirror of the repository that the host already uses, or None.
 
-    The mirror is in our entry. Without our entry, it is in an entry of the user, unless the user also has one for the
-    repository itself.
+    Our entry has the URL of the mirror. If our entry does not exist, the URL is from an entry of the user. If the user
+    also has an entry for the repository itself, the function returns None.
     """
     own = addresses.plain(repository["url"]).rstrip("/")
     entries = host["repositories"] if host["apt"] is None else host["apt"]["sources"]
@@ -106,7 +110,7 @@ def mirror_on_host(host: dict, repository: dict) -> str | None:
     return next((url for url in found if url != own and url.endswith(f"/{path}")), None)
 
 
-def _apt_entries(host: dict, repository: dict) -> list[dict]:
+def _apt_entries(host: Host, repository: dict) -> list[dict]:
     return [entry for entry in host["apt"]["sources"] if any(_is_at(repository, entry)) and entry["enabled"]]
 
 
@@ -117,7 +121,11 @@ def _is_at(repository: dict, entry: dict) -> list[bool]:
 
 
 def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
-    """Keep the entries of one key: that of our entry, else the first of the user's, else the only legacy key."""
+    """Return the entries that have the key of our entry.
+
+    If our entry does not exist, return those that have the key of the user's first entry. If the user has no entry, and
+    all legacy entries have one key, return the legacy entries.
+    """
     keyed = [entry for entry in entries if entry["signed_by"]]
     older = [entry for entry in keyed if entry["file"] in repository["legacy_files"]]
     own = [entry for entry in keyed if entry not in older]
@@ -127,10 +135,11 @@ def _of_one_key(entries: list[dict], repository: dict) -> list[dict]:
     return older if len({entry["signed_by"] for entry in older}) == 1 else []
 
 
-def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Return apt's files with the same URL and another key or none.
+def _clashing(host: Host, repository: dict) -> tuple[list[str], list[str]]:
+    """Return apt's files whose entries have the repository's URL, but not the key of the kept entries.
 
-    The second list has the files that cannot be removed, because they have other entries, too.
+    The first list has the files to remove. The second list has the files that also have other entries, so the role does
+    not remove them.
     """
     if repository["type"] != "apt":
         return [], []
@@ -143,7 +152,7 @@ def _clashing(host: dict, repository: dict) -> tuple[list[str], list[str]]:
     return [path for path in paths if path not in mixed], sorted(mixed)
 
 
-def clash(host: dict, repository: dict) -> str | None:
+def clash(host: Host, repository: dict) -> str | None:
     """Return a message about files that must be fixed by hand before the repository can be used, or None."""
     _removable, mixed = _clashing(host, repository)
     if not mixed:
@@ -155,7 +164,7 @@ def clash(host: dict, repository: dict) -> str | None:
     )
 
 
-def apt_files(host: dict) -> list[str]:
+def apt_files(host: Host) -> list[str]:
     """Return apt's source files that only have NVIDIA's repositories or mirrors of them."""
     by_file: dict[str, list[dict]] = {}
     for entry in host["apt"]["sources"] if host["apt"] is not None else []:
@@ -169,8 +178,11 @@ def apt_files(host: dict) -> list[str]:
     )
 
 
-def is_reached_otherwise(host: dict, repository: dict, record: str) -> bool:
-    """Return whether our entry has another login or another proxy than the role of this record requests."""
+def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
+    """Return whether our entry's login or proxy differs from the request of a role.
+
+    `record` is the path of the role's record.
+    """
     requested = entry(repository)
     current = _content(host, requested["path"])
     # An entry with another URL is not moved.
@@ -189,10 +201,12 @@ def _access_lines(text: str) -> list[str]:
     return [unquote(line).rstrip("/") for line in _ACCESS.findall(text)]
 
 
-def access_files(host: dict, repository: dict | None, record: str) -> dict[str, str | None]:
-    """Return the files with the repository's proxy and logins beside its entry. None stands for no file.
+def access_files(host: Host, repository: dict | None, record: str) -> dict[str, str | None]:
+    """Return the text of the files that have the repository's proxy and logins. None: the file must not exist.
 
-    The files that the other role needs are left out. The settings of role nvidia_driver come first.
+    Both roles can use the repository, and `record` is the path of the requesting role's record. Existing files of role
+    nvidia_driver stay unchanged for role cuda_toolkit. Role nvidia_driver does not remove a file that role cuda_toolkit
+    may use.
     """
     reached = repository_access.access(repository) if repository else repository_access.Access("")
     files = {
@@ -213,8 +227,11 @@ def _noted(comment: str, text: str) -> str | None:
     return f"{comment} Written by Ansible collection gpufleet.hosts.\n{text}" if text else None
 
 
-def is_written(host: dict, path: str, text: str | None) -> bool:
-    """Return whether a file has this text, or is missing if it is None. In observed files, digests replace logins."""
+def is_written(host: Host, path: str, text: str | None) -> bool:
+    """Return whether a file has this text. For None, return whether the file is missing.
+
+    In observed files, digests replace logins.
+    """
     if text is None:
         return not _exists(host, path)
     current = _content(host, path)
@@ -231,12 +248,12 @@ def mode(path: str) -> str:
     return "0600" if path in _LOGIN_FILES else "0644"
 
 
-def is_outdated(host: dict, repository: dict, record: str) -> bool:
-    """Return whether our entry, its logins or its key differ from the request of the role of this record."""
+def is_outdated(host: Host, repository: dict, record: str) -> bool:
+    """Return whether our entry, its logins or its key differ from the request of the role that writes `record`."""
     return is_reached_otherwise(host, repository, record) or _has_another_key(host, repository)
 
 
-def _has_another_key(host: dict, repository: dict) -> bool:
+def _has_another_key(host: Host, repository: dict) -> bool:
     """Return whether the key file of our entry for this URL is missing or not trusted."""
     ours = _ENTRY_FILES[repository["type"]]
     if not is_ours(host, repository) or ours not in [item["file"] for item in entries_of(host, repository)]:
@@ -249,20 +266,20 @@ def replaced_files(repository: dict) -> list[str]:
     return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
 
 
-def is_ours_elsewhere(host: dict, repository: dict) -> bool:
+def is_ours_elsewhere(host: Host, repository: dict) -> bool:
     """Return whether our entry exists and has another URL."""
     return is_ours(host, repository) and not any(
         item["file"] == _ENTRY_FILES[repository["type"]] for item in entries_of(host, repository)
     )
 
 
-def is_used_by(host: dict, record: str) -> bool:
-    """Return whether the role of this record uses the repository."""
+def is_used_by(host: Host, record: str) -> bool:
+    """Return whether the role that writes `record` uses the repository."""
     return bool(packages_record.read(host, record)["key"])
 
 
-def superseded(host: dict, repository: dict) -> tuple[list[str], list[str]]:
-    """Return the files and packages of older methods that added the same repository. Kept entries are excluded."""
+def superseded(host: Host, repository: dict) -> tuple[list[str], list[str]]:
+    """Return the files and packages to remove: those that other setups of the repository added, except kept entries."""
     entries = host["apt"]["sources"] if host["apt"] is not None else host["repositories"]
     kept = {entry["file"] for entry in entries_of(host, repository)}
     listed = {entry["file"] for entry in entries}
@@ -291,7 +308,7 @@ def apt_last(names: list[str]) -> str:
     return f"Package: {' '.join(names)}\nPin: release o=NVIDIA\nPin-Priority: 100\n"
 
 
-def is_ours(host: dict, repository: dict) -> bool:
+def is_ours(host: Host, repository: dict) -> bool:
     """Return whether our entry exists."""
     return _content(host, _ENTRY_FILES[repository["type"]]) is not None
 
@@ -308,10 +325,10 @@ def entry(repository: dict) -> dict[str, str]:
     if kind == "apt":
         text = f"Types: deb\nURIs: {reached.url}\nSuites: /\nSigned-By: {keyring(repository)}\n"
     else:
-        lines = [f"[{repository['id']}]", "name=NVIDIA CUDA", "enabled=1"]
+        lines = [f"[{owned.REPOSITORY_ID}]", "name=NVIDIA CUDA", "enabled=1"]
         if kind == "zypper":
             secret = reached.proxy_password
-            lines += ["autorefresh=1", *repository_access.zypper_lines(reached, ID)]
+            lines += ["autorefresh=1", *repository_access.zypper_lines(reached, owned.REPOSITORY_ID)]
         else:
             secret = reached.password or reached.proxy_password
             lines += repository_access.dnf_lines(reached)
@@ -328,9 +345,9 @@ def _first(pattern: str, text: str) -> str:
     return found.group(1) if found else ""
 
 
-def _content(host: dict, path: str) -> str | None:
+def _content(host: Host, path: str) -> str | None:
     return (host["files"].get(path) or {}).get("content")
 
 
-def _exists(host: dict, path: str) -> bool:
+def _exists(host: Host, path: str) -> bool:
     return bool((host["files"].get(path) or {}).get("exists"))

@@ -63,7 +63,6 @@ def _repository(
 ) -> dict[str, Any]:
     return {
         "type": kind,
-        "id": "gpufleet-nvidia-cuda",
         "base": BASE,
         "path": f"{folder}/{{arch}}",
         "key": trust[0],

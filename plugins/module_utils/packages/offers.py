@@ -23,14 +23,14 @@ class OffersError(Exception):
     """The package manager failed."""
 
 
-def read(manager: str, names: list[str], run: Run, views: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
+def read(manager: str, names: list[str], run: Run, previews: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
     """Return the available versions by package, newest first.
 
-    A name with wildcards selects all packages that it matches. `views` are the command-line options of each query, from
-    `repository_view.prepare`. By default, query the host's repositories.
+    A name with wildcards selects all packages that it matches. `previews` are the command-line options of each query,
+    from `preview.prepare`. By default, query the host's repositories.
     """
     offers: dict[str, set[str]] = {name: set() for name in names if not _is_pattern(name)}
-    for options in views if names else ():
+    for options in previews if names else ():
         for name, version in _QUERIES[manager](names, run, list(options)):
             for requested in names:
                 if _selects(requested, name, version):
@@ -40,10 +40,10 @@ def read(manager: str, names: list[str], run: Run, views: Iterable[list[str]] = 
     return {name: sorted(versions, key=natural_key, reverse=True) for name, versions in offers.items()}
 
 
-def streams(modules: list[str], run: Run, views: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
+def streams(modules: list[str], run: Run, previews: Iterable[list[str]] = ((),)) -> dict[str, list[str]]:
     """Return the streams of each dnf module."""
     found: dict[str, set[str]] = {name: set() for name in modules}
-    for options in views if modules else ():
+    for options in previews if modules else ():
         rc, out, err = run(["dnf", "--quiet", *options, "module", "list", *modules])
         # dnf exits with status 1 if it does not find the module.
         if rc not in (0, 1) or (rc == 1 and "No matching" not in out + err):

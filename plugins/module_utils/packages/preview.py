@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A temporary view of package repositories, which can include a repository that the host does not have yet.
+"""A temporary preview of package repositories, which can include a repository that the host does not have yet.
 
-The view consists of copies of the host's repository entries, the entry and the key of the new repository, and the
+The preview consists of copies of the host's repository entries, the entry and the key of the new repository, and the
 fetched metadata. All files are in a directory that the caller creates and removes. dnf and zypper also refresh the
 host's own caches.
 """
@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
-_ID = "gpufleet-view"
+_ID = "gpufleet-preview"
 _APT_LISTS = "/var/lib/apt/lists"
 _APT_LOGINS = "/etc/apt/auth.conf.d"
 _REPO_DIRECTORIES = {
@@ -34,7 +34,7 @@ _REPO_DIRECTORIES = {
 }
 
 
-class ViewError(Exception):
+class PreviewError(Exception):
     """The metadata of a repository could not be read."""
 
 
@@ -46,7 +46,7 @@ class Repository(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The differences between the view and the host's repositories."""
+    """The differences between the preview and the host's repositories."""
 
     # A repository to add.
     repository: Repository | None = None
@@ -57,8 +57,11 @@ class Changes(NamedTuple):
 
 
 def prepare(manager: str, directory: str, changes: Changes, run: Run) -> list[list[str]]:
-    """Create the view in a directory. Return a list of command-line options for each query that the view needs."""
-    return _VIEWS[manager](directory, changes, run)
+    """Create the preview in a directory.
+
+    Return a list of command-line options for each query that the preview needs.
+    """
+    return _PREPARE[manager](directory, changes, run)
 
 
 def _apt(directory: str, changes: Changes, run: Run) -> list[list[str]]:
@@ -82,7 +85,7 @@ def _apt(directory: str, changes: Changes, run: Run) -> list[list[str]]:
 
 
 def apt_files(directory: str, sources: dict[str, str], repository: Repository | None) -> dict[str, str]:
-    """Return the apt configuration and the source files of a view, by path."""
+    """Return the apt configuration and the source files of a preview, by path."""
     base = f"{directory}/sources"
     settings = [
         f'Dir::Etc::SourceList "{base}/sources.list";',
@@ -107,26 +110,26 @@ def apt_files(directory: str, sources: dict[str, str], repository: Repository | 
 
 
 def _dnf(directory: str, changes: Changes, run: Run) -> list[list[str]]:
-    views = [_others("dnf", directory, changes, "--setopt=reposdir={}")]
-    _run_checked(run, ["dnf", *views[0], "--quiet", "makecache", "--refresh"])
+    previews = [_others("dnf", directory, changes, "--setopt=reposdir={}")]
+    _run_checked(run, ["dnf", *previews[0], "--quiet", "makecache", "--refresh"])
     if changes.repository:
         _rpm_entry("dnf", directory, f"{directory}/own", changes.repository)
-        views.append([f"--setopt=reposdir={directory}/own", f"--setopt=cachedir={directory}/cache"])
-    return views
+        previews.append([f"--setopt=reposdir={directory}/own", f"--setopt=cachedir={directory}/cache"])
+    return previews
 
 
 def _zypper(directory: str, changes: Changes, run: Run) -> list[list[str]]:
-    views = [_others("zypper", directory, changes, "--reposd-dir={}")]
+    previews = [_others("zypper", directory, changes, "--reposd-dir={}")]
     # Exit status 6: no repositories are defined.
-    _run_checked(run, ["zypper", *views[0], "--non-interactive", "--quiet", "refresh"], (0, 6))
+    _run_checked(run, ["zypper", *previews[0], "--non-interactive", "--quiet", "refresh"], (0, 6))
     if changes.repository:
         # A separate root directory has a separate list of trusted keys.
         root = f"{directory}/root"
         key = _rpm_entry("zypper", directory, f"{root}/etc/zypp/repos.d", changes.repository)
         _run_checked(run, ["rpm", "--root", root, "--import", key])
-        views.append([f"--root={root}"])
-        _run_checked(run, ["zypper", *views[1], "--non-interactive", "--quiet", "refresh"])
-    return views
+        previews.append([f"--root={root}"])
+        _run_checked(run, ["zypper", *previews[1], "--non-interactive", "--quiet", "refresh"])
+    return previews
 
 
 def _others(manager: str, directory: str, changes: Changes, option: str) -> list[str]:
@@ -160,14 +163,14 @@ def rpm_entry(manager: str, repository: Repository, key: str) -> str:
     return "\n".join([*lines, ""])
 
 
-_VIEWS = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}
+_PREPARE = {"apt": _apt, "dnf": _dnf, "zypper": _zypper}
 
 
 def _run_checked(run: Run, argv: list[str], allowed: tuple[int, ...] = (0,)) -> None:
     rc, out, err = run(argv)
     if rc not in allowed:
         output = addresses.masked(" ".join((err.strip() or out.strip()).split()))
-        raise ViewError(
+        raise PreviewError(
             f"The package repositories could not be read: {argv[0]} failed with exit status {rc}: {output} Check the "
             "URLs, the proxy and the network, or set a mirror."
         )
@@ -190,7 +193,7 @@ def _copy_lists(source: str, target: str) -> None:
 
 
 def _copy_logins(target: str) -> None:
-    """Copy the host's logins for apt, except the login that the view replaces."""
+    """Copy the host's logins for apt, except the login that the preview replaces."""
     os.makedirs(target, exist_ok=True)
     for path in glob.glob(f"{_APT_LOGINS}/*.conf"):
         # apt also ignores files that it cannot read.

@@ -24,10 +24,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 DRIVER = owned.DRIVER_RECORD
 TOOLKIT = owned.TOOLKIT_RECORD
@@ -38,7 +41,7 @@ _VERSION = r"(=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
 
 
 def begin(
-    host: dict,
+    host: Host,
     path: str,
     before: list[str],
     *,
@@ -66,7 +69,7 @@ def begin(
 
 
 def finish(
-    host: dict,
+    host: Host,
     path: str,
     before: list[str],
     after: list[str],
@@ -108,37 +111,37 @@ def finish(
     return _text(host, known, changes)
 
 
-def begin_runfile(host: dict, path: str, version: str) -> str:
+def begin_runfile(host: Host, path: str, version: str) -> str:
     """Return the record to write before NVIDIA's installer runs."""
     return _text(host, read(host, path), {"pending_runfile": version})
 
 
-def hold(host: dict, path: str, names: list[str]) -> str:
+def hold(host: Host, path: str, names: list[str]) -> str:
     """Return the record with the packages that the role holds for a driver that it did not install."""
     return _text(host, read(host, path), {"holds": sorted(names)})
 
 
-def verify(host: dict, path: str, directories: list[str]) -> str:
+def verify(host: Host, path: str, directories: list[str]) -> str:
     """Return the record with toolkits that passed verification. The next installation clears them."""
     known = read(host, path)
     return _text(host, known, {"verified": sorted({*known["verified"], *directories})})
 
 
-def is_unfinished(host: dict, path: str) -> bool:
+def is_unfinished(host: Host, path: str) -> bool:
     """Return whether an interrupted run left a record that can be finished."""
     known = read(host, path)
     installer_ended = _current_runfile(host, known)["pending_runfile"] != known["pending_runfile"]
     return bool(known["pending"]) or installer_ended
 
 
-def installed_for_certain(host: dict, path: str, installed: list[str]) -> set[str]:
+def installed_for_certain(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed for certain. `installed` are all installed packages."""
     known = read(host, path)
     asked = _named(known["asked"], set(installed) - set(known["pending"]))
     return {*known["packages"], *asked}
 
 
-def possibly_installed(host: dict, path: str, installed: list[str]) -> set[str]:
+def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed. After an interrupted run, return all packages installed since."""
     known = read(host, path)
     names = set(installed)
@@ -146,7 +149,7 @@ def possibly_installed(host: dict, path: str, installed: list[str]) -> set[str]:
     return {*installed_for_certain(host, path, installed), *known["uncertain"], *since}
 
 
-def read(host: dict, path: str) -> dict:
+def read(host: Host, path: str) -> dict:
     """Return the record of a host, or an empty record if it is missing or invalid."""
     content = (host["files"].get(path) or {}).get("content")
     try:
@@ -173,23 +176,23 @@ def is_recorded_key(name: str, known: dict) -> bool:
     return any(is_key_of(name, key) for key in (known["key"], known["pending_key"], *known["former_keys"]))
 
 
-def stream_now(host: dict, module: str) -> str | None:
+def stream_now(host: Host, module: str) -> str | None:
     """Return the enabled stream of a module, as `module:stream`."""
-    stream = (host.get("module_streams") or {}).get(module)
+    stream = host["module_streams"].get(module)
     return f"{module}:{stream}" if stream else None
 
 
-def driver_versions_present(host: dict) -> set[str]:
+def driver_versions_present(host: Host) -> set[str]:
     """Return the versions of the loaded module, the library and the module files of a host."""
-    driver = host.get("driver") or {}
+    driver = host["driver"]
     return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
 
 
-def _fingerprint(host: dict, key: str | None) -> str | None:
+def _fingerprint(host: Host, key: str | None) -> str | None:
     """Return the fingerprint of a key that is trusted by the digest of its file, once that file is on the host."""
     if key is None or not key_trust.is_digest(key):
         return key
-    keys = (host.get("keyrings") or {}).values()
+    keys = host["keyrings"].values()
     return next((there["fingerprints"][0] for there in keys if key_trust.is_trusted(there, key)), key)
 
 
@@ -198,7 +201,7 @@ def _named(asked: list[str], names: set[str]) -> set[str]:
     return {name for name in names if any(re.fullmatch(re.escape(name) + _VERSION, item) for item in asked)}
 
 
-def _of_other_role(host: dict, path: str, names: set[str]) -> set[str]:
+def _of_other_role(host: Host, path: str, names: set[str]) -> set[str]:
     other = TOOLKIT if path == DRIVER else DRIVER
     return installed_for_certain(host, other, list(names))
 
@@ -213,7 +216,7 @@ def _pending_stream(known: dict, stream: dict | None) -> dict | None:
     return {"module": stream["module"], "name": stream["name"], "before": own[0]["before"] if own else before}
 
 
-def _current_streams(host: dict, known: dict) -> tuple[dict | None, dict | None]:
+def _current_streams(host: Host, known: dict) -> tuple[dict | None, dict | None]:
     """Return the stream that the role enabled, and the pending stream if the previous stream must still be restored."""
     pending, done = known["pending_stream"], known["stream"]
     if pending and stream_now(host, pending["module"]) == pending["name"]:
@@ -222,9 +225,9 @@ def _current_streams(host: dict, known: dict) -> tuple[dict | None, dict | None]
     return done, pending if restore else None
 
 
-def _current_runfile(host: dict, known: dict) -> dict:
+def _current_runfile(host: Host, known: dict) -> dict:
     """Return `runfile` and `pending_runfile` after NVIDIA's installer completed, stopped early or left no files."""
-    version, driver = known["pending_runfile"], host.get("driver") or {}
+    version, driver = known["pending_runfile"], host["driver"]
     present = driver_versions_present(host)
     built = version in (driver.get("on_disk"), driver.get("on_disk_next"))
     if version and driver.get("runfile") and driver.get("library") == version and built:
@@ -241,7 +244,7 @@ def _files_changed(known: dict, changed_files: list[dict] | None) -> dict:
     return files
 
 
-def _text(host: dict, known: dict, changes: dict) -> str:
+def _text(host: Host, known: dict, changes: dict) -> str:
     """Return the text of a record with changes. A pending key is valid until `finish`."""
     content = {**known, "key": known["confirmed_key"], **changes}
     del content["confirmed_key"]

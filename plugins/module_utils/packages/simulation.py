@@ -131,13 +131,6 @@ def _dnf_rows(text: str) -> Iterable[tuple[str, list[str]]]:
     return [(action, [*row.split(), "", "", ""]) for action, row in rows]
 
 
-def dnf_streams(text: str) -> list[str]:
-    """Return the module streams that the transaction enables, in the form module:stream."""
-    section = re.search(r"^Enabling module streams:\n((?: .*\n?)*)", text, re.MULTILINE)
-    rows = [line.split() for line in section.group(1).splitlines()] if section else []
-    return [f"{row[0]}:{row[1]}" for row in rows if len(row) > 1]
-
-
 # --- zypper and rpm -----------------------------------------------------------------------------------------------
 
 _ZYPPER_ACTIONS = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
@@ -71,8 +72,10 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         **changes.pop("driver", {}),
     }
     description = {
+        "schema": 1,
         "os": {
             "id": family,
+            "id_like": [],
             "name": key,
             "version": version,
             "codename": {"12": "bookworm", "13": "trixie"}.get(version),
@@ -82,6 +85,8 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "arch": arch,
         },
         "uid": 0,
+        "accelerators": [],
+        "accelerator_drivers": {},
         "nvidia": {
             "device_ids": sorted(set(gpus)),
             "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
@@ -98,7 +103,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
                     "release": release,
                     "bootable": True,
                     "headers": release in headers,
-                    "nvidia_module": {"version": modules[release]} if release in modules else None,
+                    "nvidia_module": _module(release, modules[release]) if release in modules else None,
                 }
                 for release in dict.fromkeys([upcoming, kernel])
             ],
@@ -124,13 +129,17 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "busy": False,
             "config_files": [],
         },
+        "held_packages": sorted(held),
+        "package_names": None,
         "modules_loaded": [],
         "module_users": {},
+        "daemon_users": [],
         "holders": [],
         "files": {},
         "driver": driver,
+        "nvml_binding": None,
         "dkms": [],
-        "apt": {"missing_components": [], "lists": 3, "sources": []} if _MANAGERS.get(family) == "apt" else None,
+        "apt": _apt() if _MANAGERS.get(family) == "apt" else None,
         "repositories": [],
         "module_streams": {},
         "keyrings": {},
@@ -138,11 +147,40 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "image": {"kind": None, "evidence": [], "cloud": None},
         "reboot_flag": {"present": False, "packages": []},
         "reboot_reasons": [],
+        "reboot_required_reasons": [],
         "services": {},
+        "engines": {
+            name: {"package": None, "version": None, **({"info": None} if name == "docker" else {})}
+            for name in ("docker", "podman", "containerd", "crio", "container_toolkit")
+        },
+        "cdi_specs": [],
+        "docker_daemon_json": {
+            "path": owned.DAEMON_JSON,
+            "exists": False,
+            "content": None,
+            "error": None,
+            "flags": [],
+        },
     }
     for name, value in changes.items():
         description[name] = {**description[name], **value} if isinstance(value, dict) else value
     return description
+
+
+def _apt() -> dict:
+    upgrades = {"enabled": False, "blacklist": []}
+    return {
+        "missing_components": [],
+        "lists": 3,
+        "sources": [],
+        "architecture": "amd64",
+        "unattended_upgrades": upgrades,
+    }
+
+
+def _module(release: str, version: str) -> dict:
+    path = f"/lib/modules/{release}/updates/dkms/nvidia.ko"
+    return {"path": path, "version": version, "flavor": None, "signer": None, "built_for": None}
 
 
 def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:

@@ -116,7 +116,7 @@ def test_a_file_with_a_login_is_written_and_not_shown(tmp_path: Path) -> None:
 def test_an_entry_with_a_login_is_written_removed_and_not_shown(tmp_path: Path, role: str, manager: str) -> None:
     path, modes = tmp_path / "out.repo", []
     for access in (ACCESS, {"proxy": PROXY}):
-        repository = {"type": manager, "id": "x", "url": "https://m.example/x", **access}
+        repository = {"type": manager, "url": "https://m.example/x", **access}
         entry = {**nvidia_repository.entry(repository), "path": str(path)}
         former = f"{path.stat().st_mode & 0o777:04o}" if path.exists() else None
         values: dict[str, Any] = {"gpufleet_host": {"files": {str(path): {"mode": former}}}}

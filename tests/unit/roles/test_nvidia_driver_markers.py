@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
 STATE_DIRECTORY = "/var/lib/gpufleet"
-RECORD, UNVERIFIED = f"{STATE_DIRECTORY}/nvidia_driver.json", config_files.UNVERIFIED_FILE
-INITRAMFS = config_files.INITRAMFS_FILE
+RECORD, UNVERIFIED = f"{STATE_DIRECTORY}/nvidia_driver.json", owned.DRIVER_UNVERIFIED_MARKER
+INITRAMFS = owned.DRIVER_INITRAMFS_MARKER
 
 
 def load(path: Path) -> Any:

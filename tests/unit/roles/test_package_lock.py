@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,9 +143,7 @@ def driver_host(*, busy: bool, installed: bool) -> dict[str, Any]:
     kernel = "6.1.0-47-amd64"
     driver = {"loaded": version, "kernel_module_flavor": "open", "library": version, "on_disk_flavor": "open",
               "on_disk_next_flavor": "open", "runfile": True}  # fmt: skip
-    files = {
-        path: {"exists": False, "content": None} for path in (config_files.RECORD_FILE, config_files.UNVERIFIED_FILE)
-    }
+    files = {path: {"exists": False, "content": None} for path in (owned.DRIVER_RECORD, owned.DRIVER_UNVERIFIED_MARKER)}
     return host(
         package_state={"busy": busy},
         files=files,
@@ -225,7 +223,7 @@ def test_an_error_after_a_change_stops_the_role_at_once(roles):
 
 def with_record(*, busy: bool, **changes: Any) -> dict[str, Any]:
     """Describe a host with a package that the role installed."""
-    record = {config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
+    record = {owned.DRIVER_RECORD: {"exists": True, "content": json.dumps({"packages": ["nvidia-driver"]})}}
     described = driver_host(busy=busy, installed=False)
     return {**described, "files": record, "installed_packages": dict.fromkeys(["nvidia-driver"], "1 all"), **changes}
 
@@ -246,4 +244,4 @@ def test_removing_the_driver_waits_requires_root_and_shows_its_plan_in_check_mod
     )
     for good, results, _timeouts in roles.run("nvidia_driver", [busy, busy], [free], dry=True, **values):
         assert (good, LOCKED in results) == (True, False), results
-        assert (f"remove {config_files.RECORD_FILE}" in results, "ok [true, " in results) == (True, True), results
+        assert (f"remove {owned.DRIVER_RECORD}" in results, "ok [true, " in results) == (True, True), results

@@ -241,7 +241,7 @@ def test_versions_are_listed(run, dpkg):
 
 
 @pytest.fixture
-def looks(tmp_path, monkeypatch):
+def previewed(tmp_path, monkeypatch):
     """Record the commands, and the files in the temporary directory."""
     seen = {"place": tmp_path / "tmp", "argv": [], "files": [], "answer": (0, "", "")}
     seen["place"].mkdir()
@@ -264,16 +264,16 @@ def looks(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_an_additional_repository_is_read_and_leaves_no_files(run, key, looks, check):
+def test_an_additional_repository_is_read_and_leaves_no_files(run, key, previewed, check):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     result = run(package_versions, check=check, **arguments)
     assert result == {"changed": False, "versions": {"libcuda1": ["580.95.05-1"]}, "streams": {}}
-    assert {"apt.conf", "key.gpg", "gpufleet-view.sources"} <= set(looks["files"])
-    assert list(looks["place"].iterdir()) == []
+    assert {"apt.conf", "key.gpg", "gpufleet-preview.sources"} <= set(previewed["files"])
+    assert list(previewed["place"].iterdir()) == []
 
 
-def test_a_key_digest_is_accepted_for_a_repository(run, key, looks):
+def test_a_key_digest_is_accepted_for_a_repository(run, key, previewed):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": digest(key.read_bytes())}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     assert run(package_versions, **arguments)["versions"] == {"libcuda1": ["580.95.05-1"]}
@@ -281,21 +281,21 @@ def test_a_key_digest_is_accepted_for_a_repository(run, key, looks):
     assert f"instead of sha256:{'0' * 64}" in refused["msg"]
 
 
-def test_a_failed_query_leaves_no_files(run, key, looks):
-    looks["answer"] = (100, "", "E: the repository is not signed")
+def test_a_failed_query_leaves_no_files(run, key, previewed):
+    previewed["answer"] = (100, "", "E: the repository is not signed")
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": FINGERPRINT}
     arguments = {"names": ["libcuda1"], "package_manager": "apt", "fresh": True, "repository": repository}
     assert "is not signed" in run(package_versions, **arguments)["msg"]
-    assert "key.gpg" in looks["files"]
-    assert list(looks["place"].iterdir()) == []
+    assert "key.gpg" in previewed["files"]
+    assert list(previewed["place"].iterdir()) == []
 
 
-def test_a_repository_with_the_wrong_key_is_not_read(run, key, looks):
+def test_a_repository_with_the_wrong_key_is_not_read(run, key, previewed):
     repository = {"url": "file:///x", "key": key.as_uri(), "fingerprint": "0" * 40}
     result = run(package_versions, names=["x"], package_manager="dnf", fresh=True, repository=repository)
     assert f"has the fingerprint {FINGERPRINT} instead of {'0' * 40}" in result["msg"]
-    assert looks["argv"] == []
-    assert list(looks["place"].iterdir()) == []
+    assert previewed["argv"] == []
+    assert list(previewed["place"].iterdir()) == []
 
 
 MISFITS = [
@@ -306,9 +306,9 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), MISFITS)
-def test_options_without_effect_are_rejected(run, looks, arguments, words):
+def test_options_without_effect_are_rejected(run, previewed, arguments, words):
     assert words in run(package_versions, names=["x"], package_manager="apt", **arguments)["msg"]
-    assert looks["argv"] == []
+    assert previewed["argv"] == []
 
 
 def test_a_missing_package_manager_is_named(run, monkeypatch):

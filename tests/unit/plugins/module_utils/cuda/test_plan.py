@@ -222,14 +222,14 @@ def test_a_removed_proxy_setting_removes_the_proxy(key: str) -> None:
 
 
 def test_the_query_uses_the_planned_repository() -> None:
-    look = nvidia(bare(), "12.6")["look"]
-    assert look["repository"] == {
+    preview = nvidia(bare(), "12.6")["preview"]
+    assert preview["repository"] == {
         "url": f"{URL}/debian12/x86_64",
         "key": f"{URL}/debian12/x86_64/3bf863cc.pub",
         "fingerprint": KEY,
     }
-    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in look["without"]
-    assert nvidia(bare(), "12.6", proxy=PROXY)["look"]["repository"]["proxy"] == PROXY
+    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in preview["without"]
+    assert nvidia(bare(), "12.6", proxy=PROXY)["preview"]["repository"]["proxy"] == PROXY
 
 
 # --- an existing repository ---
@@ -245,7 +245,7 @@ def test_an_existing_entry_is_used(key: str) -> None:
     name(there, repository(key), file="/etc/somewhere/else")
     done = nvidia(there, "12.6")
     assert (done["repository"], done["files"]) == (None, [])
-    assert done["look"] == {"repository": None, "without": []}
+    assert done["preview"] == {"repository": None, "without": []}
     assert done["packages"] == ["cuda-toolkit-12-6"]
 
 
@@ -291,7 +291,7 @@ def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key:
     done = nvidia(there, "12.6", **more)
     assert (done["problems"], done["packages"]) == ([], ["cuda-toolkit-12-6"])
     assert (done["repository"], done["files"], done["remove_files"]) == (None, [], [])
-    assert done["look"] == {"repository": None, "without": []}
+    assert done["preview"] == {"repository": None, "without": []}
     assert done["key"] == OTHER_KEY
     assert any("the mirror https://mirror.example/cuda/" in reason for reason in done["reasons"])
     assert "s3cret" not in str(done)

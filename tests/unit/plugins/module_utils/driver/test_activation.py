@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot as host_reboot
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host
@@ -141,8 +142,6 @@ def test_dependent_modules_prevent_reload(users, named):
 def test_own_modules_do_not_prevent_reload():
     there = upgraded(module_users=OWN_USERS)
     assert activation.modules(there, False)["unload"] == ALL
-    without = {name: value for name, value in there.items() if name != "module_users"}
-    assert activation.modules(without, False)["unload"] == ALL
     assert not any("in use" in reason for reason in activation.reboot(there, "never", False)["reasons"])
 
 
@@ -231,16 +230,16 @@ def test_reboot_into_same_module_is_refused():
 )
 def test_failed_reboot_is_not_repeated(boot, reasons, go):
     content = json.dumps({"boot": boot, "reasons": reasons})
-    there = upgraded(files={activation.REBOOT_FILE: {"exists": True, "content": content}})
+    there = upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}})
     decision = activation.reboot(there, "when_required", False)
     assert decision["go"] is go
     if not go:
-        assert activation.REBOOT_FILE in decision["why_not"]
+        assert owned.DRIVER_REBOOT_MARKER in decision["why_not"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
 def test_damaged_reboot_record_is_ignored(content):
-    there = upgraded(files={activation.REBOOT_FILE: {"exists": True, "content": content}})
+    there = upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}})
     assert activation.reboot(there, "when_required", False)["go"]
 
 

@@ -9,11 +9,13 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
 
 V = "580.95.05"
@@ -44,6 +46,11 @@ OTHERS = {
 KEYS = sorted(PACKAGES)
 
 
+def begin(there: dict, before: list[str], changed_files: list | None = None, key: str | None = None, **more) -> str:
+    """Return the record before an installation."""
+    return driver_internal.record(there, before, None, changed_files, key, **more)
+
+
 def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -> dict:
     """Describe a host with a driver that the role did not install."""
     there = host(
@@ -61,7 +68,7 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
     )
     there["files"] = {path: {"exists": True, "content": text} for path, text in (files or {}).items()}
     if record is not None:
-        there["files"][config_files.RECORD_FILE] = {"exists": True, "content": record}
+        there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": record}
     return there
 
 
@@ -77,10 +84,10 @@ def planned(key: str, there: dict, **request) -> Plan:
 def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
     """Return the host after the run, or after its record `before` if the run is interrupted."""
     todo, held = result.todo, {name for name, package in there["packages"].items() if package["held"]}
-    record = (there["files"].get(config_files.RECORD_FILE) or {}).get("content")
+    record = (there["files"].get(owned.DRIVER_RECORD) or {}).get("content")
     if todo.holds:
-        record = driver_removal.hold(there, todo.holds[until])
-    files = {path: item["content"] for path, item in there["files"].items() if path != config_files.RECORD_FILE}
+        record = packages_record.hold(there, owned.DRIVER_RECORD, todo.holds[until])
+    files = {path: item["content"] for path, item in there["files"].items() if path != owned.DRIVER_RECORD}
     if until == "before":
         return having(key, held, record, files)
     for file in todo.files:
@@ -90,7 +97,7 @@ def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
 
 
 def recorded(*names: str) -> str:
-    return driver_removal.hold(host("el-9"), list(names))
+    return packages_record.hold(host("el-9"), owned.DRIVER_RECORD, list(names))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -101,7 +108,7 @@ def test_adopted_driver_is_held_once(key):
     assert (result.todo.hold, result.todo.unhold) == (names, [])
     assert result.todo.holds == {"before": names, "after": names}
     assert f"hold {', '.join(names)}" in result.summary
-    files = [config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
+    files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
     assert [file["path"] for file in result.todo.files] == files
     # An interrupted run has recorded the planned holds, and the next run sets them.
     again = planned(key, after(key, bare, result, "before"))
@@ -116,13 +123,13 @@ def test_adopted_driver_is_held_once(key):
 def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
-    assert driver_removal.read_record(there)["holds"] == rest
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == rest
     released = planned(key, there, hold=False)
     assert (released.todo.hold, released.todo.unhold) == ([], rest)
     gone = [file["path"] for file in released.todo.files if file["state"] == "absent"]
-    assert gone == ([config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else [])
+    assert gone == ([owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
-    assert driver_removal.read_record(free)["holds"] == []
+    assert packages_record.read(free, owned.DRIVER_RECORD)["holds"] == []
     assert not planned(key, free, hold=False).acts
     # Only the user's holds: nothing to release.
     assert planned(key, having(key, (hers,)), hold=False).todo.unhold == []
@@ -149,8 +156,8 @@ def test_absent_releases_only_own_holds(key):
         "restore",
     )
     assert not any(plan[name] for name in kept)
-    files = [config_files.BLACKLIST_FILE] if key.startswith("ubuntu") else []
-    assert plan["files"] == [*files, config_files.RECORD_FILE]
+    files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
+    assert plan["files"] == [*files, owned.DRIVER_RECORD]
     assert any("this role did not install" in reason for reason in plan["reasons"])
 
 
@@ -207,22 +214,22 @@ def test_own_zypper_lock_of_removed_package_is_removed():
 
 def test_adopting_own_driver_releases_holds():
     packages = {"nvidia-utils-580-server": UBUNTU, "libnvidia-compute-580-server": UBUNTU}
-    files = {config_files.PIN_FILE: "Pin: version", config_files.BLACKLIST_FILE: "x"}
+    files = {owned.DRIVER_APT_PREFERENCES: "Pin: version", owned.DRIVER_UNATTENDED_UPGRADES: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
     todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False).todo
     assert todo.unhold == ["nvidia-utils-580-server"]
     states = {file["path"]: file["state"] for file in todo.files}
-    assert states == {config_files.BLACKLIST_FILE: "absent", config_files.PIN_FILE: "present"}
-    (pin,) = [file["content"] for file in todo.files if file["path"] == config_files.PIN_FILE]
+    assert states == {owned.DRIVER_UNATTENDED_UPGRADES: "absent", owned.DRIVER_APT_PREFERENCES: "present"}
+    (pin,) = [file["content"] for file in todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
     assert "Pin: version" not in pin
 
 
 def test_recorded_holds_follow_packages():
     there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
     names = list(there["packages"])
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.begin(there, names)
-    assert driver_removal.read_record(there)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(there, names, names)
-    assert driver_removal.read_record(there)["holds"] == ["nvidia-utils-580"]
-    assert driver_removal.read_record(there)["packages"] == []
+    there["files"][owned.DRIVER_RECORD]["content"] = begin(there, names)
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_internal.record(there, names, names)
+    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-utils-580"]
+    assert packages_record.read(there, owned.DRIVER_RECORD)["packages"] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
@@ -260,5 +260,5 @@ def test_plan_matches_table(key):
     joint = "-" if there["os"]["package_manager"] == "dnf" else "="
     assert {f"{item}{joint}{full}" for item in kept} <= set(result.todo.install)
     assert set(kept) <= set(result.todo.hold)
-    pinned = [file["content"] for file in result.todo.files if file["path"] == config_files.PIN_FILE]
+    pinned = [file["content"] for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
     assert [f"Package: {' '.join(answer['pin'])}\n" in text for text in pinned] == ([True] if "pin" in answer else [])

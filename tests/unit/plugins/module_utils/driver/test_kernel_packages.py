@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -184,7 +184,7 @@ def test_prebuilt_modules_are_updated_with_driver(version, expected):
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
 def test_unattended_upgrades_update_prebuilt_modules(key):
     files = driver_plan.plan(host(key), {}, platform(key)).todo.files
-    (content,) = [file["content"] for file in files if file["path"] == config_files.BLACKLIST_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == owned.DRIVER_UNATTENDED_UPGRADES]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)
     kept = {
         name: any(re.match(pattern, name) for pattern in patterns)

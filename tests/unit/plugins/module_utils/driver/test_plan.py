@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -120,7 +120,7 @@ def test_newest_common_version_is_installed():
     assert f"libcuda1={OLD}" in result.todo.install
     assert f"nvidia-smi={OLD}" in result.todo.install
     assert "dkms" in result.todo.install
-    pin = next(file for file in result.todo.files if file["path"] == config_files.PIN_FILE)
+    pin = next(file for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
     assert "Pin: version 535.261.03-*\nPin-Priority: 1001" in pin["content"]
 
 
@@ -219,16 +219,22 @@ def test_query_previews_new_repository():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free"], "sources": [entry]})
     request = {"source": "nvidia", "mirror": "file:///srv/cuda", "proxy": "http://proxy.example:3128"}
     todo = driver_plan.plan(bare, request, platform("debian-12")).todo
-    assert todo.look["repository"] == {
+    assert todo.preview["repository"] == {
         "url": "file:///srv/cuda/debian12/x86_64",
         "key": "file:///srv/cuda/debian12/x86_64/3bf863cc.pub",
         "fingerprint": "EB693B3035CD5710E231E123A4B469963BF863CC",
         "proxy": "http://proxy.example:3128",
     }
-    assert todo.look["components"] == todo.components == ["contrib"]
-    assert old in todo.look["without"]
-    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo.look["without"]
-    assert todo.look["modules"] == []
+    assert todo.preview["components"] == todo.components == ["contrib"]
+    assert old in todo.preview["without"]
+    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo.preview["without"]
+    assert todo.preview["modules"] == []
+
+
+@pytest.mark.parametrize(("key", "option"), [("debian-12", "Signed-By: "), ("el-9", "gpgkey=file://")])
+def test_the_entry_names_the_key_file_that_the_role_installs(key, option):
+    repository = driver_plan.plan(host(key), {"source": "nvidia"}, platform(key)).todo.repository
+    assert f"{option}{repository['keyring']}\n" in repository["entry"]["content"]
 
 
 DEBIAN = "/etc/apt/sources.list.d/debian.sources"
@@ -253,11 +259,11 @@ def test_distribution_driver_excludes_nvidias_repository(path, uri):
     there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
     todo = driver_plan.plan(there, {"source": "distribution"}, data).todo
     offered = {DEBIAN: [NEW], path: ["535.320.01-1"]}
-    seen = [version for file in offered if file not in todo.look["without"] for version in offered[file]]
+    seen = [version for file in offered if file not in todo.preview["without"] for version in offered[file]]
     result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo.query, tuple(seen)))
     assert (result.errors, result.version) == ([], "535.309.01")
     assert f"libcuda1={NEW}" in result.todo.install
-    pin = next(file for file in result.todo.files if file["path"] == config_files.PIN_FILE)
+    pin = next(file for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
     first, second = pin["content"].split("\n\n")
     assert "\nPackage: dkms *nvidia* " in first
     assert first.endswith("Pin: release o=NVIDIA\nPin-Priority: 100")
@@ -269,13 +275,13 @@ def test_file_with_mixed_entries_is_queried():
     sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://archive.example/debian", cuda)]
     there = host("debian-12", apt={"sources": sources})
     todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12")).todo
-    assert todo.look["without"] == []
+    assert todo.preview["without"] == []
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_converged_host_is_not_queried(key):
     todo = driver_plan.plan(converged(key), {}, platform(key)).todo
-    assert (todo.query, todo.look) == ([], None)
+    assert (todo.query, todo.preview) == ([], None)
 
 
 STREAMS = [
@@ -289,7 +295,7 @@ STREAMS = [
 def test_missing_module_stream_is_refused(streams, words):
     data = platform("el-9")
     bare = driver_plan.plan(host("el-9"), {}, data).todo
-    assert bare.look["modules"] == ["nvidia-driver"]
+    assert bare.preview["modules"] == ["nvidia-driver"]
     result = driver_plan.plan(host("el-9"), {}, data, offers("el-9", {}, "580.95.05-1"), streams)
     if words is None:
         assert (result.errors, result.version) == ([], "580.95.05")
@@ -697,11 +703,11 @@ def test_apt_proxy_is_set_and_removed():
     assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12")).acts
     wanted = {"source": "nvidia", "proxy": PROXY}
     files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12")).todo.files
-    (content,) = [file["content"] for file in files if file["path"] == config_files.PROXY_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == owned.APT_PROXY]
     assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
-    there["files"][config_files.PROXY_FILE] = {"exists": True, "content": content}
+    there["files"][owned.APT_PROXY] = {"exists": True, "content": content}
     files = driver_plan.plan(there, {}, platform("debian-12")).todo.files
-    assert [(file["path"], file["state"]) for file in files] == [(config_files.PROXY_FILE, "absent")]
+    assert [(file["path"], file["state"]) for file in files] == [(owned.APT_PROXY, "absent")]
     # Unless the CUDA toolkit uses this proxy for the repository.
     there["files"][packages_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
@@ -758,7 +764,7 @@ def test_initramfs_follows_modprobe_file(key, package, command):
     there = converged(key, foreign_drivers=nouveau)
     add_package(there, package, "1", arch="all")
     assert not driver_plan.plan(there, {}, platform(key)).acts
-    del there["files"][config_files.MODPROBE_FILE]
+    del there["files"][owned.MODPROBE]
     plan = driver_plan.plan(there, {}, platform(key))
     assert plan.todo.initramfs == ([command] if command else [])
     assert any("rebuild the initramfs" in line for line in plan.summary) is bool(command)
@@ -770,12 +776,12 @@ def test_initramfs_follows_modprobe_file(key, package, command):
 def test_pending_initramfs_is_rebuilt(key, package, command):
     there = converged(key)
     add_package(there, package, "1", arch="all")
-    there["files"][config_files.INITRAMFS_FILE] = {"exists": True, "content": ""}
+    there["files"][owned.DRIVER_INITRAMFS_MARKER] = {"exists": True, "content": ""}
     plan = driver_plan.plan(there, {}, platform(key))
     assert (plan.todo.files, plan.todo.initramfs) == ([], [command] if command else [])
     assert plan.acts is plan.steps["files"] is bool(command)
     assert len(plan.summary) == len(plan.todo.initramfs)
-    there["files"][config_files.INITRAMFS_FILE] = {"exists": False, "content": None}
+    there["files"][owned.DRIVER_INITRAMFS_MARKER] = {"exists": False, "content": None}
     assert not driver_plan.plan(there, {}, platform(key)).acts
 
 
@@ -877,8 +883,8 @@ def test_interrupted_installer_runs_again(built):
     modules = {K12: "580.95.05"} if built else {}
     driver = {"library": "580.95.05", "runfile": True}
     there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
-    content = packages_record.begin_runfile(there, config_files.RECORD_FILE, "580.95.05")
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
+    content = packages_record.begin_runfile(there, owned.DRIVER_RECORD, "580.95.05")
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
     assert (plan.steps["runfile"], plan.steps["finish"]) == (not built, built)
 
@@ -910,8 +916,8 @@ def test_hold_false_removes_holds_and_files():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
     assert "libcuda1" in result.todo.unhold
     gone = [file["path"] for file in result.todo.files if file["state"] == "absent"]
-    assert gone == [config_files.BLACKLIST_FILE]
-    (pin,) = (file["content"] for file in result.todo.files if file["path"] == config_files.PIN_FILE)
+    assert gone == [owned.DRIVER_UNATTENDED_UPGRADES]
+    (pin,) = (file["content"] for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
     assert "Pin: release o=NVIDIA\n" in pin
     assert "Pin: version" not in pin
 
@@ -922,7 +928,7 @@ def test_modprobe_file_has_requested_content():
     options = {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}
     there["files"] = {}
     files = driver_plan.plan(there, {"module_options": options}, platform("debian-12")).todo.files
-    (content,) = [file["content"] for file in files if file["path"] == config_files.MODPROBE_FILE]
+    (content,) = [file["content"] for file in files if file["path"] == owned.MODPROBE]
     assert content.splitlines()[1:] == [
         "blacklist nouveau",
         "options nouveau modeset=0",
@@ -945,21 +951,21 @@ def test_interrupted_run_is_recorded_on_complete_host():
     there = converged()
     record = {
         "exists": True,
-        "content": packages_record.begin(there, config_files.RECORD_FILE, ["vim"], asked=["dkms"]),
+        "content": packages_record.begin(there, owned.DRIVER_RECORD, ["vim"], asked=["dkms"]),
     }
-    there["files"][config_files.RECORD_FILE] = record
+    there["files"][owned.DRIVER_RECORD] = record
     plan = driver_plan.plan(there, {}, platform("debian-12"))
     assert [step for step, is_due in plan.steps.items() if is_due] == ["finish"]
     assert (plan.acts, plan.summary) == (True, ["record what an interrupted run installed"])
     names = ["vim", *there["packages"]]
-    record["content"] = packages_record.finish(there, config_files.RECORD_FILE, names, names)
+    record["content"] = packages_record.finish(there, owned.DRIVER_RECORD, names, names)
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
 
 
 def test_installation_records_interrupted_run():
     there = host("debian-12", headers=(K12,))
-    content = packages_record.begin(there, config_files.RECORD_FILE, ["vim"])
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
+    content = packages_record.begin(there, owned.DRIVER_RECORD, ["vim"])
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
     steps = driver_plan.plan(there, {}, platform("debian-12")).steps
     assert (steps["packages"], steps["finish"]) == (True, False)
 
@@ -976,7 +982,7 @@ def test_installation_records_interrupted_run():
 def test_fabric_manager_is_enabled_and_started(state, loaded, todo):
     there = host("el-9", (H100,), nvidia={"nvswitches": ["a"]}, driver={"loaded": loaded})
     there["services"] = {"nvidia-fabricmanager.service": state}
-    there["files"] = {config_files.RECORD_FILE: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}}
+    there["files"] = {owned.DRIVER_RECORD: {"exists": True, "content": '{"packages": ["nvidia-driver-cuda"]}'}}
     assert driver_plan.plan(there, {"source": "nvidia"}, platform("el-9")).todo.services == todo
 
 
@@ -1044,13 +1050,13 @@ def test_satisfied_settings_of_adopted_driver_are_not_reported(wish, changes, wo
     ],
 )
 def test_peermem_is_loaded_for_adopted_driver(there, peermem, written):
-    files = {config_files.MODULES_LOAD_FILE: {"exists": True, "content": there}} if there else {}
+    files = {owned.MODULES_LOAD: {"exists": True, "content": there}} if there else {}
     adopted = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, files=files)
     todo = driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9")).todo
-    texts = [file["content"] for file in todo.files if file["path"] == config_files.MODULES_LOAD_FILE]
+    texts = [file["content"] for file in todo.files if file["path"] == owned.MODULES_LOAD]
     assert [text.splitlines()[1:] for text in texts] == ([written] if written else [])
     if texts:
-        adopted["files"] = {config_files.MODULES_LOAD_FILE: {"exists": True, "content": texts[0]}}
+        adopted["files"] = {owned.MODULES_LOAD: {"exists": True, "content": texts[0]}}
         assert driver_plan.plan(adopted, {"peermem": peermem}, platform("el-9")).todo.files == []
 
 
@@ -1073,7 +1079,7 @@ def test_nvlink_5_loads_ib_umad(loaded, modules, load):
     todo = driver_plan.plan(there, {}, platform("el-9")).todo
     assert todo.modules["load"] == load
     assert "\nnvidia_uvm\nib_umad\n" in next(
-        file["content"] for file in todo.files if file["path"] == config_files.MODULES_LOAD_FILE
+        file["content"] for file in todo.files if file["path"] == owned.MODULES_LOAD
     )
     todo = driver_plan.plan(there, {"fabric_manager": "disabled"}, platform("el-9")).todo
     assert "ib_umad" not in todo.modules["load"]

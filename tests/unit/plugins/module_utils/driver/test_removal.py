@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
+from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -19,12 +20,17 @@ OURS = {"nvidia-kernel-dkms": V, "libcuda1": V, "nvidia-alternative": V, "dkms":
 SOURCES = {"path": "/etc/apt/sources.list", "before": "deb a b main\n", "after": "deb a b main contrib\n"}
 
 
+def begin(there: dict, before: list[str], changed_files: list | None = None, key: str | None = None, **more) -> str:
+    """Return the record before an installation."""
+    return driver_internal.record(there, before, None, changed_files, key, **more)
+
+
 def installed(recorded=None, **changes) -> dict:
     """Describe a host with a driver; `recorded` has the packages in the role's record."""
     there = host("debian-12", packages={**OURS, "zfs-dkms": "2.1"}, driver=DRIVER, held=("libcuda1",), **changes)
-    there["files"] = {config_files.PIN_FILE: {"exists": True, "content": "x"}, **changes.get("files", {})}
+    there["files"] = {owned.DRIVER_APT_PREFERENCES: {"exists": True, "content": "x"}, **changes.get("files", {})}
     if recorded is not None:
-        there["files"][config_files.RECORD_FILE] = {"exists": True, "content": json.dumps(recorded)}
+        there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": json.dumps(recorded)}
     return there
 
 
@@ -35,7 +41,7 @@ def test_recorded_packages_and_leftovers_are_removed():
     assert plan["leftovers"] == ["dkms", "gcc-12"]
     assert plan["unhold"] == ["libcuda1"]
     assert plan["restore"] == [SOURCES]
-    assert plan["files"] == [config_files.PIN_FILE, config_files.RECORD_FILE]
+    assert plan["files"] == [owned.DRIVER_APT_PREFERENCES, owned.DRIVER_RECORD]
     assert plan["acts"]
 
 
@@ -63,15 +69,15 @@ def test_dependencies_of_any_name_are_removed():
 @pytest.mark.parametrize("package", ["dracut", None])
 def test_removal_rebuilds_initramfs(package):
     there = installed({"packages": list(OURS)})
-    there["files"][config_files.MODPROBE_FILE] = {"exists": True, "content": "blacklist nouveau"}
+    there["files"][owned.MODPROBE] = {"exists": True, "content": "blacklist nouveau"}
     if package:
         add_package(there, package, "1", arch="all")
     commands = [["dracut", "--force", "--kver", there["kernel"]["running"]]] if package else []
     assert driver_removal.plan(there, platform("debian-12"))["initramfs"] == commands
     # The files after a run whose rebuild failed.
-    there["files"] = {config_files.INITRAMFS_FILE: {"exists": True, "content": ""}}
+    there["files"] = {owned.DRIVER_INITRAMFS_MARKER: {"exists": True, "content": ""}}
     plan = driver_removal.plan(there, platform("debian-12"))
-    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [config_files.INITRAMFS_FILE], commands)
+    assert (plan["acts"], plan["files"], plan["initramfs"]) == (True, [owned.DRIVER_INITRAMFS_MARKER], commands)
 
 
 def test_earlier_package_stays():
@@ -114,12 +120,12 @@ HEADERS = "linux-headers-6.1.0-47-amd64"
 @pytest.mark.parametrize("finishes", [False, True])
 def test_headers_of_interrupted_run_are_removable(finishes):
     todo = {"prerequisites": [], "install": [HEADERS, f"libcuda1={V}"], "stream": None}
-    there = with_record(driver_removal.begin(host("debian-12"), ["vim"], todo=todo))
+    there = with_record(begin(host("debian-12"), ["vim"], todo=todo))
     names = ["vim", *OURS, HEADERS]
     there["installed_packages"] = dict.fromkeys(names, "1 all")
     if finishes:
-        content = driver_removal.record(there, names, names)
-        there["files"][config_files.RECORD_FILE]["content"] = content
+        content = driver_internal.record(there, names, names)
+        there["files"][owned.DRIVER_RECORD]["content"] = content
     plan = driver_removal.plan(there, platform("debian-12"))
     assert (HEADERS in plan["leftovers"], plan["release"]) == (True, [HEADERS])
     assert "libcuda1" in plan["packages"]
@@ -150,7 +156,7 @@ BEGUN = [f"/var/cache/gpufleet/nvidia-{R}.run", "--uninstall", "--silent"]
 )
 def test_only_own_installer_is_uninstalled(recorded, driver, expected):
     content = {"exists": True, "content": json.dumps({"packages": [], "files": {}, **recorded})}
-    there = host("debian-12", driver=driver, files={config_files.RECORD_FILE: content})
+    there = host("debian-12", driver=driver, files={owned.DRIVER_RECORD: content})
     plan = driver_removal.plan(there, platform("debian-12"))
     assert plan["runfile"] == expected
     assert (f"run {' '.join(expected)}" in plan["summary"]) is bool(expected)
@@ -166,7 +172,7 @@ def test_summary_lists_all_steps():
         "remove libcuda1, nvidia-alternative, nvidia-kernel-dkms",
         "remove dependencies that nothing else needs: dkms, gcc-12",
         "restore /etc/apt/sources.list, unless it was changed since",
-        f"remove {config_files.PIN_FILE}, {config_files.RECORD_FILE}",
+        f"remove {owned.DRIVER_APT_PREFERENCES}, {owned.DRIVER_RECORD}",
     ]
 
 
@@ -176,7 +182,7 @@ def test_zypper_dependencies_are_removed():
         "sles-15",
         packages={**dict.fromkeys(names, "580.95.05-1"), "nvlsm": "2025.06-1"},
         driver={"library": "580.95.05"},
-        files={config_files.RECORD_FILE: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": json.dumps({"packages": [*names, "nvlsm"]})}},
     )
     plan = driver_removal.plan(there, platform("sles-15"))
     assert (plan["packages"], plan["leftovers"], plan["release"]) == (list(names), ["nvlsm"], ["nvlsm"])
@@ -218,13 +224,13 @@ def test_dependent_modules_are_unloaded_first():
 
 
 def test_record_keeps_first_state_of_file():
-    first = driver_removal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
+    first = driver_internal.record(host("debian-12"), ["vim"], ["vim", "dkms", "libcuda1"], [
         {"after_header": "/etc/apt/sources.list", "before": "1", "after": "2"}
     ])  # fmt: skip
     there = installed()
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": first}
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": first}
     second = json.loads(
-        driver_removal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
+        driver_internal.record(there, ["vim", "dkms", "libcuda1"], ["vim", "dkms", "libcuda1", "nvidia-smi"], [
             {"after_header": "/etc/apt/sources.list", "before": "2", "after": "3"}
         ])
     )  # fmt: skip
@@ -236,20 +242,20 @@ def test_record_keeps_first_state_of_file():
 
 def with_record(content: str) -> dict:
     there = installed()
-    there["files"][config_files.RECORD_FILE] = {"exists": True, "content": content}
+    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
     return there
 
 
 def test_interrupted_run_is_recorded():
-    cut_off = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
-    again = with_record(driver_removal.begin(cut_off, ["vim", "dkms"]))
-    last = json.loads(driver_removal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
+    cut_off = with_record(begin(host("debian-12"), ["vim"]))
+    again = with_record(begin(cut_off, ["vim", "dkms"]))
+    last = json.loads(driver_internal.record(again, ["vim", "dkms"], ["vim", "dkms", "libcuda1"]))
     assert last == {"packages": ["libcuda1"], "uncertain": ["dkms"], "files": {}}
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"packages": null}'])
 def test_damaged_record_is_ignored(content):
-    assert not any(driver_removal.read_record(with_record(content)).values())
+    assert not any(packages_record.read(with_record(content), owned.DRIVER_RECORD).values())
 
 
 STREAM = {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": None}
@@ -259,12 +265,12 @@ LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
 
 def test_dnf_changes_without_packages_are_undone():
     todo = {"prerequisites": [], "install": ["nvidia-driver-cuda-3:580.95.05-1.el9"], "stream": STREAM}
-    content = driver_removal.begin(host("el-9"), ["bash"], None, KEY, todo=todo)
+    content = begin(host("el-9"), ["bash"], None, KEY, todo=todo)
     there = host(
         "el-9",
         module_streams={"nvidia-driver": "580-open"},
         package_state={"held_patterns": [LOCK, "nvidia-driver-cuda-*", "kernel-0:5.14.0-1.el9.*"]},
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(having(there, "bash"), platform("el-9"))
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
@@ -272,10 +278,10 @@ def test_dnf_changes_without_packages_are_undone():
     assert plan["summary"] == [
         f"release the hold on {LOCK}",
         "disable the stream of module nvidia-driver",
-        f"remove {config_files.RECORD_FILE}",
+        f"remove {owned.DRIVER_RECORD}",
     ]
     # Streams that the user enabled stay.
-    del there["files"][config_files.RECORD_FILE]
+    del there["files"][owned.DRIVER_RECORD]
     assert not driver_removal.plan(there, platform("el-9"))["acts"]
 
 
@@ -300,7 +306,7 @@ def test_former_module_stream_is_restored(recorded, now, mine, expected):
         packages=packages,
         driver={"library": "580.95.05"},
         module_streams={"nvidia-driver": now} if now else {},
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["stream"] == expected
@@ -317,7 +323,7 @@ def test_dnf_streams_and_repositories_are_removed():
     )
     there["files"] = {
         "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo": {"exists": True, "content": ""},
-        config_files.RECORD_FILE: {
+        owned.DRIVER_RECORD: {
             "exists": True,
             "content": json.dumps({"packages": list(packages), "stream": STREAM}),
         },
@@ -325,7 +331,7 @@ def test_dnf_streams_and_repositories_are_removed():
     plan = driver_removal.plan(there, platform("el-9"))
     assert plan["packages"] == ["kmod-nvidia-open-dkms", "nvidia-driver-cuda"]
     assert plan["stream"] == {"module": "nvidia-driver", "before": None}
-    assert plan["files"] == [config_files.RECORD_FILE, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
+    assert plan["files"] == [owned.DRIVER_RECORD, "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"]
 
 
 KEY = "610C7B14E068A878070DA4E99CD0A493D42D0685"
@@ -347,14 +353,14 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     keyrings = {path: {"fingerprints": [KEY], "digests": [digest]}}
     # As it is written before the key file is there, and afterwards.
     for seen in ({}, keyrings):
-        record = driver_removal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
+        record = driver_internal.record({**host("el-10"), "keyrings": seen}, ["bash"], ["bash", name], None, digest)
         assert json.loads(record)["key"] == (KEY if seen else digest)
-        there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+        there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
         there = {**having(there, "bash", name), "keyrings": keyrings}
         assert driver_removal.plan(there, platform("el-10"))["rpm_keys"] == ([name] if goes else [])
     # The end of a digest is not the end of a fingerprint.
-    record = driver_removal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
-    there = host("el-10", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+    record = driver_internal.record(host("el-10"), ["bash"], ["bash", name], None, digest)
+    there = host("el-10", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     assert driver_removal.plan(having(there, "bash", name), platform("el-10"))["rpm_keys"] == []
 
 
@@ -368,12 +374,12 @@ def test_rpm_key_trusted_by_digest_is_removed(name, goes):
     ],
 )
 def test_own_rpm_key_is_removed(name, goes):
-    record = driver_removal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
-    there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": record}})
+    record = driver_internal.record(host("el-9"), ["bash"], ["bash", name], None, KEY)
+    there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": record}})
     plan = driver_removal.plan(having(there, "bash", name), platform("el-9"))
     assert plan["rpm_keys"] == ([name] if goes else [])
     assert plan["leftovers"] == ([name] if name.startswith("keyring") else [])
-    there["files"][config_files.RECORD_FILE]["content"] = driver_removal.record(host("el-9"), [name], [name], None, KEY)
+    there["files"][owned.DRIVER_RECORD]["content"] = driver_internal.record(host("el-9"), [name], [name], None, KEY)
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == []
 
 
@@ -393,26 +399,26 @@ def test_all_rpm_keys_of_the_repository_are_removed(keys, is_finished):
     for number, key in enumerate(keys):
         before = names
         names = [*before, *{f"gpg-pubkey-{key[-8:].lower()}"}.difference(before)]
-        content = driver_removal.begin(there, before, None, key)
+        content = begin(there, before, None, key)
         if is_finished or number < len(keys) - 1:
-            there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
-            content = driver_removal.record(there, before, names, None, key)
+            there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
+            content = driver_internal.record(there, before, names, None, key)
             assert json.loads(content)["key"] == key
-        there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": content}})
+        there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": content}})
     there["installed_packages"] = dict.fromkeys([*names, "gpg-pubkey-fd431d51"], "1 all")
     assert driver_removal.plan(there, platform("el-9"))["rpm_keys"] == sorted(names[1:])
 
 
 def test_rpm_key_of_interrupted_run_is_removed():
     name = f"gpg-pubkey-{KEY[-8:].lower()}"
-    begun = driver_removal.begin(host("el-9"), ["bash"], None, KEY)
-    there = host("el-9", files={config_files.RECORD_FILE: {"exists": True, "content": begun}})
+    begun = begin(host("el-9"), ["bash"], None, KEY)
+    there = host("el-9", files={owned.DRIVER_RECORD: {"exists": True, "content": begun}})
     assert driver_removal.plan(having(there, "bash", name), platform("el-9"))["rpm_keys"] == [name]
 
 
 def test_key_stays_recorded():
-    first = with_record(driver_removal.begin(host("debian-12"), ["vim"], None, KEY))
-    assert json.loads(driver_removal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
+    first = with_record(begin(host("debian-12"), ["vim"], None, KEY))
+    assert json.loads(driver_internal.record(first, ["vim"], ["vim", "dkms"]))["key"] == KEY
 
 
 @pytest.mark.parametrize(("state", "expected"), [("enabled", ["nvidia-fabricmanager.service"]), ("disabled", [])])
@@ -422,7 +428,7 @@ def test_services_are_disabled(state, expected):
     services = {unit: {"unit_file_state": state} for unit in units}
     record = {"exists": True, "content": json.dumps({"packages": list(packages)})}
     there = host("debian-12", packages=packages, driver={"library": "580.95.05"}, services=services)
-    there["files"] = {config_files.RECORD_FILE: record}
+    there["files"] = {owned.DRIVER_RECORD: record}
     assert driver_removal.plan(there, platform("debian-12"))["disable"] == expected
     assert driver_removal.plan(host("debian-12", services=services), platform("debian-12"))["disable"] == []
 
@@ -441,14 +447,14 @@ def test_repository_stays_for_toolkit(shared):
     gone = [path for path in nvidia_repository.FILES if path in plan["files"]]
     assert gone == ([] if shared else list(nvidia_repository.FILES))
     assert plan["rpm_keys"] == ([] if shared else [name])
-    assert config_files.RECORD_FILE in plan["files"]
+    assert owned.DRIVER_RECORD in plan["files"]
 
 
 def test_toolkit_packages_are_not_recorded():
-    there = with_record(driver_removal.begin(host("debian-12"), ["vim"]))
+    there = with_record(begin(host("debian-12"), ["vim"]))
     there["files"][packages_record.TOOLKIT] = TOOLKIT
     now = ["vim", "cuda-toolkit-12-6", "g++", "dkms"]
-    assert json.loads(driver_removal.record(there, ["vim"], now))["packages"] == ["dkms"]
+    assert json.loads(driver_internal.record(there, ["vim"], now))["packages"] == ["dkms"]
 
 
 def test_shared_key_goes_with_last_user():
@@ -457,11 +463,11 @@ def test_shared_key_goes_with_last_user():
     there["files"] = {
         packages_record.TOOLKIT: {"exists": True, "content": json.dumps({"packages": [name], "key": KEY})}
     }
-    assert json.loads(driver_removal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
+    assert json.loads(driver_internal.record(there, [name], [name, "dkms"], None, KEY))["packages"] == ["dkms", name]
 
 
 def recorded(content: str | None) -> dict:
-    return {"files": {packages_record.DRIVER: {"exists": content is not None, "content": content}}}
+    return host("debian-12", files={packages_record.DRIVER: {"exists": content is not None, "content": content}})
 
 
 def test_user_packages_after_interrupted_run_are_not_recorded():
@@ -493,7 +499,7 @@ def test_headers_are_removed_and_kernel_stays():
         "debian-12",
         packages=OURS,
         driver=DRIVER,
-        files={config_files.RECORD_FILE: {"exists": True, "content": content}},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": content}},
     )
     plan = driver_removal.plan(having(there, *OURS, *came), platform("debian-12"))
     assert [name for name in plan["leftovers"] if name in came] == ["linux-headers-6.12.94+deb13-amd64"]

@@ -7,8 +7,8 @@ import dataclasses
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform, resolve
@@ -174,6 +174,6 @@ def test_invalid_values_are_refused(key, request_, words):
 def test_module_options_are_written_to_file():
     request = {"module_options": {"nvidia": {}, "nvidia_drm": {"modeset": True, "fbdev": False}}}
     files = driver_plan.plan(host("debian-12"), request, platform("debian-12")).todo.files
-    text = next(file["content"] for file in files if file["path"] == config_files.MODPROBE_FILE)
+    text = next(file["content"] for file in files if file["path"] == owned.MODPROBE)
     assert "\noptions nvidia_drm fbdev=0 modeset=1\n" in text
     assert "options nvidia " not in text

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.config_files import (
-    BLACKLIST_FILE,
-    MODPROBE_FILE,
-    PIN_FILE,
-)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
+PIN, UPGRADES = owned.DRIVER_APT_PREFERENCES, owned.DRIVER_UNATTENDED_UPGRADES
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 
@@ -30,18 +27,18 @@ def put(path: str, text: str | None) -> dict:
     ("before", "now", "expected"),
     [
         # A failed installation on a bare host.
-        (there({}), there({PIN_FILE: "new", BLACKLIST_FILE: "new"}), [put(PIN_FILE, None), put(BLACKLIST_FILE, None)]),
-        (there({PIN_FILE: None}), there({PIN_FILE: "new"}), [put(PIN_FILE, None)]),
+        (there({}), there({PIN: "new", UPGRADES: "new"}), [put(PIN, None), put(UPGRADES, None)]),
+        (there({PIN: None}), there({PIN: "new"}), [put(PIN, None)]),
         # A failed upgrade.
-        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD), [put(PIN_FILE, "old")]),
+        (there({PIN: "old"}, OLD), there({PIN: "new"}, OLD), [put(PIN, "old")]),
         # nvidia_driver_hold: false removed it.
-        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: None}, OLD), [put(PIN_FILE, "old")]),
+        (there({PIN: "old"}, OLD), there({PIN: None}, OLD), [put(PIN, "old")]),
         # A package was installed, or is unfinished.
-        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, NEW), []),
-        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "new"}, OLD, ("nvidia-kernel-dkms",)), []),
+        (there({PIN: "old"}, OLD), there({PIN: "new"}, NEW), []),
+        (there({PIN: "old"}, OLD), there({PIN: "new"}, OLD, ("nvidia-kernel-dkms",)), []),
         # Files of this role that pin nothing.
-        (there({MODPROBE_FILE: "old"}), there({MODPROBE_FILE: "new"}), []),
-        (there({PIN_FILE: "old"}, OLD), there({PIN_FILE: "old"}, OLD), []),
+        (there({owned.MODPROBE: "old"}), there({owned.MODPROBE: "new"}), []),
+        (there({PIN: "old"}, OLD), there({PIN: "old"}, OLD), []),
     ],
 )
 def test_former_pin_is_restored(before, now, expected):
@@ -67,7 +64,7 @@ def equipped(version: str = OLD, *more: str, held=(), active: str = "active", st
     )
 
 
-PINNED = {PIN_FILE: {"exists": True, "content": "new"}}
+PINNED = {PIN: {"exists": True, "content": "new"}}
 STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": "nvidia-driver:570-open"}}
 
 
@@ -82,7 +79,7 @@ STREAM = {"stream": {"module": "nvidia-driver", "name": "nvidia-driver:580-open"
         (equipped(held=["libcuda1"]), equipped(held=["libcuda1"]), {"release": ["libcuda1"]}, []),
         (equipped(), equipped(active="failed"), {}, [f"the running service {UNIT}"]),
         (equipped(active="inactive"), equipped(active="failed"), {}, []),
-        (equipped(), equipped(files=PINNED), {}, [f"the former {PIN_FILE}"]),
+        (equipped(), equipped(files=PINNED), {}, [f"the former {PIN}"]),
         (equipped(), equipped(stream="580-open"), STREAM, ["the former stream of module nvidia-driver"]),
     ],
 )

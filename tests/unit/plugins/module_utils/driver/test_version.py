@@ -60,7 +60,7 @@ def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] =
                     available[name].append(full(key, version))
     streams = {
         module: [f"{version[:3]}-{kind}" for version in versions for kind in ("open", "dkms")]
-        for module in todo.look["modules"]
+        for module in todo.preview["modules"]
     }
     return driver_plan.plan(there, request, platform(key), available, streams)
 

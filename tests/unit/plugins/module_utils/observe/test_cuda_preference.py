@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
@@ -107,15 +107,15 @@ def test_an_unneeded_preference_is_removed(gone: str) -> None:
     elif gone == "entry":
         del there["files"][ENTRY]
     else:
-        add(there, config_files.PIN_FILE, "x")
+        add(there, owned.DRIVER_APT_PREFERENCES, "x")
     assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
 
 
 def test_no_preference_is_written_beside_the_pin_of_role_nvidia_driver() -> None:
-    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), config_files.PIN_FILE, "x")
+    there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), owned.DRIVER_APT_PREFERENCES, "x")
     assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
     # apt uses the first matching file, in the order of their names.
-    assert config_files.PIN_FILE < FILE
+    assert owned.DRIVER_APT_PREFERENCES < FILE
 
 
 def test_no_preference_is_written_for_an_existing_entry() -> None:
@@ -152,10 +152,10 @@ def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
 
     # Before a version is selected, no pin exists, so the toolkit's preference must be kept.
     first = changed(None)
-    assert not {config_files.PIN_FILE, FILE} & set(first)
+    assert not {owned.DRIVER_APT_PREFERENCES, FILE} & set(first)
     query = driver_plan.plan(there, {"source": "distribution"}, data).todo.query
     done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
-    assert (done[config_files.PIN_FILE], done[FILE]) == ("present", "absent")
+    assert (done[owned.DRIVER_APT_PREFERENCES], done[FILE]) == ("present", "absent")
 
 
 def test_the_preference_is_restored_if_nvidias_driver_is_not_installed() -> None:

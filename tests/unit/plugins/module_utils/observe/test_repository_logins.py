@@ -160,7 +160,7 @@ def test_the_toolkit_writes_a_changed_password_without_a_driver(tmp_path, key):
     add(merged(there, seen), packages_record.TOOLKIT, {"key": KEY})
     del there["files"][packages_record.DRIVER]
     kind = there["os"]["package_manager"]
-    entry = nvidia_repository.entry({"type": kind, "url": "", "proxy": None, "id": "x"})["path"]
+    entry = nvidia_repository.entry({"type": kind, "url": "", "proxy": None})["path"]
     changed = [entry, *([LOGIN_FILES[key]] if key in LOGIN_FILES else [])]
     for password, expected in (("s3cret", []), ("chang3d", changed)):
         wish = {**MIRROR, "repository_password": password, "key_fingerprint": TRUSTED}
@@ -218,7 +218,7 @@ def test_an_entry_with_a_login_in_a_url_is_read_without_the_login_and_replaced(t
     )
     seen = look(tmp_path, "sles-15")
     assert "s3cret" not in json.dumps(seen)
-    repository = {"type": "zypper", "id": "x", "url": "https://m.example/sles15/x86_64"}
+    repository = {"type": "zypper", "url": "https://m.example/sles15/x86_64"}
     there = merged(bare("sles-15"), seen)
     assert [entry["id"] for entry in nvidia_repository.entries_of(there, repository)] == ["x"]
     wanted = {**repository, "proxy": "http://p.example:3128", "proxy_username": "robot", "proxy_password": "s3cret"}
@@ -244,9 +244,7 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
     if there in ("missing", "foreign"):
         (tmp_path / path.lstrip("/")).unlink()
     if there == "foreign":
-        ours = tmp_path / nvidia_repository.entry({"type": kind, "url": "", "proxy": None, "id": "x"})["path"].lstrip(
-            "/"
-        )
+        ours = tmp_path / nvidia_repository.entry({"type": kind, "url": "", "proxy": None})["path"].lstrip("/")
         ours.rename(ours.with_name(f"mine{ours.suffix}"))
     wish = {**MIRROR, "key_fingerprint": trusted}
     if role == "nvidia_driver":

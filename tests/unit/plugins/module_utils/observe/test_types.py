@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 K = "6.1.0-47-amd64"
@@ -108,3 +109,16 @@ def test_another_type_is_noticed(tmp_path, key, value):
 
 def test_every_key_is_documented():
     assert set(yaml.safe_load(gpu_host_info.RETURN)["host"]["contains"]) == set(get_type_hints(Host))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        driver_samples.host("debian-12", packages={"libcuda1": "580.95.05-1"}, modules={K: "580.95.05"}, held=("x",)),
+        driver_samples.host("el-9"),
+        driver_samples.host("sles-15", gpus=()),
+    ],
+    ids=["debian", "el", "sles"],
+)
+def test_the_samples_of_other_tests_have_the_type_of_an_observation(host):
+    assert problems(host, Host) == []

@@ -61,7 +61,7 @@ def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
     assert result.errors == []
     assert bool(result.todo.repository) is added
     assert result.todo.remove_files == removed
-    assert set(removed) <= set(result.todo.look["without"])
+    assert set(removed) <= set(result.todo.preview["without"])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
 def test_packages_that_configure_the_repository_are_removed(sources, packages, files, removed):
     todo = resolve(sources, packages).todo
     assert (todo.remove_files, todo.remove_packages) == (files, removed)
-    assert set(files) <= set(todo.look["without"])
+    assert set(files) <= set(todo.preview["without"])
 
 
 @pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])

@@ -49,15 +49,15 @@ def host(tmp_path, monkeypatch):
     return entries
 
 
-def view(manager, directory, run, **changes):
-    place = directory / "view"
+def prepare(manager, directory, run, **changes):
+    place = directory / "preview"
     place.mkdir(mode=0o700)
     return place, preview.prepare(manager, str(place), Changes(**changes), run)
 
 
 def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(host, tmp_path):
     run = Programs()
-    place, options = view(
+    place, options = prepare(
         "apt",
         tmp_path,
         run,
@@ -69,8 +69,8 @@ def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(h
     assert run.ran == [["apt-get", "-c", f"{place}/apt.conf", "update"]]
     sources = place / "sources"
     assert (sources / "sources.list").read_text() == "deb http://m.example.org/debian bookworm main contrib\n"
-    assert sorted(os.listdir(sources / "sources.list.d")) == ["gpufleet-view.sources"]
-    assert (sources / "sources.list.d/gpufleet-view.sources").read_text() == (
+    assert sorted(os.listdir(sources / "sources.list.d")) == ["gpufleet-preview.sources"]
+    assert (sources / "sources.list.d/gpufleet-preview.sources").read_text() == (
         f"Types: deb\nURIs: {URL}\nSuites: /\nSigned-By: {place}/key.gpg\n"
     )
     assert (place / "key.gpg").read_bytes() == KEY
@@ -79,15 +79,15 @@ def test_apt_uses_the_hosts_sources_and_the_new_repository_with_separate_lists(h
     assert [oct(path.stat().st_mode & 0o777) for path in (place, place / "lists", place / "key.gpg")] == [
         "0o755", "0o755", "0o644"
     ]  # fmt: skip
-    assert (place / "logins/gpufleet-view.conf").read_text() == f"machine {PROXY} login user password w@rd\n"
+    assert (place / "logins/gpufleet-preview.conf").read_text() == f"machine {PROXY} login user password w@rd\n"
     for path in (
         place / "apt.conf",
-        place / "logins/gpufleet-view.conf",
+        place / "logins/gpufleet-preview.conf",
         sources / "sources.list",
-        sources / "sources.list.d/gpufleet-view.sources",
+        sources / "sources.list.d/gpufleet-preview.sources",
     ):
         assert path.stat().st_mode & 0o077 == 0
-    assert (place / "logins/gpufleet-view.conf").stat().st_mode & 0o077 == 0
+    assert (place / "logins/gpufleet-preview.conf").stat().st_mode & 0o077 == 0
     settings = (place / "apt.conf").read_text().splitlines()
     for line in (
         f'Dir::State::Lists "{place}/lists";',
@@ -110,40 +110,42 @@ def test_apt_uses_the_new_login_and_the_hosts_logins_for_other_servers(host, tmp
     monkeypatch.setattr(preview, "_APT_LOGINS", str(logins))
     monkeypatch.setattr(preview.nvidia_repository, "APT_LOGIN_FILE", str(logins / "gpufleet-nvidia-cuda.conf"))
     repository = Repository(Access(URL, username="robot", password="s3cret"), KEY)
-    place, _options = view("apt", tmp_path, Programs(), repository=repository)
-    assert sorted(os.listdir(place / "logins")) == ["gpufleet-view.conf", "other.conf"]
-    assert (place / "logins/gpufleet-view.conf").read_text() == f"machine {URL} login robot password s3cret\n"
+    place, _options = prepare("apt", tmp_path, Programs(), repository=repository)
+    assert sorted(os.listdir(place / "logins")) == ["gpufleet-preview.conf", "other.conf"]
+    assert (place / "logins/gpufleet-preview.conf").read_text() == f"machine {URL} login robot password s3cret\n"
 
 
 def test_zypper_reads_the_login_from_a_file(host, tmp_path):
     repository = Repository(Access(URL, username="robot", password="s3cret"), KEY)
-    place, _options = view("zypper", tmp_path, Programs(), repository=repository)
-    login = place / "gpufleet-view.login"
+    place, _options = prepare("zypper", tmp_path, Programs(), repository=repository)
+    login = place / "gpufleet-preview.login"
     assert (login.read_text(), login.stat().st_mode & 0o777) == ("username = robot\npassword = s3cret\n", 0o600)
-    text = (place / "root/etc/zypp/repos.d/gpufleet-view.repo").read_text()
+    text = (place / "root/etc/zypp/repos.d/gpufleet-preview.repo").read_text()
     assert f"?credentials={str(login).replace('/', '%2F')}\n" in text
 
 
 def test_a_mirror_on_the_host_uses_no_proxy(host, tmp_path):
-    place, _options = view("apt", tmp_path, Programs(), repository=Repository(Access("file:///srv/cuda", PROXY), KEY))
+    place, _options = prepare(
+        "apt", tmp_path, Programs(), repository=Repository(Access("file:///srv/cuda", PROXY), KEY)
+    )
     assert "Proxy" not in (place / "apt.conf").read_text()
 
 
 def test_apt_starts_with_empty_lists_if_the_host_has_none(host, tmp_path, monkeypatch):
     monkeypatch.setattr(preview, "_APT_LISTS", str(tmp_path / "nonesuch"))
-    place, _options = view("apt", tmp_path, Programs())
+    place, _options = prepare("apt", tmp_path, Programs())
     assert os.listdir(place / "lists") == []
     assert not (place / "key.gpg").exists()
 
 
 def test_dnf_queries_the_new_repository_with_a_separate_cache(host, tmp_path):
     run = Programs()
-    place, options = view("dnf", tmp_path, run, repository=PROXIED, without=(str(host / "cuda.repo"),))
+    place, options = prepare("dnf", tmp_path, run, repository=PROXIED, without=(str(host / "cuda.repo"),))
     others = f"--setopt=reposdir={place}/others"
     assert options == [[others], [f"--setopt=reposdir={place}/own", f"--setopt=cachedir={place}/cache"]]
     assert run.ran == [["dnf", others, "--quiet", "makecache", "--refresh"]]
     assert sorted(os.listdir(place / "others")) == ["base.repo", "gpufleet-nvidia-cuda.repo"]
-    text = (place / "own/gpufleet-view.repo").read_text()
+    text = (place / "own/gpufleet-preview.repo").read_text()
     for line in (
         f"baseurl={URL}",
         "gpgcheck=1",
@@ -157,7 +159,7 @@ def test_dnf_queries_the_new_repository_with_a_separate_cache(host, tmp_path):
 
 def test_zypper_trusts_the_key_only_in_a_separate_root(host, tmp_path):
     run = Programs()
-    place, options = view("zypper", tmp_path, run, repository=PROXIED)
+    place, options = prepare("zypper", tmp_path, run, repository=PROXIED)
     root = f"{place}/root"
     assert options == [[], [f"--root={root}"]]
     assert run.ran == [
@@ -165,19 +167,19 @@ def test_zypper_trusts_the_key_only_in_a_separate_root(host, tmp_path):
         ["rpm", "--root", root, "--import", f"{place}/key.asc"],
         ["zypper", f"--root={root}", "--non-interactive", "--quiet", "refresh"],
     ]
-    text = (place / "root/etc/zypp/repos.d/gpufleet-view.repo").read_text()
+    text = (place / "root/etc/zypp/repos.d/gpufleet-preview.repo").read_text()
     assert f"baseurl={URL}?proxy=http%3A%2F%2Fproxy.example%3A3128&proxyuser=user&proxypass=w%2540rd\n" in text
     assert "gpgcheck=1" in text
 
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
 def test_without_changes_the_hosts_repositories_are_queried(host, tmp_path, manager):
-    _place, options = view(manager, tmp_path, Programs(), without=("/etc/yum.repos.d/nonesuch.repo",))
+    _place, options = prepare(manager, tmp_path, Programs(), without=("/etc/yum.repos.d/nonesuch.repo",))
     assert options == [[]]
 
 
 def test_zypper_without_repositories_is_no_error(host, tmp_path):
-    _place, options = view("zypper", tmp_path, Programs(zypper=(6, "", "Warning: No repositories defined.")))
+    _place, options = prepare("zypper", tmp_path, Programs(zypper=(6, "", "Warning: No repositories defined.")))
     assert options == [[]]
 
 
@@ -206,7 +208,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("manager", "answers", "words"), FAILURES)
 def test_the_error_has_the_output_and_a_remedy(host, tmp_path, manager, answers, words):
-    with pytest.raises(preview.ViewError) as raised:
-        view(manager, tmp_path, Programs(**answers), repository=Repository(Access(URL), KEY))
+    with pytest.raises(preview.PreviewError) as raised:
+        prepare(manager, tmp_path, Programs(**answers), repository=Repository(Access(URL), KEY))
     for word in (*words, "Check the URLs, the proxy and the network, or set a mirror."):
         assert word in str(raised.value)

@@ -94,12 +94,6 @@ def test_a_table_of_dnf_with_missing_rows_is_an_error() -> None:
         simulation.dnf(text)
 
 
-def test_dnf_names_the_streams_that_it_enables() -> None:
-    text = "Enabling module streams:\n nvidia-driver          580-open                 \n\nTransaction Summary\n"
-    assert simulation.dnf_streams(text) == ["nvidia-driver:580-open"]
-    assert simulation.dnf_streams(output("dnf-install.txt")) == []
-
-
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
