@@ -397,7 +397,7 @@ def _driver(result: Plan, host: Host, request: Request, branches: dict[str, int]
             continue
         if unsupported:
             result.warnings.append(
-                f"CUDA {version} does not support {', '.join(unsupported)}. Its programs run only on the other GPUs."
+                f"CUDA {version} does not support {', '.join(unsupported)}. CUDA programs run only on the other GPUs."
                 + (" The verification only compiles a program." if run and not runs else "")
             )
         if support == "no":

@@ -175,7 +175,7 @@ def _check_build(request: Request, result: Resolution, todo: Todo, version: str)
     # If the request does not set the flavor, the hardware requires it.
     other = "set nvidia_driver_flavor to auto, " if request.flavor == limit["flavor"] else ""
     raise NoVersion(
-        f"The {limit['flavor']} kernel modules of driver {version} would not build: {limit['reason']}, and this host "
+        f"The {limit['flavor']} kernel modules of driver {version} do not build: {limit['reason']}, and this host "
         f"has {', '.join(limit['kernels'])}. Set nvidia_driver_source to nvidia, {other}or boot an older kernel."
     )
 
@@ -229,7 +229,7 @@ def _needed_from_repository(host: Host, result: Resolution) -> list[str]:
 
 def _no_repository(unavailable: list[str], enabling: list[str], result: Resolution) -> str:
     installed = [name for name in result.prerequisites if name not in (*enabling, *result.hold_needs)]
-    also = f", and neither has {', '.join(enabling)}" if enabling else f", although {', '.join(installed)} is installed"
+    also = f"; no repository has {', '.join(enabling)} either" if enabling else f", although {', '.join(installed)} is installed"
     return (
         f"No enabled repository of this host has {', '.join(unavailable)}, which builds the driver's modules{also}. "
         f"{result.prerequisites_hint or 'Enable the repository that has it.'}"

@@ -134,7 +134,7 @@ def _first_available_branch(
 ) -> Resolution:
     """Return the resolution for the first branch with an available version that satisfies the minimum.
 
-    If that version is incomplete, the refusal is about this branch; without any version, about the first branch.
+    If that version is incomplete, the error names its branch. Without any version, it names the first branch.
     """
     if not result.alternative_branches:
         return result
@@ -154,7 +154,7 @@ def _dkms_without_prebuilt(
         return result
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: the repositories have no {missing}")
-    other.errors = [f"The repositories have no {missing}, so DKMS would build it. {item}" for item in other.errors]
+    other.errors = [f"The repositories have no {missing}, so DKMS must build the modules. {item}" for item in other.errors]
     return other
 
 

@@ -130,7 +130,6 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "config_files": [],
         },
         "held_packages": sorted(held),
-        "package_names": None,
         "modules_loaded": [],
         "module_users": {},
         "daemon_users": [],

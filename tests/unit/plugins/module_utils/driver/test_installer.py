@@ -81,7 +81,7 @@ def test_old_installer_is_refused_while_in_use():
         "installer of 535.261.03 fails while the loaded modules are in use",
         "process 42 (train) in container job",
         "module gdrdrv, which needs nvidia",
-        "Stop these first ('systemctl stop nvidia-persistenced.service')",
+        "Stop these users first ('systemctl stop nvidia-persistenced.service')",
         "nvidia_driver_version to a version of branch 550 or newer",
     ):
         assert word in error
