@@ -154,7 +154,9 @@ def _dkms_without_prebuilt(
         return result
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: the repositories have no {missing}")
-    other.errors = [f"The repositories have no {missing}, so DKMS must build the modules. {item}" for item in other.errors]
+    other.errors = [
+        f"The repositories have no {missing}, so DKMS must build the modules. {item}" for item in other.errors
+    ]
     return other
 
 

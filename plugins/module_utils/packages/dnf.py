@@ -125,7 +125,10 @@ def _run_unlocked(argv: list[str], timeout: int, run: Run) -> tuple[int, str, st
 def _failure(argv: list[str], options: dict[str, Any], rc: int, out: str, err: str) -> str:
     output = addresses.masked(err.strip() or out.strip())
     if rc == LOCKED:
-        return f"Another program still holds the lock of dnf after {options['lock_timeout']} s: {output} Wait until that program ends, then run again."
+        return (
+            f"Another program still holds the lock of dnf after {options['lock_timeout']} s: {output} Wait until that "
+            "program ends, then run again."
+        )
     return f"dnf {' '.join(argv[argv.index(_verb(options)) :])} failed with exit status {rc}: {output}"
 
 
