@@ -56,7 +56,10 @@ def variable(
     numbers, in the unit of the variable. `mask` hides the secrets in a value that a message shows.
     """
     rules = Variable(kind or type(default).__name__, choices, form, sample, minimum, mask)
-    return dataclasses.field(default_factory=lambda: copy.copy(default), metadata={"variable": rules})
+    # The fields of dataclasses call this function.
+    return dataclasses.field(  # pylint: disable=invalid-field-call
+        default_factory=lambda: copy.copy(default), metadata={"variable": rules}
+    )
 
 
 def table(request: type) -> dict[str, tuple[Variable, Any]]:

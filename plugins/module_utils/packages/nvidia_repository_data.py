@@ -27,7 +27,7 @@ _RPM_MARKS = [{"name": r"nvidia-driver-cuda|kmod-nvidia-(open|latest)-dkms|nvidi
 _SLES_MARKS = [{"name": r"nvidia-open-driver-G06-signed.*|nvidia-driver-G06-kmp-.*|nvidia-compute(-utils)?-G06"}]
 
 
-def _apt(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]:
+def _apt(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
     # apt rejects a repository that is listed with two different keys.
     legacy_files = [
         "/etc/apt/sources.list.d/cuda.list",
@@ -39,7 +39,7 @@ def _apt(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]
     ]
     legacy_packages = ["cuda-keyring", f"cuda-repo-{folder}"]
     repository = _repository("apt", folder, (key, fingerprint), legacy_files, legacy_packages)
-    return {**_platform(repository, **more), "driver_of_distribution": _DRIVER_OF_DISTRIBUTION}
+    return {**_platform(repository, marks=marks, **more), "driver_of_distribution": _DRIVER_OF_DISTRIBUTION}
 
 
 def _dnf(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]:
@@ -52,10 +52,10 @@ def _dnf(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]
     return _platform(repository, marks=_RPM_MARKS, **more)
 
 
-def _zypper(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]:
+def _zypper(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
     legacy_files = [f"/etc/zypp/repos.d/cuda-{folder}.repo", f"/etc/zypp/repos.d/cuda-{folder}-{{arch}}.repo"]
     repository = _repository("zypper", folder, (key, fingerprint), legacy_files, [f"cuda-repo-{folder}"])
-    return _platform(repository, **more)
+    return _platform(repository, marks=marks, **more)
 
 
 def _repository(

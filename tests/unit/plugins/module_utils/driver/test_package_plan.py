@@ -45,7 +45,7 @@ class TestEpel:
     def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
         (error,) = result.errors
-        assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules, ")
+        assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules; ")
         for word in (
             "no repository has epel-release either",
             "Enable EPEL or a mirror",
