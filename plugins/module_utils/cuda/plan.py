@@ -249,7 +249,7 @@ def _repository(result: Plan, host: Host, request: Request) -> None:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
             result.problems.append(
                 f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
-                "Install a toolkit yourself and set cuda_toolkit_source=preinstalled."
+                "Install a toolkit yourself, then set cuda_toolkit_source=preinstalled."
             )
         return
     repository = nvidia_repository.describe(data["nvidia"]["repository"], {"arch": arch}, vars(request))

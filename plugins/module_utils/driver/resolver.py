@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def resolve(host: Host, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
     """Return the driver for the host. If there is none, `errors` says why.
 
-    `rejected_branches` are not chosen.
+    Do not choose `rejected_branches`.
     """
     result = Resolution(rejected_branches=list(rejected_branches))
     ids = host["nvidia"]["device_ids"]
