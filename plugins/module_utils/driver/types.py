@@ -127,7 +127,7 @@ class Todo:
     # Removed packages with their versions, to install again if the installation fails.
     put_back: list[str] = dataclasses.field(default_factory=list)
 
-    # A run of NVIDIA's installer: `url` with its login, `proxy`, `checksum` and `options`.
+    # A run of NVIDIA's installer: `url`, `username`, `password`, `proxy` with its login, `checksum` and `options`.
     runfile: dict[str, Any] | None = None
     # Kernels to build the modules for, and the module version to add to DKMS first.
     build: list[str] = dataclasses.field(default_factory=list)

@@ -57,7 +57,7 @@ def fetch(
 
 
 def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
-    """Return the message that refuses a key that has changed."""
+    """Return the message for a key file that is not the expected one."""
     served, bare = key_trust.digest(data), key_trust.digest(key_trust.without_version(data))
     end = "The key was not written. Find out why it has changed before you change the expected"
     if key_trust.is_digest(expected):
