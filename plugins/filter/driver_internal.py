@@ -13,12 +13,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     activation,
     fabric,
+    installer,
     persistenced,
     platform_data,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 
 def _checked(host: dict) -> dict:
@@ -57,39 +57,9 @@ def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
     return driver_removal.plan(_checked(host), _complete(platform, host))
 
 
-def undo(host: dict, before: dict, failed: dict) -> dict[str, list]:
-    """Return what to restore after an installation that failed, by its plan and the host `before`."""
-    return driver_removal.undo(before, host, failed)
-
-
-def record(
-    host: dict,
-    before: list[str],
-    after: list[str] | None = None,
-    changed_files: list[dict] | None = None,
-    key: str | None = None,
-    *,
-    todo: dict | None = None,
-    runfile: str | None = None,
-    holds: list[str] | None = None,
-) -> str:
-    """Return the record of an installation: to write before it without `after`, else afterwards."""
-    _checked(host)
-    path = packages_record.DRIVER
-    if holds is not None:
-        return packages_record.hold(host, path, holds)
-    if after is None and runfile:
-        return packages_record.begin_runfile(host, path, runfile)
-    if after is None:
-        todo = todo or {"prerequisites": [], "install": [], "stream": None}
-        asked = [*todo["prerequisites"], *todo["install"]]
-        stream = todo["stream"]
-        return packages_record.begin(
-            host, path, before, changed_files=changed_files, key=key, asked=asked, stream=stream
-        )
-    return packages_record.finish(
-        host, path, before, after, changed_files=changed_files, key=key, runfile=runfile or None
-    )
+def installer_record(host: dict, version: str = "") -> str:
+    """Return the record after a run of NVIDIA's installer. `version` is empty if the installer failed."""
+    return installer.record_after(_checked(host), version)
 
 
 class FilterModule:
@@ -99,11 +69,10 @@ class FilterModule:
         """Return the filters by their names."""
         return {
             "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
+            "_nvidia_driver_installer_record": installer_record,
             "_nvidia_driver_plan": plan,
             "_nvidia_driver_reboot": reboot,
-            "_nvidia_driver_record": record,
             "_nvidia_driver_removal": removal,
-            "_nvidia_driver_undo": undo,
             "_nvidia_driver_unload_obstacles": activation.unload_obstacles,
             "_persistence_off": persistenced.gpus_with_mode_off,
             "_persistenced_plan": persistenced.plan,

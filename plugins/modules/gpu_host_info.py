@@ -299,7 +299,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 
 _ENGINE_TIMEOUT = 5
 

@@ -52,6 +52,8 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 # Roles nvidia_driver and cuda_toolkit: what the role installed, so that state `absent` removes exactly that.
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
+# Role nvidia_driver: the driver version that NVIDIA's installer installed.
+DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
@@ -59,27 +61,68 @@ DRIVER_INITRAMFS_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_initramfs"
 # Role nvidia_driver: the last verification failed.
 DRIVER_UNVERIFIED_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_unverified"
 
+# --- package repositories, written by module package_transaction ---
+
+# The suffix of the file beside a key that stores the digest of the downloaded key.
+KEY_NOTE_SUFFIX = ".sha256"
+_ENTRIES = {
+    "apt": "/etc/apt/sources.list.d/{}.sources",
+    "dnf": "/etc/yum.repos.d/{}.repo",
+    "zypper": "/etc/zypp/repos.d/{}.repo",
+}
+_KEYS = {
+    "apt": "/usr/share/keyrings/{}.gpg",
+    "dnf": "/etc/pki/rpm-gpg/RPM-GPG-KEY-{}",
+    "zypper": "/usr/share/pki/{}.asc",
+}
+
+
+def repository_entry(name: str, manager: str) -> str:
+    """Return the path of a repository's entry for apt, dnf or zypper."""
+    return _ENTRIES[manager].format(name)
+
+
+def repository_key(name: str, manager: str) -> str:
+    """Return the path of the key that signs a repository."""
+    return _KEYS[manager].format(name)
+
+
+def apt_proxy(name: str) -> str:
+    """Return the path of apt's proxy for a repository."""
+    return f"/etc/apt/apt.conf.d/53{_with_suffix(name, '.conf')}"
+
+
+def apt_preferences(name: str) -> str:
+    """Return the path of apt's priority for a repository."""
+    return f"/etc/apt/preferences.d/{_with_suffix(name, '.pref')}"
+
+
+def _with_suffix(name: str, suffix: str) -> str:
+    # apt reads files without a suffix, but ignores those with an unknown suffix.
+    return name + suffix if "." in name else name
+
+
+def apt_login(name: str) -> str:
+    """Return the path of apt's logins for a repository and its proxy, which only root can read."""
+    return f"/etc/apt/auth.conf.d/{name}.conf"
+
+
+def zypper_login(name: str) -> str:
+    """Return the path of zypper's login for a repository, which only root can read."""
+    return f"/etc/zypp/credentials.d/{name}"
+
+
 # --- NVIDIA's repository, written by roles nvidia_driver and cuda_toolkit ---
 
 REPOSITORY_ID = "gpufleet-nvidia-cuda"
 # The entry by package manager, and the key that signs the repository.
-REPOSITORY_ENTRIES = {
-    "apt": f"/etc/apt/sources.list.d/{REPOSITORY_ID}.sources",
-    "dnf": f"/etc/yum.repos.d/{REPOSITORY_ID}.repo",
-    "zypper": f"/etc/zypp/repos.d/{REPOSITORY_ID}.repo",
-}
-REPOSITORY_KEYS = {
-    "apt": f"/usr/share/keyrings/{REPOSITORY_ID}.gpg",
-    "dnf": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{REPOSITORY_ID}",
-    "zypper": f"/usr/share/pki/{REPOSITORY_ID}.asc",
-}
-# The suffix of the file beside a key that stores the digest of the downloaded key. Module signing_key writes it.
-KEY_NOTE_SUFFIX = ".sha256"
+REPOSITORY_ENTRIES = {manager: repository_entry(REPOSITORY_ID, manager) for manager in _ENTRIES}
+REPOSITORY_KEYS = {manager: repository_key(REPOSITORY_ID, manager) for manager in _KEYS}
 # apt's proxy for the repository.
-APT_PROXY = f"/etc/apt/apt.conf.d/53{REPOSITORY_ID}"
+APT_PROXY = apt_proxy(REPOSITORY_ID)
 # The logins of the repository and its proxy, which only root can read.
-APT_LOGIN = f"/etc/apt/auth.conf.d/{REPOSITORY_ID}.conf"
-ZYPPER_LOGIN = f"/etc/zypp/credentials.d/{REPOSITORY_ID}"
+APT_LOGIN = apt_login(REPOSITORY_ID)
+ZYPPER_LOGIN = zypper_login(REPOSITORY_ID)
 # Role cuda_toolkit: gives the repository the lowest priority if the driver has another source. apt uses the first
 # matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
 TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
@@ -106,5 +149,7 @@ PERSISTENCED_DROP_IN = f"{PERSISTENCED_UNIT}.d/gpufleet.conf"
 
 # --- CUDA toolkit, written by role cuda_toolkit ---
 
+# The directories of the toolkits that passed verification, one on each line.
+TOOLKIT_VERIFIED = f"{STATE_DIRECTORY}/cuda_toolkit_verified"
 # Adds the toolkit's programs to PATH.
 TOOLKIT_PROFILE = "/etc/profile.d/gpufleet-cuda.sh"

@@ -14,5 +14,5 @@ def is_root() -> bool:
 
 
 def needs_root(uid: int) -> str:
-    """Return the message of a role that would change the host but runs as another user."""
-    return f"This role needs root, but it runs as uid {uid}. Set `become: true`."
+    """Return the message of a task that would change the host but runs as another user."""
+    return f"This task needs root, but it runs as uid {uid}. Set `become: true`."

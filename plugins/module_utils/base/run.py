@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+# Takes the arguments and optionally `environment` and `stdin`. Returns exit status, stdout and stderr.
+Run = Callable[..., "tuple[int, str, str]"]
 
-def runner(module: Any) -> Callable[[list[str]], tuple[int, str, str]]:
+
+def runner(module: Any) -> Run:
     """Return a function that runs a program and returns its exit status, stdout and stderr."""
 
-    def run(argv: list[str]) -> tuple[int, str, str]:
+    def run(
+        argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
+    ) -> tuple[int, str, str]:
         program = module.get_bin_path(argv[0])
         if program is None:
             return 127, "", f"{argv[0]} is not installed"
-        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+        return module.run_command(
+            [program, *argv[1:]], environ_update={"LC_ALL": "C", **(environment or {})}, data=stdin
+        )
 
     return run

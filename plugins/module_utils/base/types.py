@@ -261,7 +261,7 @@ class UnattendedUpgrades(TypedDict):
 
 
 class Apt(TypedDict):
-    """The configuration of apt. `sources` are the entries that packages/apt_sources.py returns."""
+    """The configuration of apt. `sources` are the entries that repository/apt_sources.py returns."""
 
     sources: list[dict[str, Any]]
     architecture: str | None

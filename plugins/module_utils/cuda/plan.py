@@ -19,9 +19,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import compati
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -29,7 +29,6 @@ if t.TYPE_CHECKING:
 PROFILE_FILE = owned.TOOLKIT_PROFILE
 # Debian's toolkit depends on the driver's library, by one of these names.
 _DRIVER_LIBRARIES = ("libcuda1", "libnvidia-tesla-cuda1", "libnvidia-tesla-535-cuda1")
-_TOOLKITS = "cuda-toolkit-[0-9]*-[0-9]*"
 
 
 @dataclasses.dataclass
@@ -45,6 +44,20 @@ class Toolkit:
 
 
 @dataclasses.dataclass
+class Transaction:
+    """The options of module package_transaction that depend on the host."""
+
+    install: list[str] = dataclasses.field(default_factory=list)
+    # Packages that configure the same repository.
+    purge: list[str] = dataclasses.field(default_factory=list)
+    repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+    # Repositories that stay until this role no longer needs them, even if another role added them.
+    uses_repositories: list[str] = dataclasses.field(default_factory=list)
+    # Files of the repository, and older entries of it to remove.
+    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
 class Plan:
     """What the role does on a host, and why."""
 
@@ -52,34 +65,18 @@ class Plan:
     toolkits: list[Toolkit] = dataclasses.field(default_factory=list)
     # Directory of the toolkit on PATH.
     default: str | None = None
-    packages: list[str] = dataclasses.field(default_factory=list)
-
-    # Names to query in the repositories, and the repositories as they will be.
-    query: list[str] = dataclasses.field(default_factory=list)
-    preview: dict[str, t.Any] | None = None
-    # The repository to add, as nvidia_repository.describe returns it; the file and the identity of its key.
-    repository: dict[str, t.Any] | None = None
-    keyring: str | None = None
-    key: str | None = None
-    # Files of the repository with `path`, `state` and `content`; older entries of the same repository to remove.
-    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
-    remove_files: list[str] = dataclasses.field(default_factory=list)
-    remove_packages: list[str] = dataclasses.field(default_factory=list)
-
+    # The options of module package_transaction, None if it has nothing to do.
+    transaction: dict[str, t.Any] | None = None
     # The change of the file that sets PATH, with `path`, `state` and `content`.
     profile: dict[str, str] | None = None
     # Files to observe before the plan is complete.
     unseen: list[str] = dataclasses.field(default_factory=list)
     # Directories of toolkits that have not passed verification.
     untried: list[str] = dataclasses.field(default_factory=list)
-    # Record what an interrupted run installed.
-    finish: bool = False
 
     reasons: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
-    # The changes as text, and whether there are any.
-    summary: list[str] = dataclasses.field(default_factory=list)
     acts: bool = False
 
 
@@ -88,23 +85,22 @@ def plan(
     request: Request,
     distributions: dict[str, t.Any],
     branches: dict[str, int],
-    *,
-    offered: dict[str, list[str]] | None = None,
 ) -> Plan:
     """Return the plan: what the role does on this host, and why.
 
-    `distributions` has the packages and versions of the distributions' toolkits, `branches` the driver branch of each
-    toolkit version, and `offered` the available versions by package after the repository was queried.
+    `distributions` has the packages and versions of the distributions' toolkits, and `branches` the driver branch of
+    each toolkit version.
     """
     result = Plan(request.source)
-    _SOURCES[request.source](result, host, request, distributions)
+    work = Transaction()
+    _SOURCES[request.source](result, work, host, request, distributions)
+    if any(vars(work).values()) or packages_record.is_unfinished(host, packages_record.TOOLKIT):
+        result.transaction = {**dataclasses.asdict(work), "keep": driver_membership.SELECTORS}
     if not result.problems:
         _environment(result, host, request)
-        _offers(result, host, offered)
         _driver(result, host, request, branches)
     _untried(result, host)
-    result.summary = _summary(result)
-    result.acts = bool(result.summary)
+    result.acts = bool(result.transaction or result.profile or result.untried)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     return result
@@ -115,6 +111,7 @@ def plan(
 
 def _preinstalled(
     result: Plan,
+    _work: Transaction,
     host: Host,
     request: Request,
     _distributions: t.Any,
@@ -144,6 +141,7 @@ def _preinstalled(
 
 def _distribution(
     result: Plan,
+    work: Transaction,
     host: Host,
     request: Request,
     distributions: dict[str, t.Any],
@@ -166,9 +164,9 @@ def _distribution(
                 f"{known['version']}, remove the variable, or set cuda_toolkit_source=nvidia."
             )
     _toolkit(result, known["version"], "/usr")
-    result.packages = [package for package in known["packages"] if not is_installed(host, package)]
+    work.install = [package for package in known["packages"] if not is_installed(host, package)]
     result.reasons.append(f"CUDA {known['version']} from {name}")
-    if result.packages and not any(is_installed(host, library) for library in _DRIVER_LIBRARIES):
+    if work.install and not any(is_installed(host, library) for library in _DRIVER_LIBRARIES):
         driver = host["driver"]["library"]
         result.problems.append(
             f"The toolkit of {name} depends on the driver library libcuda1, "
@@ -181,15 +179,16 @@ def _distribution(
             )
         )
     missing = (host["apt"] or {}).get("missing_components") or []
-    if result.packages and missing:
+    if work.install and missing:
         result.problems.append(
             f"The toolkit is in components of the archive that are not enabled: {', '.join(missing)}. Enable them in "
-            "apt's sources, for example with the module gpufleet.hosts.apt_components."
+            "apt's sources, for example with archive_components of module gpufleet.hosts.package_transaction."
         )
 
 
 def _nvidia(
     result: Plan,
+    work: Transaction,
     host: Host,
     request: Request,
     _distributions: t.Any,
@@ -220,11 +219,11 @@ def _nvidia(
         if seen is not None and seen["exists"]:
             result.reasons.append(f"CUDA {version}: the existing toolkit in {directory} is kept")
         else:
-            result.packages.append(package)
+            work.install.append(package)
             result.reasons.append(f"CUDA {version}: {package} from NVIDIA's repository")
     result.default = f"/usr/local/cuda-{default}"
-    if result.packages or packages_record.read(host, packages_record.TOOLKIT)["key"]:
-        _repository(result, host, request)
+    if work.install or nvidia_repository.is_used_by(host, packages_record.TOOLKIT):
+        _repository(result, work, host, request)
 
 
 _SOURCES = {"preinstalled": _preinstalled, "distribution": _distribution, "nvidia": _nvidia}
@@ -239,13 +238,13 @@ def _toolkit(result: Plan, version: str | None, directory: str) -> None:
     result.toolkits.append(Toolkit(version, directory, nvcc=f"{directory}/bin/nvcc"))
 
 
-def _repository(result: Plan, host: Host, request: Request) -> None:
+def _repository(result: Plan, work: Transaction, host: Host, request: Request) -> None:
     """Plan the configuration of NVIDIA's repository. It is only required if packages are missing."""
     system = host["os"]
     data = nvidia_repository_data.of(system["key"])
     arch = data["nvidia"]["arches"].get(system["arch"]) if data else None
     if data is None or arch is None:
-        if result.packages:
+        if work.install:
             what = f"{system['name']} ({system['arch']})" if data else system["name"]
             result.problems.append(
                 f"cuda_toolkit_source=nvidia does not support {what}: NVIDIA has no known repository for it. "
@@ -259,15 +258,9 @@ def _repository(result: Plan, host: Host, request: Request) -> None:
         repository = {**repository, "url": mirror}
         result.reasons.append(f"the mirror {mirror} is used because this host already has it")
     used_by_driver = nvidia_repository.is_used_by(host, packages_record.DRIVER)
-    result.keyring, result.key = nvidia_repository.keyring(repository), repository["fingerprint"]
-    if (mirror or used_by_driver) and nvidia_repository.is_ours(host, repository):
-        roles = (packages_record.DRIVER, packages_record.TOOLKIT)
-        recorded = [packages_record.read(host, path)["key"] for path in roles]
-        result.key = next((key for key in recorded if key), result.key)
     kept = mirror is not None or bool(nvidia_repository.entries_of(host, repository))
-    if result.packages:
-        result.query = [_TOOLKITS]
-    if result.packages and not mirror:
+    removed: list[str] = []
+    if work.install and not mirror:
         if not kept and used_by_driver and nvidia_repository.is_ours_elsewhere(host, repository):
             file = nvidia_repository.entry(repository)["path"]
             result.problems.append(
@@ -277,23 +270,23 @@ def _repository(result: Plan, host: Host, request: Request) -> None:
             )
         clash = nvidia_repository.clash(host, repository)
         result.problems += [clash] if clash else []
-        result.remove_files, result.remove_packages = nvidia_repository.superseded(host, repository)
+        removed, work.purge = nvidia_repository.superseded(host, repository)
     # Do not change the proxy and the key that the driver uses.
     outdated = nvidia_repository.is_outdated(host, repository, packages_record.TOOLKIT)
-    outdated = outdated and not mirror and not used_by_driver
-    adds = (result.packages and not kept) or outdated
-    if repository["type"] == "apt":
-        # Write the preference before the entry, so that apt never uses the entry without it.
-        is_own_entry = (adds or nvidia_repository.is_ours(host, repository)) and not used_by_driver
-        content = _preference(host, data) if is_own_entry else None
-        _file(result.files, host, nvidia_repository.APT_PREFERENCE_FILE, content)
+    adds = bool(work.install and not kept) or (outdated and not mirror and not used_by_driver)
+    has_own_entry = adds or nvidia_repository.is_ours(host, repository)
     if adds:
-        result.repository = repository
-        result.files.append({"state": "present", **nvidia_repository.entry(repository)})
-    result.preview = _preview(result)
-    if not mirror:
+        work.repositories = [nvidia_repository.definition(repository)]
+    if work.install and has_own_entry:
+        work.uses_repositories = [owned.REPOSITORY_ID]
+    work.files = [{"path": path, "state": "absent"} for path in removed]
+    if repository["type"] == "apt":
+        content = _preference(host, data) if has_own_entry and not used_by_driver else None
+        _file(work.files, host, nvidia_repository.APT_PREFERENCE_FILE, content)
+    # With the definition, the module writes these files, too.
+    if not mirror and not adds:
         for path, text in nvidia_repository.access_files(host, repository, packages_record.TOOLKIT).items():
-            _file(result.files, host, path, text)
+            _file(work.files, host, path, text)
 
 
 def _preference(host: Host, data: dict[str, t.Any]) -> str | None:
@@ -314,34 +307,6 @@ def _preference(host: Host, data: dict[str, t.Any]) -> str | None:
         "# The installed driver is not from NVIDIA's repository. Do not upgrade its packages from there.\n"
         f"{nvidia_repository.apt_last(data['driver_of_distribution'])}"
     )
-
-
-def _preview(result: Plan) -> dict[str, t.Any]:
-    """Return the changes of the repositories for the query, so that it can run before the repository is added."""
-    repository = result.repository
-    return {
-        "repository": nvidia_repository.to_query(repository) if repository else None,
-        "without": [*result.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])],
-    }
-
-
-def _offers(result: Plan, host: Host, offered: dict[str, list[str]] | None) -> None:
-    """Report versions that the repository does not offer."""
-    if offered is None or not result.query:
-        return
-    unknown = [package for package in result.packages if not offered.get(package)]
-    if unknown:
-        toolkits = (name for name, versions in offered.items() if versions and re.fullmatch(r"\D+\d+-\d+", name))
-        available = ", ".join(sorted((version_of(name) for name in toolkits), key=natural_key)) or "none"
-        result.problems.append(
-            f"cuda_toolkit_versions={', '.join(version_of(name) for name in unknown)} is not in NVIDIA's repository "
-            f"for {host['os']['name']}. Available versions: {available}."
-        )
-
-
-def version_of(package: str) -> str:
-    """Return the version in the name of NVIDIA's package."""
-    return package.rpartition("toolkit-")[2].replace("-", ".")
 
 
 # --- environment and driver -----------------------------------------------------------------------------------------
@@ -434,25 +399,8 @@ def _no_supported_gpu(result: Plan, version: str, unsupported: dict[str, int], o
 def _untried(result: Plan, host: Host) -> None:
     """Plan the verification of installed toolkits that have not passed it yet. Only root can read the record."""
     known = packages_record.read(host, packages_record.TOOLKIT)
-    # This run records what an interrupted run installed.
-    result.finish = packages_record.is_unfinished(host, packages_record.TOOLKIT)
+    verified = ((host["files"].get(owned.TOOLKIT_VERIFIED) or {}).get("content") or "").splitlines()
     if known["packages"] or known["uncertain"] or known["pending"]:
         result.untried = [
-            toolkit.directory
-            for toolkit in result.toolkits
-            if toolkit.verify and toolkit.directory not in known["verified"]
+            toolkit.directory for toolkit in result.toolkits if toolkit.verify and toolkit.directory not in verified
         ]
-
-
-def _summary(result: Plan) -> list[str]:
-    changes = [*result.files, *([result.profile] if result.profile else [])]
-    parts = (
-        ("remove {}", result.remove_files + result.remove_packages),
-        ("add the repository {}", [result.repository["url"]] if result.repository else []),
-        ("install {}", result.packages),
-        ("write {}", [file["path"] for file in changes if file["state"] == "present"]),
-        ("remove {}", [file["path"] for file in changes if file["state"] == "absent"]),
-        ("record what an interrupted run installed", result.finish),
-        ("verify {}", result.untried),
-    )
-    return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]

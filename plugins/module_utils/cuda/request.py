@@ -11,7 +11,8 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access, repository_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 # A list from the command line may contain an empty element, as in 12.6,
 _VERSION = r"(\d+\.\d+)?"

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Adopts a driver that this collection did not install: checks that it satisfies the request, and holds its packages.
 
-An adopted driver's packages belong to the user, and so do existing holds. The role records its own holds by package
-name before it sets them, and releases only those.
+An adopted driver's packages belong to the user, and so do existing holds. The record has the role's own holds, and the
+role releases only those.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Todo,
     named,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def is_running(host: Host, unit: str) -> bool:
 
 
 def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform: dict | None) -> None:
-    """Plan the holds on an adopted driver's packages, and what the record says about them."""
+    """Plan the holds on an adopted driver's packages."""
     source = driver_source.installed(host, platform)
     members, data = driver_membership.of_version(host, result.version, platform, source)
     if host["driver"]["runfile"]:
@@ -154,13 +154,12 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
             )
         return
     own = recorded | packages_record.installed_for_certain(host, packages_record.DRIVER, members).intersection(members)
-    released = [] if request.hold else sorted(name for name in own if name in packages and packages[name]["held"])
-    todo.hold = new
-    todo.unhold = [*released, *orphaned_locks(host)]
-    kept = {name for name in recorded if name in packages and packages[name]["held"]}.difference(released)
-    after = sorted({*kept, *new})
-    if after != sorted(recorded):
-        todo.holds = {"before": sorted({*recorded, *new}), "after": after}
+    released = set() if request.hold else {name for name in own if name in packages and packages[name]["held"]}
+    orphaned = {driver_membership.locked_name(lock) or lock for lock in orphaned_locks(host)}
+    work = todo.transaction
+    work.release = sorted(released | orphaned)
+    # All members: the transaction releases the packages in `release` that it does not hold.
+    work.hold = members if new or (request.hold and orphaned) else []
 
 
 def recorded_holds(host: Host) -> set[str]:

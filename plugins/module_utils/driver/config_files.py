@@ -11,13 +11,15 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
+# The transaction writes files in these directories.
+_OF_PACKAGE_MANAGER = ("/etc/apt/", "/etc/zypp/")
 _NOTE = "Written by Ansible role gpufleet.hosts.nvidia_driver."
 
 
@@ -25,7 +27,8 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     """Plan the files to write or remove, and what has to read them again."""
     wanted: dict[str, str | None] = {}
     if result.action == "install":
-        if result.source != "runfile":
+        # The transaction writes these files for a repository that it adds.
+        if result.source != "runfile" and not todo.transaction.repositories:
             wanted.update(nvidia_repository.access_files(host, result.repository, packages_record.DRIVER))
         if host["os"]["package_manager"] == "apt" and result.source != "runfile":
             wanted.update(_apt_files(request, result))
@@ -44,7 +47,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
         if not request.hold and host["files"].get(owned.DRIVER_APT_PREFERENCES, {}).get("exists"):
             wanted[owned.DRIVER_APT_PREFERENCES] = files[owned.DRIVER_APT_PREFERENCES]
     # The packages to install contain a blacklist. The role plans again after the installation.
-    blacklisted = result.blacklists if todo.install else []
+    blacklisted = result.blacklists if todo.transaction.install else []
     wanted[owned.MODPROBE] = _modprobe(host, request, blacklisted)
     rules, reasons = memory_hotadd.wanted(host, request.memory_hotadd_override)
     wanted.update(rules)
@@ -53,7 +56,8 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
         if not nvidia_repository.is_written(host, path, content):
             state = "absent" if content is None else "present"
             mode = nvidia_repository.mode(path)
-            todo.files.append({"path": path, "state": state, "content": content or "", "mode": mode})
+            files = todo.transaction.files if path.startswith(_OF_PACKAGE_MANAGER) else todo.files
+            files.append({"path": path, "state": state, "content": content or "", "mode": mode})
     changed = [file["path"] for file in todo.files]
     todo.reload_udev = memory_hotadd.needs_reload(changed)
     todo.initramfs = initramfs(host, changed)

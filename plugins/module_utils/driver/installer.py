@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -13,9 +14,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activ
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -37,7 +37,8 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
     version = upstream_version(str(result.version))
     driver = host["driver"]
     result.version = version
-    interrupted = packages_record.read(host, packages_record.DRIVER)["pending_runfile"] == version
+    record = read_record(host)
+    interrupted = record["pending"] == version
     # An interrupted installer may have left its uninstaller and the libraries, but no module.
     complete = not interrupted or version in (driver["on_disk"], driver["on_disk_next"])
     if driver["runfile"] and driver["library"] == version and complete:
@@ -59,6 +60,7 @@ def plan(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
         "proxy": repository_access.with_login(request.proxy, request.proxy_username, request.proxy_password),
         "checksum": request.runfile_checksum,
         "options": options(host, version, result.flavor, has_dkms),
+        "record": _text({**record, "pending": version}),
     }
 
 
@@ -94,3 +96,52 @@ def _flavor_options(branch: int, flavor: str) -> list[str]:
     if branch >= generations.FIRST_OPEN_BRANCH:
         return ["-m=kernel-open" if flavor == "open" else "-m=kernel"]
     return []
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+# `installed` is the driver version that the installer installed, and `pending` the version of a run that has not ended.
+
+
+def read_record(host: Host) -> dict[str, str | None]:
+    """Return the record of a host, or an empty record if it is missing or invalid."""
+    content = (host["files"].get(owned.DRIVER_RUNFILE_RECORD) or {}).get("content")
+    try:
+        found = json.loads(content or "null")
+    except ValueError:
+        found = None
+    known = found if isinstance(found, dict) else {}
+    return {name: known.get(name) or None for name in ("installed", "pending")}
+
+
+def record_after(host: Host, version: str = "") -> str:
+    """Return the record to write after the installer. `version` is empty if it failed or was interrupted.
+
+    A failed installer may have installed nothing. The role must not remove a driver that the user installs later.
+    """
+    return _text({"installed": version, "pending": None} if version else _settled(host))
+
+
+def outdated_record(host: Host) -> str | None:
+    """Return the record to write if an interrupted installer has completed or left no files, otherwise None."""
+    settled = _settled(host)
+    return None if settled == read_record(host) else _text(settled)
+
+
+def versions_present(host: Host) -> set[str]:
+    """Return the versions of the loaded module, the library and the module files of a host."""
+    driver = host["driver"]
+    return {driver[name] for name in ("loaded", "library", "on_disk", "on_disk_next") if driver.get(name)}
+
+
+def _settled(host: Host) -> dict[str, str | None]:
+    record, driver = read_record(host), host["driver"]
+    version, present = record["pending"], versions_present(host)
+    built = version in (driver["on_disk"], driver["on_disk_next"])
+    if version and driver["runfile"] and driver["library"] == version and built:
+        return {"installed": version, "pending": None}
+    incomplete = version in present or (driver["runfile"] and not present)
+    return {**record, "pending": version if incomplete else None}
+
+
+def _text(record: dict[str, str | None]) -> str:
+    return json.dumps({name: value for name, value in record.items() if value}, sort_keys=True) + "\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

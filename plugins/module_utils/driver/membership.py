@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed as packages_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -26,11 +26,24 @@ if TYPE_CHECKING:
 _DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
 # name-[epoch:]version-release[.arch or .*]
 _DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{_DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
+# The version and the architecture after the name in a lock without wildcards in these parts.
+_LOCKED_VERSION = r"(-\d[^-*?]*-[^-*?]+)?(\.\*|\.\w+)?"
 # The names of all vendors and distributions. Other packages with such names have other versions: the toolkit's version,
 # or a date (Debian's nvidia-support). cuda-compat-* has a driver's version, but is not installed as the host's driver.
 _NAMES = re.compile(r"nvidia|^cuda-drivers|^libcuda|^libnv|^nv-prefer-signed-open-driver")
 # Ubuntu's prebuilt modules have their kernel's version. linux-image-nvidia and linux-modules-nvidia-fs are unrelated.
 _PREBUILT_MODULES = re.compile(r"linux-(?:(?:modules|objects)-nvidia-\d|signatures-nvidia-)")
+
+# The same for module package_transaction.
+SELECTORS = [f"~{_NAMES.pattern}=~{_DRIVER_VERSION}", f"~^(?:{_PREBUILT_MODULES.pattern})"]
+
+
+def selector(names: str, version: str | None = None) -> str:
+    """Select a source's packages in a driver version, or in any, for module package_transaction.
+
+    `names` is the source's pattern `hold`.
+    """
+    return f"~{names}={version or f'~{_DRIVER_VERSION}'}"
 
 
 def is_part_of_driver(name: str, version: str | None, driver_versions: Container[str | None] | None = None) -> bool:
@@ -186,6 +199,17 @@ def stale_locks(host: Host, names: str | None) -> list[str]:
         if re.search(names, lock)
         and _DRIVER_LOCK.fullmatch(lock)
         and not any(packages_installed.lock_covers(lock, name, entry["version"]) for name, entry in packages)
+    ]
+
+
+def releasable(host: Host, names: list[str]) -> list[str]:
+    """Select the packages that have a hold of their own. A lock with wildcards also holds other packages."""
+    held = [name for name in names if host["packages"][name]["held"]]
+    locks = [re.sub(r"-\d+:", "-", lock) for lock in host["package_state"]["held_patterns"]]
+    return [
+        name
+        for name in held
+        if not locks or any(re.fullmatch(re.escape(name) + _LOCKED_VERSION, lock) for lock in locks)
     ]
 
 

@@ -5,92 +5,89 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import locks as packages_locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+_ARCHES = ("x86_64", "aarch64")
+# name-[epoch:]version-release.arch
+_WITH_VERSION = re.compile(rf"(.+?)-((?:\d+:)?\d[^-]*-\d[^-]*)\.(?:{'|'.join(_ARCHES)})")
 
 # --- repositories -------------------------------------------------------------------------------------------------
 
 
 def plan_repositories(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
     """Plan changes to the package manager's repositories. A host with all packages needs none."""
-    _plan_entries(host, result, todo)
+    work, apt, repository = todo.transaction, host["apt"], result.repository
+    removed: list[str] = []
     if todo.query:
-        todo.preview = _preview(host, result, todo)
-    if todo.stream and streams is not None:
-        driver_version.check_stream(todo.stream["name"], streams, result.repository["url"])
-
-
-def _preview(host: Host, result: Resolution, todo: Todo) -> dict:
-    """Describe the repositories as the plan will change them, for a query before the change."""
-    repository = todo.repository
-    without = [*todo.remove_files, *(nvidia_repository.replaced_files(repository) if repository else [])]
-    if result.source == "distribution":
-        # NVIDIA's repository, added for a CUDA toolkit, has packages with Debian's names up to branch 555.
-        without += nvidia_repository.apt_files(host)
-    return {
-        "repository": nvidia_repository.to_query(repository) if repository else None,
-        "components": todo.components,
-        "without": without,
-        # Alternative branches are in other streams of the module.
-        "modules": [result.stream.partition(":")[0]]
-        if todo.stream or (result.stream and result.alternative_branches)
-        else [],
-    }
-
-
-def _plan_entries(host: Host, result: Resolution, todo: Todo) -> None:
-    apt, repository = host["apt"], result.repository
-    if todo.query:
-        components = result.components
-        todo.components = [name for name in components if apt is not None and name in apt["missing_components"]]
-        module, _colon, stream = (result.stream or "").partition(":")
-        enabled = host["module_streams"].get(module)
-        if stream and enabled != stream:
-            before = f"{module}:{enabled}" if enabled else None
-            todo.stream = {"module": module, "name": result.stream, "before": before}
+        missing = apt["missing_components"] if apt is not None else []
+        work.archive_components = [name for name in result.components if name in missing]
+        _plan_stream(host, result, todo, streams)
+        if result.source == "distribution":
+            # NVIDIA's repository, added for a CUDA toolkit, has packages with Debian's names up to branch 555.
+            todo.query_files = [_absent(path) for path in nvidia_repository.apt_files(host)]
     if repository is None:
         return
     kept = nvidia_repository.entries_of(host, repository)
-    if (todo.query and not kept) or nvidia_repository.is_outdated(host, repository, packages_record.DRIVER):
-        todo.repository = repository
-    if not todo.query:
+    adds = (todo.query and not kept) or nvidia_repository.is_outdated(host, repository, packages_record.DRIVER)
+    if todo.query:
+        clash = nvidia_repository.clash(host, repository)
+        if clash:
+            raise NoVersion(clash)
+        removed, packages = nvidia_repository.superseded(host, repository)
+        work.purge = sorted({*work.purge, *packages})
+    if adds:
+        work.repositories = [nvidia_repository.definition(repository)]
+    work.files = [_absent(path) for path in removed]
+    if adds or (work.install and nvidia_repository.is_ours(host, repository)):
+        work.uses_repositories = [owned.REPOSITORY_ID]
+
+
+def _absent(path: str) -> dict[str, str]:
+    return {"path": path, "state": "absent", "content": "", "mode": "0644"}
+
+
+def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
+    module, _colon, stream = (result.stream or "").partition(":")
+    if not result.stream or not result.repository:
         return
-    clash = nvidia_repository.clash(host, repository)
-    if clash:
-        raise NoVersion(clash)
-    todo.remove_files, todo.remove_packages = nvidia_repository.superseded(host, repository)
+    if host["module_streams"].get(module) != stream:
+        todo.transaction.module_streams = [result.stream]
+        if streams is not None:
+            driver_version.check_stream(result.stream, streams, result.repository["url"])
+    # Alternative branches are in other streams of the module.
+    if todo.transaction.module_streams or result.alternative_branches:
+        todo.query_streams = [module]
 
 
 # --- packages -----------------------------------------------------------------------------------------------------
 
 
 def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, available: dict | None) -> None:
-    """Plan which packages to remove, install and lock. `available` has the versions on offer once they are known."""
-    # apt-get completes unfinished installations itself, but does not start while dpkg's journal is incomplete.
-    todo.repair = bool(host["package_state"]["interrupted"])
-    installed = host["packages"]
-    # An interrupted run, or one whose modules failed to build, has not purged them.
-    todo.purge = result.leftover_config
+    """Plan which packages to remove and to install. `available` has the versions on offer once they are known."""
+    work, installed = todo.transaction, host["packages"]
+    # The packages of a removed driver that an interrupted run, or one whose modules failed to build, has not purged.
+    work.purge = result.leftover_config
     driver_kernel_packages.skip_outgoing_kernel(host, result)
     needed = [*result.kernel_packages, *result.packages]
     missing = [name for name in needed if not is_installed(host, name)]
     have = {name: upstream_version(installed[name]["version"]) for name in result.lockstep if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result.branch, request)]
     if not missing and not moves and len(set(have.values())) <= 1:
-        todo.repair = bool(todo.repair or host["package_state"]["unfinished"])
         todo.build = _kernels_to_build(host, result)
         result.version = result.version or next(iter(have.values()), None)
         # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
@@ -98,16 +95,16 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         if todo.build and result.source == "nvidia" and result.version not in registered:
             todo.register = f"nvidia/{result.version}"
         return
-    todo.query = sorted({*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)})
+    names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
+    todo.query = names_to_query(host, names)
     todo.prerequisites = _prerequisites(host, result, available)
-    todo.remove = result.replaced
     # Files of removed module packages in /etc still direct modprobe to them. Other packages' files may be the user's.
     if host["os"]["package_manager"] == "apt":
-        todo.purge = sorted({*todo.purge, *result.replaced_modules})
-    todo.put_back = [f"{name}-{installed[name]['version']}" for name in result.replaced]
+        work.purge = sorted({*work.purge, *result.replaced_modules})
+    work.remove = [name for name in result.replaced if name not in work.purge]
     if available is None:
         # The version is unknown until the repositories have been queried.
-        todo.install = missing or moves
+        work.install = [_item(host, name) for name in missing or moves]
         return
     driver_kernel_packages.skip_unavailable(host, result, available)
     wanted = [*result.kernel_packages, *result.packages]
@@ -124,23 +121,47 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
-    joint = "-" if host["os"]["package_manager"] == "dnf" else "="
-    todo.install = [name for name in wanted if name not in lockstep and not is_installed(host, name)]
-    todo.install += [f"{name}{joint}{full[name]}" for name in changing]
-    todo.lock = [f"{name}{joint}{full[name]}" for name in changing] if request.hold else []
-    todo.unlock = [f"{name}-{installed[name]['version'].rpartition(':')[2]}" for name in changing if name in installed]
     kernel_packages = driver_kernel_packages.missing_metas(host, result, available)
     offered = [upstream_version(entry) for name in lockstep for entry in available[name]]
     if is_update and version == max(offered, key=natural_key):
         kernel_packages.update(driver_kernel_packages.rebuilt(host, result, available))
-    todo.install += [f"{name}{joint}{full_version}" for name, full_version in kernel_packages.items()]
+    work.install = [_item(host, name) for name in wanted if name not in lockstep and not is_installed(host, name)]
+    work.install += [f"{name}={full[name]}" for name in changing]
+    work.install += [f"{name}={full_version}" for name, full_version in kernel_packages.items()]
     if is_update or result.removable:
         # Only the driver's own packages may change or lose their holds.
-        own = driver_membership.changeable(host, result)
-        todo.release = sorted(name for name in own if installed[name]["held"])
-        todo.may_go = sorted(own) if result.removable else []
+        work.may_change = sorted(driver_membership.changeable(host, result))
+        work.release = [name for name in work.may_change if installed[name]["held"]]
     _check_build(request, result, todo, version)
-    result.downgrade = any(natural_key(version) < natural_key(old) for old in have.values())
+
+
+def names_to_query(host: Host, names: list[str]) -> list[str]:
+    """Return the names without versions, sorted."""
+    return sorted({_split(host, name)[0] for name in names})
+
+
+def _split(host: Host, name: str) -> tuple[str, str]:
+    """Return the name and the version of a package that rpm's package managers may name with its version."""
+    found = None if host["os"]["package_manager"] == "apt" else _WITH_VERSION.fullmatch(name)
+    return (found[1], found[2]) if found else (name, "")
+
+
+def _item(host: Host, name: str) -> str:
+    """Return a package in the form of module package_transaction."""
+    return "=".join(part for part in _split(host, name) if part)
+
+
+def with_versions(host: Host, available: dict) -> dict:
+    """Add the names with versions, such as those of the headers for a kernel, to the available packages."""
+    if host["os"]["package_manager"] == "apt":
+        return available
+    exact = {
+        f"{name}-{version}.{arch}": [version]
+        for name, versions in available.items()
+        for version in versions
+        for arch in _ARCHES
+    }
+    return {**exact, **available}
 
 
 def to_query(result: Resolution) -> list[str]:
@@ -170,7 +191,7 @@ def _search(request: Request, result: Resolution) -> driver_version.Search:
 def _check_build(request: Request, result: Resolution, todo: Todo, version: str) -> None:
     """Refuse modules that are known not to build, before any package changes."""
     limit = result.build_limit
-    if limit is None or not todo.install or natural_key(version) > natural_key(limit["until_version"]):
+    if limit is None or not todo.transaction.install or natural_key(version) > natural_key(limit["until_version"]):
         return
     # If the request does not set the flavor, the hardware requires it.
     other = "set nvidia_driver_flavor to auto, " if request.flavor == limit["flavor"] else ""
@@ -244,18 +265,27 @@ def _no_repository(unavailable: list[str], enabling: list[str], result: Resoluti
 
 
 def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> None:
-    """Plan which packages of the installed driver to hold or to release."""
-    if host["os"]["package_manager"] is None or result.source == "runfile":
+    """Plan which packages of the driver to hold or to release."""
+    manager, names = host["os"]["package_manager"], result.patterns.get("hold")
+    if manager is None or result.source == "runfile" or names is None:
         return
+    work = todo.transaction
     members = driver_membership.of_resolution(host, result)
+    stale = driver_membership.stale_locks(host, names)
     if request.hold:
-        todo.hold = [name for name in members if not host["packages"][name]["held"]]
-        todo.hold += [name for name in result.lockstep if name not in result.optional and not is_installed(host, name)]
+        missing = [name for name in result.lockstep if name not in result.optional and not is_installed(host, name)]
+        lacking = missing + [name for name in members if not host["packages"][name]["held"]]
+        if lacking or stale or work.install:
+            kept = [name for name in result.lockstep if name in missing or is_installed(host, name)]
+            coming = [item.partition("=")[0] for item in work.install]
+            work.hold = sorted({*kept, *(name for name in coming if name in result.lockstep)})
+            # Their dependencies.
+            work.hold += [driver_membership.selector(names, result.version)] if result.version else []
         # If all packages are installed, plan_packages has not planned the plugin that holds need.
-        if todo.hold and not todo.query:
+        if lacking and not todo.query:
             todo.prerequisites = [name for name in result.hold_needs if not is_installed(host, name)]
     else:
-        held = [name for name in members if host["packages"][name]["held"]]
-        state = {"held": held, "held_patterns": host["package_state"]["held_patterns"]}
-        todo.unhold = sorted(packages_locks.releasable(held, state))
-    todo.unhold += driver_membership.stale_locks(host, result.patterns.get("hold"))
+        work.release = sorted({*work.release, *driver_membership.releasable(host, members)})
+    if stale or (work.release and manager == "dnf"):
+        # dnf keeps the locks on versions that are not installed.
+        work.release.append(driver_membership.selector(names))

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

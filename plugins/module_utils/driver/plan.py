@@ -51,6 +51,7 @@ def plan(
         # Also on hosts without a GPU, so that errors show before the first change on any host.
         return Plan(errors=[str(error)])
     result = resolver.resolve(host, request, platform)
+    available = None if available is None else package_plan.with_versions(host, available)
     if available is not None and not result.errors:
         result = _first_available_branch(host, request, platform, result, available)
         if request.module_build == "auto":
@@ -72,7 +73,8 @@ def plan(
             config_files.plan(host, request, result, todo)
             if request.activate:
                 todo.modules = _modules(host, result, todo)
-            todo.finish = packages_record.is_unfinished(host, packages_record.DRIVER)
+            todo.unfinished = _is_unfinished(host, result)
+            todo.runfile_record = None if todo.runfile else installer.outdated_record(host)
         except NoVersion as error:
             result.errors.append(f"{error}{_unknown_branch(result)}")
     steps = _steps(todo)
@@ -91,26 +93,19 @@ def _unknown_branch(result: Resolution) -> str:
     )
 
 
+def _is_unfinished(host: Host, result: Resolution) -> bool:
+    """Return whether an interrupted run left packages to complete or to record."""
+    state = host["package_state"]
+    incomplete = result.action == "install" and (state["interrupted"] or state["unfinished"])
+    return bool(incomplete) or packages_record.is_unfinished(host, packages_record.DRIVER)
+
+
 def _steps(todo: Todo) -> dict[str, bool]:
-    packages = any(
-        (
-            todo.install,
-            todo.repair,
-            todo.purge,
-            todo.repository,
-            todo.remove_files,
-            todo.remove_packages,
-            todo.components,
-            todo.prerequisites,
-            todo.stream,
-        )
-    )
     return {
-        "packages": packages,
-        "finish": todo.finish and not packages,
+        "packages": bool(todo.unfinished or todo.prerequisites or any(vars(todo.transaction).values())),
         "runfile": bool(todo.runfile),
+        "runfile_record": todo.runfile_record is not None,
         "build": bool(todo.build),
-        "hold": bool(todo.hold or todo.unhold or todo.holds),
         "files": bool(todo.files or todo.initramfs),
         "modules": bool(todo.modules["load"] or todo.modules["unload"]),
         "services": bool(todo.services),
@@ -172,14 +167,14 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
         if first.prebuilt:
             built = _with_dkms(host, request, platform, first)
             names += [] if built.errors else [*built.packages, *built.kernel_packages]
-    todo.query = sorted({*todo.query, *names})
+    todo.query = package_plan.names_to_query(host, [*todo.query, *names])
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
 def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
-    modules = activation.modules(host, bool(todo.install or todo.build or todo.runfile))
+    modules = activation.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
     if others and (modules["load"] or host["driver"]["loaded"]):
         modules["load"] = [*others, *modules["load"]]
@@ -188,25 +183,24 @@ def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
 
 def _summary(result: Resolution, todo: Todo) -> list[str]:
     version = f" {result.version}" if result.version else ""
-    modules = todo.modules
+    modules, work = todo.modules, todo.transaction
+    files = [*work.files, *todo.files]
     parts = (
-        ("complete the interrupted package installation", todo.repair),
-        ("record what an interrupted run installed", todo.finish),
-        ("remove {}", todo.remove_files + todo.remove_packages),
-        ("add the repository {}", [todo.repository["url"]] if todo.repository else []),
-        ("enable the components {} in the archive's source entries", todo.components),
+        ("complete and record what an interrupted run installed", todo.unfinished),
+        ("add the repository {}", [repository["url"] for repository in work.repositories]),
+        ("enable the components {} in the archive's source entries", work.archive_components),
         ("install {}", todo.prerequisites),
-        ("enable the module stream {}", [todo.stream["name"]] if todo.stream else []),
-        ("remove {}, which the driver's packages replace", todo.remove),
-        (f"install the driver{version}: {{}}", todo.install),
-        ("purge {}, whose files direct modprobe to other modules", todo.purge),
+        ("enable the module stream {}", work.module_streams),
+        ("remove {}", work.remove),
+        (f"install the driver{version}: {{}}", work.install),
+        ("purge {}", work.purge),
+        ("hold {}", work.hold),
+        ("release the hold on {}", work.release),
         ("run the installer {}", [todo.runfile["url"]] if todo.runfile else []),
+        ("record what an interrupted installer left", todo.runfile_record is not None),
         ("build the kernel modules for {}", todo.build),
-        ("hold {}", todo.hold),
-        ("release the hold on {}", todo.unhold),
-        ("record the holds of this role", bool(todo.holds)),
-        ("write {}", [file["path"] for file in todo.files if file["state"] == "present"]),
-        ("remove {}", [file["path"] for file in todo.files if file["state"] == "absent"]),
+        ("write {}", [file["path"] for file in files if file["state"] == "present"]),
+        ("remove {}", [file["path"] for file in files if file["state"] == "absent"]),
         ("reload udev rules", todo.reload_udev),
         ("rebuild the initramfs of {}", [argv[-1] for argv in todo.initramfs]),
         ("stop {} during the reload", modules["services"]),

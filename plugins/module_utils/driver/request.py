@@ -12,7 +12,8 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import repository_access, repository_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 _PACKAGE = r"[A-Za-z0-9][\w.+:-]*"
 _PACKAGE_SAMPLE = "nvtop (only the name, without a version, an option or a pattern)"

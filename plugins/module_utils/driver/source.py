@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer, modules, packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ def installed(host: Host, platform: dict | None) -> str | None:
     """Return the source of the installed driver, or None without a driver."""
     source = driver_membership.source_of_packages(host, platform)
     if source:
-        # NVIDIA's older branches have Debian's names and versions. The record has the repository's key.
-        has_key = packages_record.read(host, packages_record.DRIVER)["key"] is not None
-        return "nvidia" if has_key and "nvidia" in (platform or {})["sources"] else source
+        # NVIDIA's older branches have Debian's names and versions. The record has the repository.
+        is_recorded = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+        return "nvidia" if is_recorded and "nvidia" in (platform or {})["sources"] else source
     if host["driver"]["runfile"]:
         return "runfile"
     if host["driver"]["library"] or host["driver"]["on_disk"]:
@@ -67,8 +68,7 @@ def choose(case: Case, installed: str | None) -> str:
         )
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
-    record = packages_record.read(case.host, packages_record.DRIVER)
-    begun = requested == "runfile" and bool(record["runfile"] or record["pending_runfile"])
+    begun = requested == "runfile" and any(installer.read_record(case.host).values())
     if is_install and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
         raise Refused(_unknown_origin(case, requested))
     if requested == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):

@@ -38,9 +38,8 @@ class Resolution:
     branches: list[str] = dataclasses.field(default_factory=list)
     alternative_branches: list[str] = dataclasses.field(default_factory=list)
     rejected_branches: list[str] = dataclasses.field(default_factory=list)
-    # The upstream version, and whether it is older than the installed one. Known after the query of the repositories.
+    # The upstream version. Known after the query of the repositories.
     version: str | None = None
-    downgrade: bool = False
     # Other sources from which a host without a driver can install one.
     other_sources: list[str] = dataclasses.field(default_factory=list)
 
@@ -94,51 +93,50 @@ class Resolution:
 
 
 @dataclasses.dataclass
+class Transaction:
+    """The options of module package_transaction that depend on the host."""
+
+    install: list[str] = dataclasses.field(default_factory=list)
+    remove: list[str] = dataclasses.field(default_factory=list)
+    # Packages whose files direct modprobe to other modules, and packages that configure the same repository.
+    purge: list[str] = dataclasses.field(default_factory=list)
+    hold: list[str] = dataclasses.field(default_factory=list)
+    release: list[str] = dataclasses.field(default_factory=list)
+    may_change: list[str] = dataclasses.field(default_factory=list)
+    repositories: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    # Repositories that stay until this role no longer needs them, even if another role added them.
+    uses_repositories: list[str] = dataclasses.field(default_factory=list)
+    archive_components: list[str] = dataclasses.field(default_factory=list)
+    module_streams: list[str] = dataclasses.field(default_factory=list)
+    # Pins, files of the repository, and older entries of it to remove.
+    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
 class Todo:
     """The actions that bring the host to the resolved driver. All are empty on a converged host."""
 
-    # Record what an interrupted run installed; complete an interrupted installation of packages.
-    finish: bool = False
-    repair: bool = False
-
-    # Names to query in the repositories, and the repositories as they will be.
+    # Packages and dnf modules to query in the repositories, and entries that only the query ignores.
     query: list[str] = dataclasses.field(default_factory=list)
-    preview: dict[str, Any] | None = None
+    query_streams: list[str] = dataclasses.field(default_factory=list)
+    query_files: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
-    # The repository and the components of the archive to add, and older entries of the same repository to remove.
-    repository: dict[str, Any] | None = None
-    components: list[str] = dataclasses.field(default_factory=list)
-    remove_files: list[str] = dataclasses.field(default_factory=list)
-    remove_packages: list[str] = dataclasses.field(default_factory=list)
-    # `module`, the `name` of its stream to enable, and the stream enabled `before`.
-    stream: dict[str, str | None] | None = None
-
+    # Packages to install first.
     prerequisites: list[str] = dataclasses.field(default_factory=list)
-    # Packages with their versions, in the form of the package manager.
-    install: list[str] = dataclasses.field(default_factory=list)
-    remove: list[str] = dataclasses.field(default_factory=list)
-    purge: list[str] = dataclasses.field(default_factory=list)
-    # All packages that may change or be removed, and those of them that lose their hold for it.
-    may_go: list[str] = dataclasses.field(default_factory=list)
-    release: list[str] = dataclasses.field(default_factory=list)
-    # Versions to lock before the installation, and locks to remove after it.
-    lock: list[str] = dataclasses.field(default_factory=list)
-    unlock: list[str] = dataclasses.field(default_factory=list)
-    # Removed packages with their versions, to install again if the installation fails.
-    put_back: list[str] = dataclasses.field(default_factory=list)
+    transaction: Transaction = dataclasses.field(default_factory=Transaction)
+    # Whether an interrupted run left packages that the transaction completes or records.
+    unfinished: bool = False
 
-    # A run of NVIDIA's installer: `url`, `username`, `password`, `proxy` with its login, `checksum` and `options`.
+    # A run of NVIDIA's installer: `url`, `username`, `password`, `proxy` with its login, `checksum`, `options`, and
+    # the `record` before it.
     runfile: dict[str, Any] | None = None
+    # The record of an installer that was interrupted.
+    runfile_record: str | None = None
     # Kernels to build the modules for, and the module version to add to DKMS first.
     build: list[str] = dataclasses.field(default_factory=list)
     register: str | None = None
 
-    hold: list[str] = dataclasses.field(default_factory=list)
-    unhold: list[str] = dataclasses.field(default_factory=list)
-    # The record's holds of an adopted driver, `before` and `after` they are set.
-    holds: dict[str, list[str]] | None = None
-
-    # Files with `path`, `state` and `content`; the commands that rebuild the initramfs.
+    # Files with `path`, `state`, `content` and `mode`; the commands that rebuild the initramfs.
     files: list[dict[str, str]] = dataclasses.field(default_factory=list)
     initramfs: list[list[str]] = dataclasses.field(default_factory=list)
     reload_udev: bool = False

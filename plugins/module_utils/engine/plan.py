@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import unknown_options, value_problems
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

@@ -27,7 +27,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import service
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import holders as observe_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import installed, key_trust, nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, module_streams
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -66,10 +68,12 @@ FILES = (
     owned.TOOLKIT_APT_PREFERENCES,
     *nvidia_repository.FILES,
     owned.DRIVER_RECORD,
+    owned.DRIVER_RUNFILE_RECORD,
     owned.DRIVER_INITRAMFS_MARKER,
     owned.DRIVER_REBOOT_MARKER,
     owned.DRIVER_UNVERIFIED_MARKER,
     owned.TOOLKIT_RECORD,
+    owned.TOOLKIT_VERIFIED,
     owned.TOOLKIT_PROFILE,
     "/lib/systemd/system/nvidia-persistenced.service",
     "/usr/lib/systemd/system/nvidia-persistenced.service",
@@ -148,7 +152,7 @@ def observe(
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
-    host["module_streams"] = repositories.module_streams(root)
+    host["module_streams"] = module_streams.read(root)
     host["reboot_reasons"] = host_reboot.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return cast("Host", host)

@@ -9,8 +9,8 @@ import re
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import apt_sources
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
@@ -71,13 +71,3 @@ def _repo_file(path: str, text: str) -> list[dict]:
             elif name.lower() == "enabled":
                 sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
     return sections
-
-
-def module_streams(root: str) -> dict[str, str]:
-    """Return the enabled stream of each dnf module."""
-    streams = {}
-    for name in listing(root, "/etc/dnf/modules.d"):
-        fields = shell_assignments(read_text(root, f"/etc/dnf/modules.d/{name}"))
-        if name.endswith(".module") and fields.get("state") == "enabled" and fields.get("stream"):
-            streams[name[: -len(".module")]] = fields["stream"]
-    return streams

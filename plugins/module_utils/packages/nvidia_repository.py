@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -69,9 +70,23 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
 
 
 def to_query(repository: dict) -> dict[str, str]:
-    """Return what module package_versions needs to query a repository that the host does not have."""
+    """Return how the repository is reached, as options of a module."""
     names = ("url", "key", "fingerprint", "proxy", "username", "password", "proxy_username", "proxy_password")
     return {name: repository[name] for name in names if repository[name]}
+
+
+def definition(repository: dict) -> dict[str, Any]:
+    """Return the options of module package_transaction that define the repository."""
+    options = to_query(repository)
+    if options["url"].startswith("file:"):
+        # The login is for the URL of NVIDIA's installer.
+        options = {name: value for name, value in options.items() if name not in ("username", "password")}
+    return {
+        "name": owned.REPOSITORY_ID,
+        "description": "NVIDIA CUDA",
+        **options,
+        "replaces": repository["legacy_files"],
+    }
 
 
 def entries_of(host: Host, repository: dict) -> list[dict]:
@@ -261,11 +276,6 @@ def _has_another_key(host: Host, repository: dict) -> bool:
     return not key_trust.is_trusted(host["keyrings"].get(keyring(repository)), repository["fingerprint"])
 
 
-def replaced_files(repository: dict) -> list[str]:
-    """Return the files of entries that our entry replaces."""
-    return [_ENTRY_FILES[repository["type"]], *repository["legacy_files"]]
-
-
 def is_ours_elsewhere(host: Host, repository: dict) -> bool:
     """Return whether our entry exists and has another URL."""
     return is_ours(host, repository) and not any(
@@ -275,7 +285,9 @@ def is_ours_elsewhere(host: Host, repository: dict) -> bool:
 
 def is_used_by(host: Host, record: str) -> bool:
     """Return whether the role that writes `record` uses the repository."""
-    return bool(packages_record.read(host, record)["key"])
+    known = packages_record.read(host, record)
+    # A transaction that uses the repository of the other role records only the name.
+    return bool(known["key"]) or owned.REPOSITORY_ID in known["repositories"]
 
 
 def superseded(host: Host, repository: dict) -> tuple[list[str], list[str]]:

@@ -78,13 +78,11 @@ def _platform(
     *,
     marks: list[dict[str, str]],
     components: list[str] | None = None,
-    dnf_bindings: bool = True,
 ) -> dict[str, Any]:
     source = {"arches": _ARCHES, "repository": repository, "marks": marks}
     return {
         # The keys of source nvidia in the data of a platform.
         "nvidia": {**source, "components": components} if components else source,
-        "dnf_bindings": dnf_bindings,
     }
 
 
@@ -127,8 +125,7 @@ _PLATFORMS = {
     # Key file: NVIDIA's listings of rhel8/x86_64 and rhel8/sbsa; NVIDIA/gpu-driver-container, rhel8/Dockerfile
     # (06a208c). Fingerprint: NVIDIA/cuda-repo-management, SIGNATURES.md (2944b7a). Other public files agree, but their
     # repositories are unknown, so there is no second citable source.
-    # The bindings of dnf exist only for Python 3.6, which current Ansible modules do not support.
-    "el-8": _dnf("rhel8", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685", dnf_bindings=False),
+    "el-8": _dnf("rhel8", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
     # Key file: NVIDIA's listing of rhel9/x86_64; NVIDIA/gpu-driver-container, rhel9/Dockerfile (06a208c, both
     # architectures). Fingerprint: NVIDIA/cuda-repo-management, SIGNATURES.md (2944b7a). Other public files agree, but
     # their repositories are unknown, so there is no second citable source.
@@ -151,9 +148,3 @@ _PLATFORMS = {
 def of(key: str | None) -> dict[str, Any] | None:
     """Return what is known about NVIDIA's repository on a platform. `key` is `host["os"]["key"]`."""
     return _PLATFORMS.get(key or "")
-
-
-def dnf_module(key: str | None) -> str:
-    """Return the module that installs packages with dnf: without usable Python bindings, it runs the dnf command."""
-    has_bindings = (of(key) or {"dnf_bindings": True})["dnf_bindings"]
-    return "ansible.builtin.dnf" if has_bindings else "gpufleet.hosts.dnf_packages"

@@ -40,10 +40,13 @@ class Package:
         self.depends = depends
         self.conflicts = conflicts
         self.provides: tuple[str, ...] = ()
+        # Only for dpkg.
+        self.replaces: tuple[str, ...] = ()
         self.files: dict[str, str] = {}
         self.libraries: dict[str, str] = {}
         self.links: dict[str, str] = {}
         self.modules: dict[str, dict[str, str]] = {}
+        self.before_install = ""
         self.after_install = ""
         self.before_removal = ""
         self.after_removal = ""
@@ -314,13 +317,20 @@ def build_deb(package: Package, out: Path, scratch: Path) -> None:
         "Maintainer": "gpufleet maintainers <maintainers@users.noreply.github.com>",
         "Depends": ", ".join(package.depends),
         "Conflicts": ", ".join(package.conflicts),
+        "Replaces": ", ".join(package.replaces),
         "Description": f"{package.name} (stand-in)\n {STAND_IN}",
     }
     directory = tree / "DEBIAN"
     directory.mkdir()
     lines = [f"{name}: {value}\n" for name, value in control.items() if value]
     (directory / "control").write_text("".join(lines), encoding="utf-8")
-    for name, script in (("postinst", package.after_install), ("prerm", package.before_removal)):
+    scripts = {
+        "preinst": package.before_install,
+        "postinst": package.after_install,
+        "prerm": package.before_removal,
+        "postrm": package.after_removal,
+    }
+    for name, script in scripts.items():
         if script:
             (directory / name).write_text(f"#!/bin/sh\nset -e\n{script}", encoding="utf-8")
             (directory / name).chmod(0o755)
@@ -349,6 +359,7 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         "%define __strip /bin/true",
         f"%description\n{STAND_IN}",
         f"%install\nmkdir -p %{{buildroot}}\ncp -a {tree}/. %{{buildroot}}/",
+        *([f"%pre\n{package.before_install}"] if package.before_install else []),
         *([f"%post\n{package.after_install}"] if package.after_install else []),
         *([f"%preun\n{package.before_removal}"] if package.before_removal else []),
         *([f"%postun\n{package.after_removal}"] if package.after_removal else []),

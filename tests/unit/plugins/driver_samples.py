@@ -12,8 +12,8 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.installed import INTERESTING
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -185,6 +185,18 @@ def _module(release: str, version: str) -> dict:
 def resolve(observed: dict, values: dict, data: dict | None) -> Resolution:
     """Return the driver for a host by the values of the role's variables."""
     return resolver.resolve(observed, driver_request.read(values), data)
+
+
+def offer(there: dict, names: list[str], *versions: str) -> dict[str, list[str]]:
+    """Offer these versions of every package. With dnf, the headers are offered for the host's kernels."""
+    kernels = [entry["release"].rpartition(".")[0] for entry in there["kernel"]["kernels"]]
+    is_dnf = there["os"]["package_manager"] == "dnf"
+    return {name: [*versions, *(kernels if is_dnf and name.startswith("kernel") else [])] for name in names}
+
+
+def all_files(plan: Plan) -> list[dict]:
+    """Return the files that the transaction and the role write or remove."""
+    return [*plan.todo.transaction.files, *plan.todo.files]
 
 
 def add_package(there: dict, name: str, version: str, *, held: bool = False, arch: str = "amd64") -> None:

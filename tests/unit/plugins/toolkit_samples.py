@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import typing as t
 from pathlib import Path
@@ -14,7 +15,10 @@ import yaml
 from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
 VARS = yaml.safe_load((Path(__file__).resolve().parents[3] / "roles/cuda_toolkit/vars/main.yml").read_text())
@@ -24,9 +28,9 @@ URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
-def resolve(seen: dict[str, t.Any], offered: dict[str, list[str]] | None = None, **request: t.Any) -> dict[str, t.Any]:
-    """Return the plan for a host, with the roles' data."""
-    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES, offered=offered)
+def resolve(seen: dict[str, t.Any], **request: t.Any) -> dict[str, t.Any]:
+    """Return the plan for a host, with the role's data."""
+    return cuda_internal.plan(seen, request, DISTRIBUTIONS, BRANCHES)
 
 
 def nvidia(seen: dict[str, t.Any], *versions: str, **more: t.Any) -> dict[str, t.Any]:
@@ -49,30 +53,52 @@ def add(seen: dict[str, t.Any], path: str, content: t.Any) -> dict[str, t.Any]:
     return seen
 
 
+def work(plan: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return the options of module package_transaction. They are empty if it has nothing to do."""
+    return plan["transaction"] or dataclasses.asdict(cuda_plan.Transaction())
+
+
+def repository(key: str = "debian-12", **request: t.Any) -> dict[str, t.Any]:
+    """Return NVIDIA's repository as the role requests it."""
+    data = nvidia_repository_data.of(key)["nvidia"]
+    settings = vars(cuda_request.read({"source": "nvidia", **request}))
+    return nvidia_repository.describe(data["repository"], {"arch": data["arches"]["x86_64"]}, settings)
+
+
 def converged(key: str, *versions: str, **request: t.Any) -> dict[str, t.Any]:
     """Return a host after all changes of the plan."""
     wanted = nvidia(bare(key), *versions, **request)
     there = bare(key, packages={cuda_plan.package_of(version): f"{version}.1-1" for version in versions})
-    for file in [*wanted["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
+    for file in [*wanted["transaction"]["files"], *([wanted["profile"]] if wanted["profile"] else [])]:
         add(there, file["path"], file["content"])
-    name(there, wanted["repository"])
-    trust(there, wanted["repository"])
+    configure(there, repository(key, **request))
     return there
 
 
-def trust(seen: dict[str, t.Any], repository: dict[str, t.Any]) -> None:
+def configure(seen: dict[str, t.Any], wanted: dict[str, t.Any]) -> None:
+    """Add a repository to a host like module package_transaction."""
+    entry = nvidia_repository.entry(wanted)
+    files = nvidia_repository.access_files(seen, wanted, packages_record.TOOLKIT)
+    for path, content in {**files, entry["path"]: entry["content"]}.items():
+        if content is not None:
+            add(seen, path, content)
+    name(seen, wanted)
+    trust(seen, wanted)
+
+
+def trust(seen: dict[str, t.Any], wanted: dict[str, t.Any]) -> None:
     """Add the trusted key of a repository to a host."""
-    trusted = repository["fingerprint"]
+    trusted = wanted["fingerprint"]
     key = {"fingerprints": [trusted if not key_trust.is_digest(trusted) else KEY], "digests": [trusted]}
-    seen["keyrings"][nvidia_repository.keyring(repository)] = key
+    seen["keyrings"][nvidia_repository.keyring(wanted)] = key
 
 
-def name(seen: dict[str, t.Any], repository: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:
+def name(seen: dict[str, t.Any], wanted: dict[str, t.Any], file: str | None = None, signed: bool = True) -> None:
     """Add a repository to the package manager of a host."""
-    kind = repository["type"]
+    kind = wanted["type"]
     folder = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}[kind]
     # The observation contains no logins.
-    url = addresses.plain(repository["url"])
+    url = addresses.plain(wanted["url"])
     path = file or f"{folder}/gpufleet-nvidia-cuda.{'sources' if kind == 'apt' else 'repo'}"
     if kind == "apt":
         entry = {"uris": [url], "enabled": True, "file": path, "signed_by": "/k.gpg" if signed else None}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When role cuda_toolkit changes, restores and removes files, and its verification program."""
+"""What role cuda_toolkit passes to module package_transaction, its report, and its verification program."""
 
 from __future__ import annotations
 
@@ -12,120 +12,130 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 import yaml
-from ansible.plugins.filter import mathstuff
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import add, bare, nvidia
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/cuda_toolkit"
 VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-PRESENT = "present.yml"
+STATE = "/var/lib/gpufleet"
+# Stands for module package_transaction. It reports its options, and whether results of a verification exist.
+MODULE = """\
+import json
+import os
+from pathlib import Path
+from ansible.module_utils.basic import AnsibleModule
+
+names = ("record", "state", "lock_timeout", "may_upgrade", "install", "purge", "remove", "keep", "repositories",
+         "uses_repositories", "files")
+module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
+folder = Path(os.environ["FOLDER"])
+options = {name: value for name, value in module.params.items() if value is not None}
+(folder / "options.json").write_text(json.dumps([options, (folder / "cuda_toolkit_verified").exists()]))
+module.exit_json(**json.loads(os.environ["RESULT"]))
+"""
 
 
-def load(name: str) -> list[dict[str, Any]]:
-    return yaml.safe_load((ROLE / "tasks" / name).read_text(encoding="utf-8"))
-
-
-def place(tasks: list[dict[str, Any]], words: str) -> int:
-    return next(index for index, task in enumerate(tasks) if words in yaml.safe_dump(task))
-
-
-@pytest.mark.parametrize("what", ["files", "remove_files", "remove_packages"])
-def test_every_repository_change_in_the_plan_is_applied(what: str) -> None:
-    (block,) = (task for task in load(PRESENT) if "rescue" in task)
-    (step,) = (task for task in block["block"] if task.get("ansible.builtin.include_tasks") == "repository.yml")
-    evaluate = jinja2.Environment().compile_expression(step["when"])
-    nothing: dict[str, list] = {"files": [], "remove_files": [], "remove_packages": []}
-    assert evaluate(__cuda_toolkit_plan=nothing) is False
-    assert evaluate(__cuda_toolkit_plan={**nothing, what: ["x"]}) is True
-
-
-@pytest.mark.parametrize("came", [[], ["gpg-pubkey-1"], ["x"]])
-def test_files_are_restored_unless_packages_were_installed(tmp_path: Path, came: list[str]) -> None:
-    """Run the block of present.yml with tasks that write a repository and then fail to install packages."""
-    (block,) = (task for task in load(PRESENT) if "rescue" in task)
-    tasks, files = tmp_path / "role/tasks", tmp_path / "files"
-    files.mkdir()
+def run(folder: Path, names: list[str], result: dict[str, Any], **values: Any) -> subprocess.CompletedProcess[str]:
+    """Run task files of the role with a stand-in for module package_transaction, which has this result."""
+    tasks = folder / "role/tasks"
     tasks.mkdir(parents=True)
-    copies = tmp_path / "copies"
-    copies.mkdir()
-    old, new, directory = files / "old.list", files / "new.sources", files / "remembered"
-    old.write_bytes(b"deb x\n\x99")
-    old.chmod(0o640)
+    steps = []
+    for name in names:
+        text = (ROLE / "tasks" / name).read_text(encoding="utf-8").replace(STATE, str(folder))
+        for step in yaml.safe_load(text.replace("gpufleet.hosts.package_transaction", "transaction")):
+            for owner in ("owner", "group"):
+                step.get("ansible.builtin.copy", {}).pop(owner, None)
+            if "ansible.builtin.include_role" in step:
+                step["ansible.builtin.debug"] = {"msg": step.pop("ansible.builtin.include_role")["name"]}
+            steps.append(step)
+    (tasks / "main.yml").write_text(yaml.safe_dump(steps))
     (tasks.parent / "vars").mkdir()
-    (tasks.parent / "vars/main.yml").write_text((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-    for name in ("backup.yml", "rollback.yml"):
-        text = (ROLE / "tasks" / name).read_text(encoding="utf-8")
-        (tasks / name).write_text(text.replace("['rpm', '--erase']", f"['/bin/sh', '-c', 'touch {files}/erased']"))
-    written = [f"rm {old}", f"mkdir {directory}", f"touch {directory}/record {new}"]
-    shell = {"ansible.builtin.shell": " && ".join(written)}
-    (tasks / "repository.yml").write_text(yaml.safe_dump([shell]))
-    seen = {"__cuda_toolkit_came": {"host": {"installed_packages": dict.fromkeys(["vim", *came], "1 all")}}}
-    refused = {"ansible.builtin.fail": {"msg": "would bring a driver"}}
-    (tasks / "packages.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": seen}, refused]))
-    (tasks / "main.yml").write_text(yaml.safe_dump([block]))
+    (tasks.parent / "vars/main.yml").write_text(yaml.safe_dump(VARS))
+    (folder / "library").mkdir()
+    (folder / "library/transaction.py").write_text(MODULE)
     play = {"hosts": "localhost", "gather_facts": False, "roles": [str(tasks.parent)]}
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    values = {
-        "__cuda_toolkit_plan": {
-            "files": [1],
-            "packages": ["cuda-toolkit-12-9"],
-            "remove_packages": [],
-            "remove_files": [],
-        },
-        "__cuda_toolkit_before": {"host": {"installed_packages": dict.fromkeys(["vim"], "1 all")}},
-        "__cuda_toolkit_changed": [str(path) for path in (old, new, directory / "record", directory)],
-        "ansible_remote_tmp": str(tmp_path / "remote"),
-        "ansible_python_interpreter": sys.executable,
-    }
-    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps(values), str(tmp_path / "play.yml")]
-    environment = {**os.environ, "TMPDIR": str(copies), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "failed=1" in done.stdout, done.stdout
-    assert "would bring a driver" in done.stdout.partition("Fail with the original error")[2]
-    left = sorted(path.name for path in files.iterdir())
-    if came == ["x"]:
-        assert left == ["new.sources", "remembered"]
-    else:
-        assert left == [*(["erased"] if came else []), "old.list"]
-        assert (old.read_bytes(), old.stat().st_mode & 0o777) == (b"deb x\n\x99", 0o640)
-    assert [path.name for path in copies.iterdir() if path.name.startswith("gpufleet-")] == []
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    local = {"ansible_remote_tmp": str(folder / "remote"), "ansible_python_interpreter": sys.executable}
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", json.dumps({**values, **local})]
+    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(folder / "local"), "ANSIBLE_LIBRARY": f"{folder}/library",
+                   "FOLDER": str(folder), "RESULT": json.dumps(result), "HOME": str(folder),
+                   "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}  # fmt: skip
+    argv.append(str(folder / "play.yml"))
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
 
 
-NEEDED = "error: Failed dependencies:\n\tx is needed by (installed) y-1-1.noarch\n"
+def files(folder: Path, *existing: str) -> dict[str, Any]:
+    """Return the observation of the role's files. The record and the results of the verification are in `folder`."""
+    known = [f"{folder}/cuda_toolkit.json", f"{folder}/cuda_toolkit_verified", "/etc/profile.d/gpufleet-cuda.sh"]
+    return {path: {"exists": Path(path).name in existing, "content": None} for path in known}
+
+
+def test_the_module_receives_every_option_of_the_plan(tmp_path: Path) -> None:
+    plan = nvidia(bare(packages={"cuda-keyring": "1.1-1"}), "12.6", mirror="https://mirror.example/cuda")
+    done = run(tmp_path, ["install.yml"], {"changed": True}, __cuda_toolkit_plan=plan, gpufleet_host={})
+    assert done.returncode == 0, done.stdout + done.stderr
+    options, _verified = json.loads((tmp_path / "options.json").read_text())
+    assert plan["transaction"] == {name: options[name] for name in plan["transaction"]}
+    fixed = {"record": "cuda_toolkit", "may_upgrade": True, "lock_timeout": VARS["__cuda_toolkit_lock_timeout"]}
+    assert options == {**plan["transaction"], **fixed}
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_new_toolkits_are_verified_again_until_they_work(tmp_path: Path, works: bool) -> None:
+    plan = nvidia(bare(), "12.6")
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\n" + (WORKS if works else "exit 1") + "\n")
+    nvcc.chmod(0o755)
+    plan["toolkits"][0]["nvcc"] = str(nvcc)
+    (tmp_path / "cuda_toolkit_verified").write_text("/usr/local/cuda-12.6\n")
+    host = {"files": files(tmp_path, "cuda_toolkit.json", "cuda_toolkit_verified")}
+    tasks = ["install.yml", "verify.yml"]
+    done = run(tmp_path, tasks, {"changed": True}, __cuda_toolkit_plan=plan, gpufleet_host=host)
+    assert (done.returncode == 0) is works, done.stdout + done.stderr
+    _options, was_verified = json.loads((tmp_path / "options.json").read_text())
+    # Otherwise, the run after an interrupted one would not verify them.
+    assert not was_verified
+    results = tmp_path / "cuda_toolkit_verified"
+    assert (results.read_text() if results.exists() else None) == ("/usr/local/cuda-12.6\n" if works else None)
 
 
 @pytest.mark.parametrize(
-    ("path", "register", "needed"),
+    ("packages", "result", "reasons"),
     [
-        ("cuda_toolkit/tasks/packages-apt.yml", "__cuda_toolkit_simulated", True),
-        ("cuda_toolkit/tasks/packages-zypper.yml", "__cuda_toolkit_simulated", True),
-        ("nvidia_driver/tasks/packages-dnf.yml", "__nvidia_driver_erase_test", False),
+        ([], {"changed": False, "kept": []}, ["this role has not installed anything on this host"]),
+        (["cuda-toolkit-12-6"], {"changed": True, "kept": []}, []),
+        (
+            ["cuda-toolkit-11-8", "cuda-toolkit-12-6"],
+            {"changed": True, "kept": ["cuda-toolkit-11-8", "libgomp1"]},
+            [
+                "toolkits that this role did not install are kept: cuda-toolkit-11-8",
+                "dependencies that other packages need are kept: libgomp1",
+            ],
+        ),
     ],
 )
-def test_a_failed_simulation_fails_the_role(path: str, register: str, needed: bool) -> None:
-    tasks = yaml.safe_load((ROLE.parent / path).read_text(encoding="utf-8"))
-    (task,) = (task for task in tasks if task.get("register") == register and "ansible.builtin.command" in task)
-    fails = jinja2.Environment().compile_expression(str(task.get("failed_when", f"{register}.rc != 0")))
-    answers = [(0, ""), (1, NEEDED), (1, "can't create transaction lock on /var/lib/rpm/.rpm.lock")]
-    judged = [fails(**{register: {"rc": rc, "stdout": "", "stderr": text}}) for rc, text in answers]
-    assert judged == [False, needed, True]
-
-
-@pytest.mark.parametrize(
-    ("found", "goes"), [([], True), (["cuda_toolkit.json"], True), (["cuda_toolkit.json", "nvidia_driver.json"], False)]
-)
-def test_check_mode_predicts_the_removal_of_the_directory(found: list[str], goes: bool) -> None:
-    tasks = load("remove.yml")
-    task = tasks[place(tasks, "Remove the directory of the records")]
-    environment = jinja2.Environment()
-    environment.filters["difference"] = mathstuff.difference
-    values = {
-        "__cuda_toolkit_remembered": {"files": [{"path": f"/var/lib/gpufleet/{name}"} for name in found]},
-        "__cuda_toolkit_removal": {"files": ["/var/lib/gpufleet/cuda_toolkit.json"]},
-    }
-    assert environment.compile_expression(task["when"])(**values) is goes
+def test_a_removal_removes_the_toolkits_and_reports_what_it_kept(
+    tmp_path: Path, packages: list[str], result: dict[str, Any], reasons: list[str]
+) -> None:
+    recorded = [name for name in packages if name == "cuda-toolkit-12-6"]
+    host = bare()
+    host["installed_packages"] = dict.fromkeys(packages, "1 all")
+    add(host, owned.TOOLKIT_RECORD, {"packages": recorded})
+    host["files"].update(files(tmp_path, "cuda_toolkit_verified"))
+    (tmp_path / "cuda_toolkit_verified").touch()
+    done = run(tmp_path, ["absent.yml"], result, gpufleet_host={**host, "uid": 0})
+    assert done.returncode == 0, done.stdout + done.stderr
+    options, was_verified = json.loads((tmp_path / "options.json").read_text())
+    # The file would keep the directory of the record.
+    assert not was_verified
+    assert (options["record"], options["state"], options["remove"]) == ("cuda_toolkit", "absent", recorded)
+    assert options["keep"] == [name for name in packages if name not in recorded]
+    shown = done.stdout.partition("Show the report")[2].partition("=> ")[2]
+    report, _end = json.JSONDecoder().raw_decode(shown)
+    assert report["cuda_toolkit_report"]["reasons"] == reasons
 
 
 def trial(home: Path, nvcc: str, run: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -18,10 +18,10 @@ TASKS = Path(__file__).resolve().parents[3] / "roles/nvidia_driver/tasks"
 UNIT = "nvidia-fabricmanager.service"
 
 
-def fabric_task() -> dict:
-    """Return the task of verify.yml that includes fabric.yml."""
+def fabric_block() -> dict:
+    """Return the block of verify.yml that waits for the fabric."""
     (verify,) = yaml.safe_load((TASKS / "verify.yml").read_text(encoding="utf-8"))
-    return next(task for task in verify["block"] if task.get("ansible.builtin.include_tasks") == "fabric.yml")
+    return next(task for task in verify["block"] if "block" in task)
 
 
 def run(tmp_path: Path, states: list, services: list[str], first: str = "in_progress") -> subprocess.CompletedProcess:
@@ -31,14 +31,13 @@ def run(tmp_path: Path, states: list, services: list[str], first: str = "in_prog
         fabric = {"state": state, "status": 0 if state == "completed" else None}
         return {"nvidia_gpus": [{"index": 0, "pci_bus_id": "0000:1b:00.0", "fabric": fabric}]}
 
-    (block,) = yaml.safe_load((TASKS / "fabric.yml").read_text(encoding="utf-8"))
+    block = fabric_block()
     (query,) = block["block"]
     del query["gpufleet.hosts.nvidia_gpu_facts"]
     answers = tmp_path / "answers"
     answers.write_text("".join(json.dumps({"ansible_facts": facts(state)}) + "\n" for state in states))
     query["answer_next"] = {"path": str(answers)}
     query.update({"delay": 0, "retries": len(states) - 1})
-    (tmp_path / "fabric.yml").write_text(yaml.safe_dump([block]))
     (tmp_path / "action_plugins").mkdir()
     (tmp_path / "action_plugins/answer_next.py").write_text(
         "import json, pathlib\n"
@@ -55,7 +54,7 @@ def run(tmp_path: Path, states: list, services: list[str], first: str = "in_prog
         "connection": "local",
         "gather_facts": False,
         "vars": {"nvidia_driver_activate": True, "__nvidia_driver_plan": {"services": services}},
-        "tasks": [{"ansible.builtin.set_fact": {**facts(first), "cacheable": True}}, fabric_task()],
+        "tasks": [{"ansible.builtin.set_fact": {**facts(first), "cacheable": True}}, block],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     return subprocess.run(

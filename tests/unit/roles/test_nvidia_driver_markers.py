@@ -42,7 +42,7 @@ class Role:
         self.folder, self.state = folder, folder / "state"
         for part in ("tasks", "vars"):
             (folder / "role" / part).mkdir(parents=True)
-        for name in ("files.yml", "clear_marker.yml", "set_marker.yml"):
+        for name in ("files.yml", "marker.yml"):
             self.write(f"tasks/{name}", steps(name))
         self.write("vars/main.yml", load(ROLE / "vars/main.yml"))
 
@@ -128,7 +128,7 @@ def verification(*failing: str) -> list[dict[str, Any]]:
     if failing:
         check = {"name": "Check", "ansible.builtin.fail": {"msg": failing[0]}}
     clear = verify["block"][-1]
-    assert clear["ansible.builtin.include_tasks"] == "clear_marker.yml"
+    assert clear["vars"]["__nvidia_driver_marker_is_set"] is False
     return [{**verify, "block": [check, clear]}]
 
 
@@ -190,8 +190,8 @@ def test_removing_the_driver_removes_the_markers(path: str) -> None:
     host_facts = host("debian-12", files={path: {"exists": True, "content": ""}})
     removal = driver_removal.plan(host_facts, platform("debian-12"))
     assert (removal["acts"], removal["files"]) == (True, [path])
-    # A marker is not a record, so the role does not claim existing locks as its own.
-    assert removal["unhold"] == []
+    # A marker is not a record, so the role does not claim existing packages as its own.
+    assert removal["record"] is False
 
 
 # --- initramfs ----------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_the_marker_is_set_before_the_file_is_written(role: Role) -> None:
     assert role.state_files() == ["nvidia_driver_initramfs"]
 
 
-@pytest.mark.parametrize("options", [{"dry": True}, {"__nvidia_driver_files": []}, {}])
+@pytest.mark.parametrize("options", [{"dry": True}, {}])
 def test_no_marker_is_set_without_a_rebuild(role: Role, options: dict) -> None:
     plan = todo({}, *([["true"]] if options else []))
     done = role.run(steps("files.yml"), gpufleet_host=observed(), __nvidia_driver_plan=plan, **options)

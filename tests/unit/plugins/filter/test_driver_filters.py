@@ -21,7 +21,7 @@ def test_invalid_host_fails():
 def test_plan_reports_invalid_values():
     plan = filters.plan(host("debian-12"), {"hold": "perhaps"}, platform("debian-12"))
     assert plan["errors"] == ["nvidia_driver_hold is perhaps, but must be true or false."]
-    assert (plan["acts"], plan["todo"]["install"]) == (False, [])
+    assert (plan["acts"], plan["todo"]["transaction"]["install"]) == (False, [])
 
 
 def test_plan_consists_of_plain_data():
@@ -32,5 +32,5 @@ def test_plan_consists_of_plain_data():
         return {type(value)}.union(*map(types, inner))
 
     plan = filters.plan(host("ubuntu-24.04"), {"source": "nvidia", "imex": True}, platform("ubuntu-24.04"))
-    assert plan["todo"]["install"]
+    assert plan["todo"]["transaction"]["install"]
     assert types(plan) <= {dict, list, str, bool, int, type(None)}

@@ -20,6 +20,8 @@ ORDER = [
     "hardware",
     "host",
     "nvml",
+    "repository",
+    "package_managers",
     "packages",
     "engine",
     "volume",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_download, preview
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import offers as packages_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download
 
 LOGIN = "https://user:s3cret@mirror.example/cuda"
 
@@ -45,7 +45,6 @@ def test_errors_contain_no_login(monkeypatch):
 
     monkeypatch.setattr(key_download, "open_url", open_url)
     for call in (
-        lambda: preview._run_checked(run, ["apt-get"]),
         lambda: packages_offers.read("dnf", ["x"], run),
         lambda: key_download.fetch(LOGIN, "0" * 40),
     ):

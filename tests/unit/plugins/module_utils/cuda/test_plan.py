@@ -8,9 +8,11 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.plan import PROFILE_FILE, profile
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     B200,
     T4,
@@ -27,10 +29,11 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples impor
     converged,
     name,
     nvidia,
+    repository,
     resolve,
+    work,
 )
 
-FINISH = "record what an interrupted run installed"
 WORKED = ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
 PROXY = "http://proxy.example:3128"
 
@@ -38,14 +41,14 @@ PROXY = "http://proxy.example:3128"
 # --- NVIDIA's repository ---
 
 PLATFORMS = {
-    ("debian-12", "x86_64"): (f"{URL}/debian12/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
-    ("debian-13", "aarch64"): (f"{URL}/debian13/sbsa", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
-    ("ubuntu-24.04", "x86_64"): (f"{URL}/ubuntu2404/x86_64", "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"),
-    ("el-8", "x86_64"): (f"{URL}/rhel8/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
-    ("el-9", "x86_64"): (f"{URL}/rhel9/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
-    ("el-9", "aarch64"): (f"{URL}/rhel9/sbsa", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
-    ("amazon-2023", "x86_64"): (f"{URL}/amzn2023/x86_64", "/etc/yum.repos.d/gpufleet-nvidia-cuda.repo"),
-    ("sles-15", "x86_64"): (f"{URL}/sles15/x86_64", "/etc/zypp/repos.d/gpufleet-nvidia-cuda.repo"),
+    ("debian-12", "x86_64"): f"{URL}/debian12/x86_64",
+    ("debian-13", "aarch64"): f"{URL}/debian13/sbsa",
+    ("ubuntu-24.04", "x86_64"): f"{URL}/ubuntu2404/x86_64",
+    ("el-8", "x86_64"): f"{URL}/rhel8/x86_64",
+    ("el-9", "x86_64"): f"{URL}/rhel9/x86_64",
+    ("el-9", "aarch64"): f"{URL}/rhel9/sbsa",
+    ("amazon-2023", "x86_64"): f"{URL}/amzn2023/x86_64",
+    ("sles-15", "x86_64"): f"{URL}/sles15/x86_64",
 }
 
 
@@ -65,15 +68,13 @@ def test_toolkits_come_from_nvidias_repository(
     key, arch = place
     installed = {f"cuda-toolkit-{version.replace('.', '-')}": "1" for version in there}
     done = nvidia(bare(key, arch=arch, packages=installed), *wanted)
-    url, path = PLATFORMS[place]
     assert done["problems"] == []
-    assert done["packages"] == missing
-    assert not [package for package in done["packages"] if package in ("cuda", "cuda-drivers")]
-    assert done["repository"]["url"] == url
-    (file,) = done["files"]
-    assert file["path"] == path
-    assert url in file["content"]
-    assert done["keyring"] in file["content"]
+    assert work(done)["install"] == missing
+    (added,) = work(done)["repositories"]
+    assert added["url"] == PLATFORMS[place]
+    assert added["key"].startswith(f"{added['url']}/")
+    assert work(done)["uses_repositories"] == [added["name"]]
+    assert (work(done)["files"], work(done)["purge"]) == ([], [])
     assert f"/usr/local/cuda-{default}/bin" in done["profile"]["content"]
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == [f"/usr/local/cuda-{v}/bin/nvcc" for v in wanted]
 
@@ -82,60 +83,85 @@ def test_toolkits_come_from_nvidias_repository(
 @pytest.mark.parametrize("request_", [{}, {"proxy": PROXY}, {"default_version": "12.6"}, {"environment": False}])
 def test_a_converged_host_has_no_changes(key: str, request_: dict[str, t.Any]) -> None:
     there = {**converged(key, "12.6", "13.0", **request_), "uid": 1000}
-    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": WORKED})
+    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
+    add(there, owned.TOOLKIT_VERIFIED, "\n".join(WORKED))
     done = nvidia(there, "12.6", "13.0", **request_)
-    assert (done["problems"], done["summary"], done["acts"], done["query"]) == ([], [], False, [])
+    assert (done["problems"], done["transaction"], done["profile"], done["untried"]) == ([], None, None, [])
+    assert not done["acts"]
 
 
 def test_a_mirror_on_the_host_uses_no_proxy() -> None:
     done = nvidia(bare(), "12.6", mirror="file:///srv/cuda", proxy=PROXY)
-    assert nvidia_repository.APT_PROXY_FILE not in [file["path"] for file in done["files"]]
+    assert work(done)["files"] == []
 
 
 def test_toolkits_are_verified_until_they_pass() -> None:
-    def summary(there: dict[str, t.Any], **request: t.Any) -> list[str]:
-        return nvidia(there, "12.6", "13.0", **request)["summary"]
+    def untried(there: dict[str, t.Any], **request: t.Any) -> list[str]:
+        done = nvidia(there, "12.6", "13.0", **request)
+        assert done["acts"] is bool(done["untried"])
+        return done["untried"]
 
     record = {"packages": ["cuda-toolkit-12-6"], "key": KEY}
-    there = add(converged("debian-12", "12.6", "13.0"), packages_record.TOOLKIT, {**record, "verified": WORKED[:1]})
-    assert summary(there) == ["verify /usr/local/cuda-13.0"]
-    assert summary(there, verify="none") == []
+    there = add(converged("debian-12", "12.6", "13.0"), packages_record.TOOLKIT, record)
+    assert untried(there) == WORKED
+    add(there, owned.TOOLKIT_VERIFIED, f"{WORKED[0]}\n")
+    assert untried(there) == WORKED[1:]
+    assert untried(there, verify="none") == []
     # Users other than root cannot read the record.
     hidden = {"exists": True, "content": None}
-    assert summary({**there, "uid": 1000, "files": {**there["files"], packages_record.TOOLKIT: hidden}}) == []
-    add(there, packages_record.TOOLKIT, packages_record.verify(there, packages_record.TOOLKIT, WORKED[1:]))
-    assert summary(there) == []
-    assert packages_record.read(there, packages_record.TOOLKIT)["packages"] == record["packages"]
-    # After another installation, all toolkits are verified again.
-    add(there, packages_record.TOOLKIT, packages_record.begin(there, packages_record.TOOLKIT, ["x"], key=KEY))
-    assert summary(there) == [FINISH, "verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
-    assert summary(there, verify="none") == [FINISH]
-    add(there, packages_record.TOOLKIT, packages_record.finish(there, packages_record.TOOLKIT, ["x"], ["x"]))
-    assert summary(there) == ["verify /usr/local/cuda-12.6, /usr/local/cuda-13.0"]
+    assert untried({**there, "uid": 1000, "files": {**there["files"], packages_record.TOOLKIT: hidden}}) == []
+    add(there, owned.TOOLKIT_VERIFIED, f"{WORKED[0]}\n{WORKED[1]}\n")
+    assert untried(there) == []
 
 
-def test_packages_of_an_interrupted_run_are_recorded_and_verified() -> None:
+def test_an_interrupted_run_is_completed_and_the_toolkits_are_verified() -> None:
     there = converged("debian-12", "12.6")
-    begun = packages_record.begin(bare(), packages_record.TOOLKIT, ["vim"], key=KEY, asked=["cuda-toolkit-12-6"])
-    add(there, packages_record.TOOLKIT, begun)
+    add(there, packages_record.TOOLKIT, {"packages": [], "pending": ["vim"], "asked": ["cuda-toolkit-12-6"]})
     done = nvidia(there, "12.6")
-    assert (done["finish"], done["packages"], done["acts"]) == (True, [], True)
-    assert done["summary"] == [FINISH, "verify /usr/local/cuda-12.6"]
-    names = ["vim", "cuda-toolkit-12-6", "tmux"]
-    add(there, packages_record.TOOLKIT, packages_record.finish(there, packages_record.TOOLKIT, names, names, key=KEY))
-    assert nvidia(there, "12.6")["summary"] == ["verify /usr/local/cuda-12.6"]
-    add(
-        there, packages_record.TOOLKIT, packages_record.verify(there, packages_record.TOOLKIT, ["/usr/local/cuda-12.6"])
-    )
-    assert not nvidia(there, "12.6")["acts"]
+    # The module completes the run and records its packages.
+    assert (done["transaction"]["install"], done["acts"]) == ([], True)
+    assert done["untried"] == ["/usr/local/cuda-12.6"]
+    assert nvidia(there, "12.6", verify="none")["transaction"] is not None
+    add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"]})
+    done = nvidia(there, "12.6")
+    assert (done["transaction"], done["untried"]) == (None, ["/usr/local/cuda-12.6"])
     # Toolkits that the role possibly installed are verified, too.
     add(there, packages_record.TOOLKIT, {"uncertain": ["cuda-toolkit-12-6"]})
     assert nvidia(there, "12.6")["untried"] == ["/usr/local/cuda-12.6"]
 
 
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_the_module_accepts_the_transaction(key: str) -> None:
+    there = bare(key, packages={"cuda-keyring": "1.1-1", "libcuda1": "535.261.03-1"})
+    wish = {**WITH_LOGIN, "proxy": PROXY, "proxy_username": "robot", "proxy_password": "pr0xy"}
+    options = nvidia(there, "12.6", **wish)["transaction"]
+    defaults = {name: [] for name in package_transaction.LISTS}
+    fixed = {"may_upgrade": True, "lock_timeout": 1, "files": [], "repositories": []}
+    files = [{"content": "", "mode": "0644", **file} for file in options["files"]]
+    request = package_transaction.request(
+        {**defaults, **fixed, **options, "files": files}, there["os"]["package_manager"]
+    )
+    assert [str(item) for item in request.install] == ["cuda-toolkit-12-6"]
+    assert [repository.password for repository in request.repositories] == ["s3cret"]
+
+
+def test_the_transaction_never_installs_or_changes_the_driver() -> None:
+    kept = [judgement.selector(text) for text in nvidia(bare(), "12.6")["transaction"]["keep"]]
+
+    def is_kept(name: str, version: str) -> bool:
+        return judgement.is_selected(kept, name, version)
+
+    assert is_kept("libcuda1", "580.95.05-1")
+    assert is_kept("nvidia-driver-cuda", "3:580.95.05-1.el9")
+    assert is_kept("linux-modules-nvidia-580-open-generic", "6.8.0-90.91")
+    # Libraries of the toolkit have other versions.
+    assert not is_kept("libnvjitlink-12-6", "12.6.85-1")
+    assert not is_kept("nvidia-support", "20220217+3~deb12u1")
+
+
 def test_a_new_default_changes_only_path() -> None:
     done = nvidia(converged("debian-12", "12.6", "13.0"), "12.6", "13.0", default_version="12.6")
-    assert done["summary"] == [f"write {PROFILE_FILE}"]
+    assert (done["transaction"], done["profile"]["path"]) == (None, PROFILE_FILE)
     assert "/usr/local/cuda-12.6/bin" in done["profile"]["content"]
 
 
@@ -154,32 +180,17 @@ def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None
 
 def test_a_toolkit_without_a_package_is_kept() -> None:
     done = nvidia(add(bare(), "/usr/local/cuda-12.6/bin/nvcc", ""), "12.6", "13.0")
-    assert done["packages"] == ["cuda-toolkit-13-0"]
+    assert work(done)["install"] == ["cuda-toolkit-13-0"]
     assert "CUDA 12.6: the existing toolkit in /usr/local/cuda-12.6 is kept" in done["reasons"]
 
 
 def test_a_version_that_is_listed_twice_is_installed_once() -> None:
-    assert nvidia(bare(), "12.6", "13.0", "12.6")["packages"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
+    assert work(nvidia(bare(), "12.6", "13.0", "12.6"))["install"] == ["cuda-toolkit-12-6", "cuda-toolkit-13-0"]
 
 
 def test_unknown_files_are_requested() -> None:
     assert nvidia(host("debian-12"), "12.6")["unseen"] == ["/usr/local/cuda-12.6/bin/nvcc"]
     assert nvidia(host("debian-12", packages={"cuda-toolkit-12-6": "1"}), "12.6")["unseen"] == []
-
-
-def test_the_error_for_a_missing_version_lists_the_available_versions() -> None:
-    offered = {
-        "cuda-toolkit-12-6": ["12.6.3-1"],
-        "cuda-toolkit-12-6-config-common": ["12.6.77-1"],
-        "cuda-toolkit-13-0": ["13.0.2-1"],
-        "cuda-toolkit-9-2": ["9.2.148-1"],
-    }
-    done = nvidia(bare(), "12.6", "12.99", offered=offered)
-    assert done["problems"] == [
-        "cuda_toolkit_versions=12.99 is not in NVIDIA's repository for debian-12. Available versions: 9.2, 12.6, 13.0."
-    ]
-    assert nvidia(bare(), "12.6", offered=offered)["problems"] == []
-    assert "Available versions: none." in nvidia(bare(), "12.6", offered={})["problems"][0]
 
 
 @pytest.mark.parametrize(
@@ -206,37 +217,23 @@ def test_an_architecture_without_a_repository_is_rejected() -> None:
 def test_a_mirror_may_have_its_own_key_and_a_proxy() -> None:
     wish = {"mirror": "https://mirror.example/cuda/", "proxy": PROXY, "key_fingerprint": "0" * 40}
     done = nvidia(bare(), "12.6", **wish)
-    assert done["repository"]["url"] == "https://mirror.example/cuda/debian12/x86_64"
-    assert done["key"] == "0" * 40
-    assert [file["path"] for file in done["files"]][1] == nvidia_repository.APT_PROXY_FILE
-    for key, words in (("el-9", f"proxy={PROXY}"), ("sles-15", "?proxy=http%3A%2F%2Fproxy.example%3A3128")):
-        assert words in nvidia(bare(key), "12.6", **wish)["files"][0]["content"]
+    (added,) = work(done)["repositories"]
+    assert added["url"] == "https://mirror.example/cuda/debian12/x86_64"
+    assert (added["fingerprint"], added["proxy"]) == ("0" * 40, PROXY)
+    # The module writes the files of the repository.
+    assert work(done)["files"] == []
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_a_removed_proxy_setting_removes_the_proxy(key: str) -> None:
     there = add(converged(key, "12.6", proxy=PROXY), packages_record.TOOLKIT, {"key": KEY})
     done = nvidia(there, "12.6")
-    assert done["acts"]
-    assert not [file for file in done["files"] if PROXY.partition("//")[2] in file["content"]]
-
-
-def test_the_query_uses_the_planned_repository() -> None:
-    preview = nvidia(bare(), "12.6")["preview"]
-    assert preview["repository"] == {
-        "url": f"{URL}/debian12/x86_64",
-        "key": f"{URL}/debian12/x86_64/3bf863cc.pub",
-        "fingerprint": KEY,
-    }
-    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in preview["without"]
-    assert nvidia(bare(), "12.6", proxy=PROXY)["preview"]["repository"]["proxy"] == PROXY
+    (changed,) = work(done)["repositories"]
+    assert "proxy" not in changed
+    assert work(done)["install"] == []
 
 
 # --- an existing repository ---
-
-
-def repository(key: str = "debian-12") -> dict[str, t.Any]:
-    return nvidia(bare(key), "12.6")["repository"]
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
@@ -244,35 +241,48 @@ def test_an_existing_entry_is_used(key: str) -> None:
     there = bare(key)
     name(there, repository(key), file="/etc/somewhere/else")
     done = nvidia(there, "12.6")
-    assert (done["repository"], done["files"]) == (None, [])
-    assert done["preview"] == {"repository": None, "without": []}
-    assert done["packages"] == ["cuda-toolkit-12-6"]
+    assert done["transaction"] == {
+        "install": ["cuda-toolkit-12-6"],
+        "purge": [],
+        "repositories": [],
+        "uses_repositories": [],
+        "files": [],
+        "keep": done["transaction"]["keep"],
+    }
 
 
 def test_an_entry_without_a_key_is_replaced_with_its_package() -> None:
     there = bare(packages={"cuda-keyring": "1.1-1"})
     name(there, repository(), file="/etc/apt/sources.list.d/cuda.list", signed=False)
     done = nvidia(there, "12.6")
-    assert done["remove_files"] == ["/etc/apt/sources.list.d/cuda.list"]
-    assert done["remove_packages"] == ["cuda-keyring"]
-    assert done["repository"] is not None
+    assert work(done)["files"] == [{"path": "/etc/apt/sources.list.d/cuda.list", "state": "absent"}]
+    assert work(done)["purge"] == ["cuda-keyring"]
+    (added,) = work(done)["repositories"]
+    assert "/etc/apt/sources.list.d/nvidia-ml.list" in added["replaces"]
 
 
 @pytest.mark.parametrize("proxy", ["", PROXY])
+@pytest.mark.parametrize("recorded", [{"key": KEY}, {"repositories": ["gpufleet-nvidia-cuda"]}])
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
-def test_the_drivers_repository_is_shared_and_not_changed(key: str, proxy: str) -> None:
+def test_the_drivers_repository_is_shared_and_not_changed(key: str, recorded: dict[str, t.Any], proxy: str) -> None:
     there = converged(key, "12.6", proxy=PROXY)
     remove_package(there, "cuda-toolkit-12-6")
-    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], "key": KEY})
+    add(there, packages_record.DRIVER, {"packages": ["libcuda1"], **recorded})
     done = nvidia(there, "12.6", proxy=proxy)
-    assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
-    assert done["key"] == KEY
+    assert (done["problems"], work(done)["repositories"], work(done)["files"]) == ([], [], [])
+    # The repository stays if the driver is removed.
+    assert work(done)["uses_repositories"] == ["gpufleet-nvidia-cuda"]
 
 
 MIRROR = "https://mirror.example/cuda"
 WITH_LOGIN = {"mirror": MIRROR, "repository_username": "robot", "repository_password": "s3cret"}
 OTHER_KEY = "0" * 40
 OF_DRIVER = {"packages": ["libcuda1"], "key": OTHER_KEY}
+
+
+def url_of(done: dict[str, t.Any]) -> str:
+    (added,) = work(done)["repositories"]
+    return added["url"]
 
 
 def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
@@ -289,20 +299,22 @@ def with_mirror(key: str, *versions: str) -> dict[str, t.Any]:
 def test_without_a_setting_the_mirror_of_the_driver_is_used_and_not_changed(key: str, more: dict[str, t.Any]) -> None:
     there = add(with_mirror(key), packages_record.DRIVER, OF_DRIVER)
     done = nvidia(there, "12.6", **more)
-    assert (done["problems"], done["packages"]) == ([], ["cuda-toolkit-12-6"])
-    assert (done["repository"], done["files"], done["remove_files"]) == (None, [], [])
-    assert done["preview"] == {"repository": None, "without": []}
-    assert done["key"] == OTHER_KEY
+    assert (done["problems"], work(done)["install"]) == ([], ["cuda-toolkit-12-6"])
+    assert (work(done)["repositories"], work(done)["files"]) == ([], [])
+    assert work(done)["uses_repositories"] == ["gpufleet-nvidia-cuda"]
     assert any("the mirror https://mirror.example/cuda/" in reason for reason in done["reasons"])
     assert "s3cret" not in str(done)
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 @pytest.mark.parametrize("versions", [(), ("12.6",)])
-def test_the_mirror_of_a_removed_driver_is_not_changed(key: str, versions: tuple[str, ...]) -> None:
-    there = add(with_mirror(key, *versions), packages_record.TOOLKIT, {"key": OTHER_KEY})
+@pytest.mark.parametrize("recorded", [{"key": OTHER_KEY}, {"repositories": ["gpufleet-nvidia-cuda"]}])
+def test_the_mirror_of_a_removed_driver_is_not_changed(
+    key: str, versions: tuple[str, ...], recorded: dict[str, t.Any]
+) -> None:
+    there = add(with_mirror(key, *versions), packages_record.TOOLKIT, recorded)
     done = nvidia(there, "12.6")
-    assert (done["problems"], done["repository"], done["files"], done["key"]) == ([], None, [], OTHER_KEY)
+    assert (done["problems"], work(done)["repositories"], work(done)["files"]) == ([], [], [])
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -317,13 +329,12 @@ def test_the_mirror_of_a_removed_driver_is_not_changed(key: str, versions: tuple
 )
 def test_without_a_setting_a_mirror_of_the_user_is_used_and_not_changed(key: str, file: str, signed: bool) -> None:
     there = bare(key, packages={"cuda-keyring": "1.1-1"})
-    name(there, nvidia(bare(key), "12.6", **WITH_LOGIN)["repository"], file=file, signed=signed)
+    name(there, repository(key, **WITH_LOGIN), file=file, signed=signed)
     done = nvidia(there, "12.6")
-    assert (done["problems"], done["repository"], done["files"]) == ([], None, [])
-    assert (done["remove_files"], done["remove_packages"]) == ([], [])
+    assert (done["problems"], work(done)["repositories"], work(done)["files"]) == ([], [], [])
+    assert (work(done)["purge"], work(done)["uses_repositories"]) == ([], [])
     # With a setting, the role adds its own entry.
-    url = nvidia(there, "12.6", mirror="https://other.example/cuda")["repository"]["url"]
-    assert url.startswith("https://other.example/cuda/")
+    assert url_of(nvidia(there, "12.6", mirror="https://other.example/cuda")).startswith("https://other.example/cuda/")
 
 
 @pytest.mark.parametrize(
@@ -338,9 +349,9 @@ def test_without_a_setting_a_mirror_of_the_user_is_used_and_not_changed(key: str
 def test_other_repositories_are_not_mirrors(url: str) -> None:
     there = bare("el-9")
     name(there, {**repository("el-9"), "url": url}, file="/etc/yum.repos.d/mine.repo")
-    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+    assert url_of(nvidia(there, "12.6")) == f"{URL}/rhel9/x86_64"
     there["repositories"][0].update(url=f"{MIRROR}/rhel9/x86_64", enabled=False)
-    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/rhel9/x86_64"
+    assert url_of(nvidia(there, "12.6")) == f"{URL}/rhel9/x86_64"
 
 
 def test_nvidias_own_repository_is_used_before_a_mirror_of_the_user() -> None:
@@ -348,14 +359,14 @@ def test_nvidias_own_repository_is_used_before_a_mirror_of_the_user() -> None:
     name(there, {**repository("el-9"), "url": f"{MIRROR}/rhel9/x86_64"}, file="/etc/yum.repos.d/mine.repo")
     name(there, repository("el-9"), file="/etc/yum.repos.d/cuda-rhel9.repo")
     done = nvidia(there, "12.6")
-    assert (done["repository"], done["files"]) == (None, [])
+    assert (work(done)["repositories"], work(done)["files"]) == ([], [])
     assert MIRROR not in str(done["reasons"])
 
 
 def test_our_entry_for_another_release_is_replaced() -> None:
     there = with_mirror("debian-12")
     there["apt"]["sources"][0]["uris"] = [f"{URL}/debian11/x86_64"]
-    assert nvidia(there, "12.6")["repository"]["url"] == f"{URL}/debian12/x86_64"
+    assert url_of(nvidia(there, "12.6")) == f"{URL}/debian12/x86_64"
     add(there, packages_record.DRIVER, OF_DRIVER)
     (problem,) = nvidia(there, "12.6")["problems"]
     assert problem.endswith("Correct the URL in /etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources.")
@@ -375,7 +386,7 @@ def test_a_url_other_than_the_drivers_is_rejected() -> None:
 
 def test_the_distributions_toolkit_is_installed_beside_the_driver() -> None:
     done = resolve(bare(packages={"libcuda1": "535"}))
-    assert (done["problems"], done["packages"], done["profile"]) == ([], ["nvidia-cuda-toolkit", "g++"], None)
+    assert (done["problems"], work(done)["install"], done["profile"]) == ([], ["nvidia-cuda-toolkit", "g++"], None)
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/bin/nvcc"]
     assert done["reasons"] == ["CUDA 11.8 from debian-12"]
 
@@ -406,7 +417,7 @@ def test_a_host_with_the_distributions_toolkit_has_no_changes() -> None:
             'example cuda_toolkit_versions: ["12.6"]',
         ),
         (bare(apt={"missing_components": ["non-free"]}), {}, "are not enabled: non-free"),
-        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This role needs root, but it runs as uid 1000"),
+        (bare(packages={"libcuda1": "1"}, uid=1000), {}, "This task needs root, but it runs as uid 1000"),
     ],
 )
 def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], more: dict[str, t.Any], words: str) -> None:
@@ -420,7 +431,7 @@ def test_a_preinstalled_toolkit_is_added_to_path_and_removed() -> None:
     there = add(bare(), "/usr/local/cuda-12.4/bin/nvcc", "")
     done = resolve(there, source="preinstalled", path="/usr/local/cuda-12.4/")
     text = profile("/usr/local/cuda-12.4/bin")
-    assert (done["problems"], done["packages"]) == ([], [])
+    assert (done["problems"], done["transaction"]) == ([], None)
     assert [toolkit["nvcc"] for toolkit in done["toolkits"]] == ["/usr/local/cuda-12.4/bin/nvcc"]
     assert done["profile"] == {"state": "present", "path": PROFILE_FILE, "content": text, "mode": "0644"}
     add(there, PROFILE_FILE, text)
@@ -582,4 +593,4 @@ def test_invalid_values_are_named(more: dict[str, t.Any], words: str) -> None:
     plan = resolve(bare(), **{"source": "nvidia", "versions": ["12.6"], **more})
     (problem,) = plan["problems"]
     assert words in problem
-    assert (plan["acts"], plan["query"], plan["unseen"]) == (False, [], [])
+    assert (plan["acts"], plan["transaction"], plan["unseen"]) == (False, None, [])

@@ -9,14 +9,20 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import A100, KERNELS, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    A100,
+    KERNELS,
+    all_files,
+    host,
+    platform,
+)
 
 V = "580.95.05"
 UBUNTU, EL, SLES = f"{V}-0ubuntu0.24.04.1", f"3:{V}-1.el9", f"{V}-1"
@@ -46,11 +52,6 @@ OTHERS = {
 KEYS = sorted(PACKAGES)
 
 
-def begin(there: dict, before: list[str], changed_files: list | None = None, key: str | None = None, **more) -> str:
-    """Return the record before an installation."""
-    return driver_internal.record(there, before, None, changed_files, key, **more)
-
-
 def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -> dict:
     """Describe a host with a driver that the role did not install."""
     there = host(
@@ -75,29 +76,38 @@ def having(key: str, held=(), record=None, files=None, patterns=(), **changes) -
 def planned(key: str, there: dict, **request) -> Plan:
     result = driver_plan.plan(there, request, platform(key))
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
-    todo = result.todo
     # No packages and no queries.
-    assert not any((todo.install, todo.query, todo.prerequisites, todo.repository, todo.remove, todo.release))
+    assert (result.todo.query, result.todo.prerequisites) == ([], [])
+    assert {name for name, value in vars(result.todo.transaction).items() if value} <= {"hold", "release", "files"}
     return result
 
 
-def after(key: str, there: dict, result: Plan, until: str = "after") -> dict:
-    """Return the host after the run, or after its record `before` if the run is interrupted."""
-    todo, held = result.todo, {name for name, package in there["packages"].items() if package["held"]}
-    record = (there["files"].get(owned.DRIVER_RECORD) or {}).get("content")
-    if todo.holds:
-        record = packages_record.hold(there, owned.DRIVER_RECORD, todo.holds[until])
+def newly_held(there: dict, result: Plan) -> list[str]:
+    """Return the packages that the transaction holds."""
+    selectors = [judgement.selector(text) for text in result.todo.transaction.hold]
+    packages = there["packages"].items()
+    return sorted(
+        name
+        for name, package in packages
+        if not package["held"] and judgement.is_selected(selectors, name, package["version"])
+    )
+
+
+def after(key: str, there: dict, result: Plan) -> dict:
+    """Return the host after the run."""
+    work, held = result.todo.transaction, {name for name, package in there["packages"].items() if package["held"]}
+    new = newly_held(there, result)
+    own = (packages_record.read(there, owned.DRIVER_RECORD)["holds"] + new) if there["files"] else new
     files = {path: item["content"] for path, item in there["files"].items() if path != owned.DRIVER_RECORD}
-    if until == "before":
-        return having(key, held, record, files)
-    for file in todo.files:
+    for file in all_files(result):
         files.pop(file["path"], None)
         files.update({file["path"]: file["content"]} if file["state"] == "present" else {})
-    return having(key, (held | set(todo.hold)) - set(todo.unhold), record, files)
+    own = [name for name in own if name not in work.release]
+    return having(key, (held | set(new)) - set(work.release), recorded(*own), files)
 
 
 def recorded(*names: str) -> str:
-    return packages_record.hold(host("el-9"), owned.DRIVER_RECORD, list(names))
+    return json.dumps({"packages": [], "files": {}, "holds": sorted(names)})
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -105,14 +115,11 @@ def test_adopted_driver_is_held_once(key):
     bare = having(key)
     result = planned(key, bare)
     names = sorted(PACKAGES[key])
-    assert (result.todo.hold, result.todo.unhold) == (names, [])
-    assert result.todo.holds == {"before": names, "after": names}
+    work = result.todo.transaction
+    assert (work.hold, work.release, newly_held(bare, result)) == (names, [], names)
     assert f"hold {', '.join(names)}" in result.summary
     files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
-    assert [file["path"] for file in result.todo.files] == files
-    # An interrupted run has recorded the planned holds, and the next run sets them.
-    again = planned(key, after(key, bare, result, "before"))
-    assert (again.todo.hold, again.todo.holds) == (names, None)
+    assert [file["path"] for file in all_files(result)] == files
     there = after(key, bare, result)
     second = planned(key, there)
     assert (second.acts, second.summary) == (False, [])
@@ -125,39 +132,23 @@ def test_user_holds_stay(key):
     there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
     assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == rest
     released = planned(key, there, hold=False)
-    assert (released.todo.hold, released.todo.unhold) == ([], rest)
-    gone = [file["path"] for file in released.todo.files if file["state"] == "absent"]
+    assert (released.todo.transaction.hold, released.todo.transaction.release) == ([], rest)
+    gone = [file["path"] for file in all_files(released) if file["state"] == "absent"]
     assert gone == ([owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else [])
     free = after(key, there, released)
     assert packages_record.read(free, owned.DRIVER_RECORD)["holds"] == []
     assert not planned(key, free, hold=False).acts
     # Only the user's holds: nothing to release.
-    assert planned(key, having(key, (hers,)), hold=False).todo.unhold == []
+    assert not planned(key, having(key, (hers,)), hold=False).acts
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_absent_releases_only_own_holds(key):
-    hers, *rest = sorted(PACKAGES[key])
-    there = after(key, having(key, (hers,)), planned(key, having(key, (hers,))))
-    stale = "kmod-nvidia-open-dkms-3:570.86.15-1.el9.*"
-    there["package_state"]["held_patterns"] = [stale]
+def test_absent_keeps_the_adopted_driver(key):
+    there = after(key, having(key), planned(key, having(key)))
     plan = driver_removal.plan(there, platform(key))
-    assert (plan["errors"], plan["acts"], plan["unhold"]) == ([], True, rest)
-    kept = (
-        "packages",
-        "leftovers",
-        "release",
-        "unload",
-        "services",
-        "disable",
-        "stream",
-        "rpm_keys",
-        "runfile",
-        "restore",
-    )
-    assert not any(plan[name] for name in kept)
-    files = [owned.DRIVER_UNATTENDED_UPGRADES] if key.startswith("ubuntu") else []
-    assert plan["files"] == [*files, owned.DRIVER_RECORD]
+    # Module package_transaction releases the recorded holds.
+    assert (plan["errors"], plan["acts"], plan["record"]) == ([], True, True)
+    assert not any(plan[name] for name in ("packages", "unload", "services", "disable", "runfile", "files"))
     assert any("this role did not install" in reason for reason in plan["reasons"])
 
 
@@ -184,7 +175,7 @@ def test_driver_on_unknown_platform_is_not_held():
 def test_missing_lock_plugin_is_reported():
     there = having("el-9", packages=PACKAGES["el-9"])
     result = planned("el-9", there)
-    assert (result.acts, result.todo.hold) == (False, [])
+    assert result.acts is False
     (reason,) = [text for text in result.reasons if "not held" in text]
     assert "python3-dnf-plugin-versionlock" in reason
     assert "nvidia_driver_hold to false" in reason
@@ -194,22 +185,21 @@ def test_missing_lock_plugin_is_reported():
 OLD = f"akmod-nvidia-3:{V}-1.el9.*"
 
 
-@pytest.mark.parametrize(("record", "expected"), [(["akmod-nvidia"], [OLD]), (["xorg-x11-drv-nvidia"], [])])
+@pytest.mark.parametrize(("record", "expected"), [(["akmod-nvidia"], ["akmod-nvidia"]), (["xorg-x11-drv-nvidia"], [])])
 def test_own_lock_of_replaced_version_is_removed(record, expected):
     newer = dict.fromkeys(PACKAGES["el-9"], "3:590.44.01-1.el9")
     driver = {"loaded": "590.44.01", "library": "590.44.01"}
     there = having("el-9", packages={**newer, **PLUGIN}, driver=driver, record=recorded(*record), patterns=[OLD])
-    todo = planned("el-9", there).todo
-    assert (todo.hold, todo.unhold) == (sorted(newer), expected)
-    assert driver_removal.plan(there, platform("el-9"))["unhold"] == expected
+    work = planned("el-9", there).todo.transaction
+    # The new version is held again.
+    assert (work.hold, work.release) == (sorted(newer), expected)
 
 
 def test_own_zypper_lock_of_removed_package_is_removed():
     names = sorted(PACKAGES["sles-15"])
     there = having("sles-15", names, recorded(*names, "nvidia-video-G06"), patterns=["nvidia-video-G06", "nvidia-mine"])
-    todo = planned("sles-15", there).todo
-    assert (todo.unhold, todo.holds["after"]) == (["nvidia-video-G06"], names)
-    assert driver_removal.plan(there, platform("sles-15"))["unhold"] == [*names, "nvidia-video-G06"]
+    work = planned("sles-15", there).todo.transaction
+    assert (work.hold, work.release) == (names, ["nvidia-video-G06"])
 
 
 def test_adopting_own_driver_releases_holds():
@@ -217,19 +207,9 @@ def test_adopting_own_driver_releases_holds():
     files = {owned.DRIVER_APT_PREFERENCES: "Pin: version", owned.DRIVER_UNATTENDED_UPGRADES: "x"}
     record = json.dumps({"packages": ["nvidia-utils-580-server"], "files": {}})
     there = having("ubuntu-24.04", list(packages), record, files, packages=packages)
-    todo = planned("ubuntu-24.04", there, source="preinstalled", hold=False).todo
-    assert todo.unhold == ["nvidia-utils-580-server"]
-    states = {file["path"]: file["state"] for file in todo.files}
+    work = planned("ubuntu-24.04", there, source="preinstalled", hold=False).todo.transaction
+    assert work.release == ["nvidia-utils-580-server"]
+    states = {file["path"]: file["state"] for file in work.files}
     assert states == {owned.DRIVER_UNATTENDED_UPGRADES: "absent", owned.DRIVER_APT_PREFERENCES: "present"}
-    (pin,) = [file["content"] for file in todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
+    (pin,) = [file["content"] for file in work.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
     assert "Pin: version" not in pin
-
-
-def test_recorded_holds_follow_packages():
-    there = having("ubuntu-24.04", record=recorded("nvidia-utils-580", "nvidia-gone-580"))
-    names = list(there["packages"])
-    there["files"][owned.DRIVER_RECORD]["content"] = begin(there, names)
-    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-gone-580", "nvidia-utils-580"]
-    there["files"][owned.DRIVER_RECORD]["content"] = driver_internal.record(there, names, names)
-    assert packages_record.read(there, owned.DRIVER_RECORD)["holds"] == ["nvidia-utils-580"]
-    assert packages_record.read(there, owned.DRIVER_RECORD)["packages"] == []

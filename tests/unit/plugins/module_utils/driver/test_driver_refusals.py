@@ -12,6 +12,7 @@ import re
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
@@ -444,8 +445,8 @@ def test_unsigned_prebuilt_modules_are_refused():
 
 
 def test_incomplete_installer_runs_again():
-    record = {"exists": True, "content": packages_record.begin_runfile(host(), packages_record.DRIVER, "580.95.05")}
-    there = host("debian-12", driver={"library": "580.95.05"}, files={packages_record.DRIVER: record})
+    record = {"exists": True, "content": '{"pending": "580.95.05"}'}
+    there = host("debian-12", driver={"library": "580.95.05"}, files={owned.DRIVER_RUNFILE_RECORD: record})
     request = {"source": "runfile", "version": "580.95.05", "runfile_checksum": SUM}
     result = driver_plan.plan(there, request, platform("debian-12"))
     assert (result.errors, result.source, result.todo.runfile["checksum"]) == ([], "runfile", SUM)

@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
@@ -93,3 +96,56 @@ def test_old_installer_runs_while_not_in_use():
     assert options == ["--silent", "--dkms", "--no-nouveau-check", "-m=kernel-open"]
     again = upgrade("535.261.03", "535.261.03", [DAEMON, JOB])
     assert (again.errors, again.todo.runfile) == ([], None)
+
+
+# --- the record ---
+
+V, FORMER = "580.95.05", "570.86.15"
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected", "is_outdated"),
+    [
+        ({"library": V, "on_disk": V, "runfile": True}, {"installed": V}, True),
+        ({"library": V, "on_disk_next": V, "runfile": True}, {"installed": V}, True),
+        # The installer was killed.
+        ({"library": V, "runfile": True}, {"pending": V}, False),
+        ({"library": V}, {"pending": V}, False),
+        ({"runfile": True}, {"pending": V}, False),
+        # The installer failed and left nothing, or the previous driver.
+        ({}, {}, True),
+        ({"library": FORMER, "on_disk": FORMER, "runfile": True}, {}, True),
+    ],
+)
+def test_the_driver_state_tells_how_an_installer_run_ended(driver, expected, is_outdated):
+    there = recorded({"pending": V}, driver=driver)
+    assert json.loads(installer.record_after(there)) == expected
+    text = installer.outdated_record(there)
+    assert (text is not None) is is_outdated
+    assert text is None or json.loads(text) == expected
+
+
+def recorded(content: object, **changes) -> dict:
+    return host(files={owned.DRIVER_RUNFILE_RECORD: {"exists": True, "content": json.dumps(content)}}, **changes)
+
+
+def test_a_successful_installer_run_is_recorded():
+    there = recorded({"installed": FORMER, "pending": V}, driver={"library": V, "runfile": True})
+    assert json.loads(installer.record_after(there, V)) == {"installed": V}
+
+
+def test_the_former_version_stays_recorded_until_the_installer_succeeds():
+    there = recorded(
+        {"installed": FORMER}, driver={"library": FORMER, "runfile": True}, headers=(KERNELS["debian-12"],)
+    )
+    request = {"source": "runfile", "version": V, "runfile_checksum": SUM}
+    begun = json.loads(driver_plan.plan(there, request, platform("debian-12")).todo.runfile["record"])
+    assert begun == {"installed": FORMER, "pending": V}
+    failed = recorded(begun, driver={"library": FORMER, "runfile": True})
+    assert json.loads(installer.record_after(failed)) == {"installed": FORMER}
+
+
+@pytest.mark.parametrize("content", [None, [], "text", {"installed": None}, {"packages": ["vim"]}])
+def test_a_damaged_record_is_empty(content):
+    assert installer.read_record(recorded(content)) == {"installed": None, "pending": None}
+    assert installer.outdated_record(recorded(content)) is None

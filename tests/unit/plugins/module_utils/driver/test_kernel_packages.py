@@ -15,7 +15,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     A100,
     KERNELS,
     V100,
+    all_files,
     host,
+    offer,
     platform,
     resolve,
 )
@@ -28,7 +30,7 @@ ARCHIVE = "580.95.05-0ubuntu0.24.04.1"
 def offers(key: str, request: dict, version: str, **more) -> dict:
     """Offer this version of every queried package."""
     todo = driver_plan.plan(host(key, **more), request, platform(key)).todo
-    return {name: [version] for name in todo.query}
+    return offer(host(key, **more), todo.query, version)
 
 
 UBUNTU_METAS = [
@@ -52,12 +54,12 @@ def test_header_meta_packages_are_installed(name, version, kernel):
     result = driver_plan.plan(
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: [version, "6.99.0-1.1"]}
     )
-    assert f"{meta}={version}" in result.todo.install
+    assert f"{meta}={version}" in result.todo.transaction.install
     assert not any("meta package" in reason for reason in result.reasons)
     result = driver_plan.plan(
         host("ubuntu-24.04", **more), request, platform("ubuntu-24.04"), {**available, meta: ["6.99.0-1.1"]}
     )
-    assert not any(entry.startswith(f"{meta}=") for entry in result.todo.install)
+    assert not any(entry.startswith(f"{meta}=") for entry in result.todo.transaction.install)
     assert any(f"{meta} is not installed" in reason and version in reason for reason in result.reasons)
 
 
@@ -84,7 +86,7 @@ def test_module_meta_packages_are_installed(key, gpu, image, offered, expected):
                and not re.search(r"-\d+\.\d+\.\d+-", name)]  # fmt: skip
     result = driver_plan.plan(host(key, **more), {}, platform(key), {**available, meta: offered})
     assert (result.errors, result.module_build) == ([], "precompiled")
-    there = [entry for entry in result.todo.install if entry.startswith(f"{meta}=")]
+    there = [entry for entry in result.todo.transaction.install if entry.startswith(f"{meta}=")]
     assert there == ([expected] if expected else [])
     assert any(f"{meta} is not installed" in reason for reason in result.reasons) is (expected is None)
 
@@ -103,10 +105,10 @@ def test_meta_packages_match_next_kernel(key, kernel, image, meta):
     available = offers(key, {}, "580.95.05-1", **more)
     available[meta] = ["5.14.0-999.el9", version, "5.14.0-503.el9"]
     result = driver_plan.plan(host(key, **more), {}, platform(key), available)
-    assert [entry for entry in result.todo.install if "matched" in entry] == [f"{meta}-{version}"]
+    assert [entry for entry in result.todo.transaction.install if "matched" in entry] == [f"{meta}={version}"]
     available[meta] = ["5.14.0-999.el9"]
     result = driver_plan.plan(host(key, **more), {}, platform(key), available)
-    assert not any("matched" in entry for entry in result.todo.install)
+    assert not any("matched" in entry for entry in result.todo.transaction.install)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +153,9 @@ def test_prebuilt_modules_of_other_branch_are_replaced():
     result = driver_plan.plan(there, request, platform("ubuntu-24.04"), available)
     todo, of_modules = result.todo, {name for name in there["packages"] if name.startswith("linux-")}
     assert result.errors == []
-    assert of_modules - set(todo.may_go) == {"linux-image-generic", "linux-modules-nvidia-fs-generic"}
-    assert "linux-modules-nvidia-580-server-open-generic" in todo.remove
-    assert "linux-modules-nvidia-595-server-open-generic=6.8.0-88.88+1" in todo.install
+    assert of_modules - set(todo.transaction.may_change) == {"linux-image-generic", "linux-modules-nvidia-fs-generic"}
+    assert "linux-modules-nvidia-580-server-open-generic" in todo.transaction.purge
+    assert "linux-modules-nvidia-595-server-open-generic=6.8.0-88.88+1" in todo.transaction.install
 
 
 @pytest.mark.parametrize(
@@ -176,14 +178,14 @@ def test_prebuilt_modules_are_updated_with_driver(version, expected):
     available[f"{MODULES}-{U24}"] = builds
     available["linux-modules-nvidia-580-server-open-generic"] = ["6.8.0-90.90", *builds]
     todo = driver_plan.plan(there, request, platform("ubuntu-24.04"), available).todo
-    assert f"nvidia-kernel-common-580-server={version}-0ubuntu0.24.04.1" in todo.install
-    assert sorted(entry for entry in todo.install if entry.startswith("linux-")) == sorted(expected)
-    assert (todo.remove, todo.may_go) == ([], [])
+    assert f"nvidia-kernel-common-580-server={version}-0ubuntu0.24.04.1" in todo.transaction.install
+    assert sorted(entry for entry in todo.transaction.install if entry.startswith("linux-")) == sorted(expected)
+    assert (todo.transaction.remove, todo.transaction.purge) == ([], [])
 
 
 @pytest.mark.parametrize("key", ["ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"])
 def test_unattended_upgrades_update_prebuilt_modules(key):
-    files = driver_plan.plan(host(key), {}, platform(key)).todo.files
+    files = all_files(driver_plan.plan(host(key), {}, platform(key)))
     (content,) = [file["content"] for file in files if file["path"] == owned.DRIVER_UNATTENDED_UPGRADES]
     patterns = re.findall(r'^ +"(.*)";$', content, re.MULTILINE)
     kept = {

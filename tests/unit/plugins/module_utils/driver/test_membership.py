@@ -133,3 +133,25 @@ def test_prebuilt_modules_of_other_kernels_stay():
     for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):
         replaced = resolve(there, request, platform("ubuntu-24.04")).replaced
         assert replaced == ([older] if goes else [])
+
+
+LOCK = "nvidia-driver-cuda-3:580.95.05-1.el9.*"
+
+
+@pytest.mark.parametrize(
+    ("locks", "expected"),
+    [
+        # apt has no locks.
+        ([], True),
+        ([LOCK], True),
+        (["nvidia-driver-cuda"], True),
+        (["nvidia*", LOCK], True),
+        # The user's locks with wildcards, and a lock on another package.
+        (["nvidia*"], False),
+        (["nvidia*", "nvidia-driver"], False),
+    ],
+)
+def test_only_holds_on_single_packages_are_releasable(locks, expected):
+    packages = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "kmod-nvidia-open-dkms": "3:580.95.05-1.el9"}
+    there = host("el-9", packages=packages, held=("nvidia-driver-cuda",), package_state={"held_patterns": locks})
+    assert membership.releasable(there, list(packages)) == (["nvidia-driver-cuda"] if expected else [])

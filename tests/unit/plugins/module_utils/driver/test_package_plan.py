@@ -34,13 +34,13 @@ class TestEpel:
         result = planned(key, request_, epel_release=[])
         assert result.errors == []
         assert result.todo.prerequisites == []
-        assert "dkms" in result.todo.install
+        assert "dkms" in result.todo.transaction.install
 
     def test_epel_is_added_for_dkms(self, key, request_):
         result = planned(key, request_, dkms=[])
         assert result.errors == []
         assert result.todo.prerequisites == ["epel-release"]
-        assert "dkms" in result.todo.install
+        assert "dkms" in result.todo.transaction.install
 
     def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
@@ -87,3 +87,18 @@ def test_unqueried_packages_may_be_available():
     result = driver_plan.plan(host("el-9", headers=(KERNELS["el-9"],)), RUNFILE, platform("el-9"), {})
     assert result.errors == []
     assert result.todo.prerequisites == ["epel-release"]
+
+
+@pytest.mark.parametrize("key", ["el-9", "amazon-2023"])
+def test_headers_are_installed_in_the_version_of_the_kernel(key):
+    there = host(key, packages={PLUGIN: "4.0", "dkms": "3.2.1-1"})
+    release = KERNELS[key].replace(".x86_64", "")
+    asked = driver_plan.plan(there, NVIDIA, platform(key)).todo.query
+    headers = [name for name in asked if name in ("kernel-devel", "kernel6.12-devel")]
+    available = {name: [f"{VERSION}-1"] for name in asked}
+    available.update({name: ["9.9.9-1", release] for name in asked if name.startswith("kernel")})
+    result = driver_plan.plan(there, NVIDIA, platform(key), available)
+    assert (result.errors, len(headers)) == ([], 1)
+    assert f"{headers[0]}={release}" in result.todo.transaction.install
+    (error,) = driver_plan.plan(there, NVIDIA, platform(key), {**available, headers[0]: ["9.9.9-1"]}).errors
+    assert f"have no {headers[0]}-{KERNELS[key]}" in error

@@ -203,7 +203,7 @@ def test_host_without_systemd_needs_no_change() -> None:
         (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
         (
             host(STOPPED, DEBIANS, uid=1000),
-            "This role needs root, but it runs as uid 1000. Set `become: true`.",
+            "This task needs root, but it runs as uid 1000. Set `become: true`.",
         ),
     ],
 )
@@ -336,7 +336,7 @@ def test_unread_drop_in_is_reloaded() -> None:
     done = plan(seen, PACKAGES)
     assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
     assert done["reason"] == "systemd has not reloaded the changed unit"
-    assert "This role needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    assert "This task needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
     seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
     assert not plan(seen, PACKAGES)["reload"]
 

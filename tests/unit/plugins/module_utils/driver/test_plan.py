@@ -9,13 +9,17 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     H100,
     KERNELS,
     add_package,
+    all_files,
     host,
+    offer,
     platform,
     remove_package,
     resolve,
@@ -28,7 +32,12 @@ OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 def offers(key: str, request: dict, *versions: str, **more) -> dict:
     """Offer these versions of every queried package."""
     todo = driver_plan.plan(host(key, **more), request, platform(key)).todo
-    return {name: list(versions) for name in todo.query}
+    return offer(host(key, **more), todo.query, *versions)
+
+
+def selects(options: list[str], name: str, version: str = NEW) -> bool:
+    """Return whether an option of module package_transaction selects a package."""
+    return judgement.is_selected(map(judgement.selector, options), name, version)
 
 
 VERSION = {"debian-12": NEW, "debian-13": "550.163.01-2"}
@@ -51,7 +60,7 @@ def converged(key: str = "debian-12", version: str = "", **changes) -> dict:
         **changes,
     }
     there = host(key, **description)
-    for file in driver_plan.plan(there, {}, platform(key)).todo.files:
+    for file in all_files(driver_plan.plan(there, {}, platform(key))):
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
     return there
 
@@ -62,30 +71,53 @@ def test_converged_host_has_empty_plan(key):
     assert (result.errors, result.summary, result.acts) == ([], [], False)
 
 
+@pytest.mark.parametrize("key", sorted(KERNELS))
+@pytest.mark.parametrize("request_", [{}, {"source": "nvidia", "imex": True}, {"hold": False}], ids=str)
+def test_the_module_accepts_all_options(key, request_):
+    there = host(key, (H100,), nvidia={"nvswitches": ["0000:83:00.0"]}, held=("nvidia-old",))
+    add_package(there, "nvidia-old", "570.86.15-1", held=True)
+    available = offer(there, driver_plan.plan(there, request_, platform(key)).todo.query, "580.95.05-1")
+    result = driver_plan.plan(there, request_, platform(key), available)
+    assert (result.errors, bool(result.todo.transaction.install)) == ([], True)
+    options = {name: [] for name in package_transaction.LISTS}
+    options |= {"may_upgrade": True, "lock_timeout": 1, **vars(result.todo.transaction)}
+    wanted = package_transaction.request(options, there["os"]["package_manager"])
+    # All versions are decided, except those of packages that are not part of the driver.
+    assert {item.name for item in wanted.install if item.version} >= {
+        name for name in result.lockstep if name not in result.optional
+    }
+    assert len(wanted.repositories) == len(result.todo.transaction.repositories)
+
+
 NAMED = [
-    ("debian-12", {"extra_packages": ["nvtop", "libfoo:i386"]}, {"nvtop": "3.0.1-1 amd64", "libfoo": "1.0 i386"}),
-    ("el-9", {"extra_packages": ["nvtop-3.1.0"]}, {"nvtop": "3.1.0-2.el9 x86_64"}),
+    (
+        "debian-12",
+        {"extra_packages": ["nvtop", "libfoo:i386"]},
+        {"nvtop": "3.0.1-1 amd64", "libfoo": "1.0 i386"},
+        "nvtop",
+    ),
+    ("el-9", {"extra_packages": ["nvtop-3.1.0"]}, {"nvtop": "3.1.0-2.el9 x86_64"}, "nvtop-3.1.0"),
     (
         "el-9",
         {"kernel_packages": [f"kernel-devel-{KERNELS['el-9']}"]},
         {"kernel-devel": f"5.14.0-1.el9 x86_64, {KERNELS['el-9'].replace('.x86_64', '')} x86_64"},
+        f"kernel-devel={KERNELS['el-9'].replace('.x86_64', '')}",
     ),
-    ("debian-12", {"kernel_packages": ["headers-mine"]}, {"headers-mine": "1 all"}),
+    ("debian-12", {"kernel_packages": ["headers-mine"]}, {"headers-mine": "1 all"}, "headers-mine"),
 ]
 
 
-@pytest.mark.parametrize(("key", "request_", "packages"), NAMED)
-def test_requested_packages_may_have_an_architecture(key, request_, packages):
-    (names,) = request_.values()
+@pytest.mark.parametrize(("key", "request_", "packages", "item"), NAMED)
+def test_requested_packages_may_have_an_architecture(key, request_, packages, item):
     there = converged(key)
     there["installed_packages"].update(packages)
     result = driver_plan.plan(there, request_, platform(key))
     assert (result.errors, result.summary, result.acts) == ([], [], False)
     remove_package(there, next(iter(packages)))
     todo = driver_plan.plan(there, request_, platform(key)).todo
-    assert todo.install == names[:1]
-    available = {name: [VERSION.get(key, "580.95.05-1")] for name in todo.query}
-    assert driver_plan.plan(there, request_, platform(key), available).todo.install == names[:1]
+    assert todo.transaction.install == [item]
+    available = offer(there, todo.query, "580.95.05-1", "535.309.01-1")
+    assert driver_plan.plan(there, request_, platform(key), available).todo.transaction.install == [item]
 
 
 def test_requested_headers_skip_outgoing_kernel():
@@ -105,8 +137,8 @@ def test_host_without_gpu_has_empty_plan():
 def test_bare_debian_host_gets_complete_plan():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free", "non-free-firmware"]})
     result = driver_plan.plan(bare, {}, platform("debian-12"))
-    assert result.todo.components == ["contrib", "non-free", "non-free-firmware"]
-    assert f"linux-headers-{K12}" in result.todo.install
+    assert result.todo.transaction.archive_components == ["contrib", "non-free", "non-free-firmware"]
+    assert f"linux-headers-{K12}" in result.todo.transaction.install
     assert "nvidia-kernel-dkms" in result.todo.query
     assert [line.split()[0] for line in result.summary] == ["enable", "install", "hold", "write", "load"]
     assert result.acts
@@ -117,10 +149,11 @@ def test_newest_common_version_is_installed():
     available["libcuda1"] = [OLD]
     result = driver_plan.plan(host("debian-12"), {}, platform("debian-12"), available)
     assert result.version == "535.261.03"
-    assert f"libcuda1={OLD}" in result.todo.install
-    assert f"nvidia-smi={OLD}" in result.todo.install
-    assert "dkms" in result.todo.install
-    pin = next(file for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
+    assert f"libcuda1={OLD}" in result.todo.transaction.install
+    assert f"nvidia-smi={OLD}" in result.todo.transaction.install
+    assert "dkms" in result.todo.transaction.install
+    pin = next(file for file in all_files(result) if file["path"] == owned.DRIVER_APT_PREFERENCES)
+    assert pin in result.todo.transaction.files
     assert "Pin: version 535.261.03-*\nPin-Priority: 1001" in pin["content"]
 
 
@@ -181,7 +214,7 @@ def test_incomplete_version_names_packages():
 
 def test_available_versions_include_renamed_companions():
     request = {"version": "580.11.11"}
-    there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]})
+    there = host("el-9", (H100,), nvidia={"nvswitches": ["0000:83:00.0"]}, headers=(KERNELS["el-9"],))
     query = driver_plan.plan(there, request, platform("el-9")).todo.query
     available = {name: ["580.95.05-1", "570.172.08-1"] for name in query}
     available.update({name: ["580.95.05-1"] for name in ("nvidia-fabricmanager", "libnvidia-nscq")})
@@ -219,22 +252,22 @@ def test_query_previews_new_repository():
     bare = host("debian-12", apt={"missing_components": ["contrib", "non-free"], "sources": [entry]})
     request = {"source": "nvidia", "mirror": "file:///srv/cuda", "proxy": "http://proxy.example:3128"}
     todo = driver_plan.plan(bare, request, platform("debian-12")).todo
-    assert todo.preview["repository"] == {
+    work = todo.transaction
+    (repository,) = work.repositories
+    assert repository == {
+        "name": "gpufleet-nvidia-cuda",
+        "description": "NVIDIA CUDA",
         "url": "file:///srv/cuda/debian12/x86_64",
         "key": "file:///srv/cuda/debian12/x86_64/3bf863cc.pub",
         "fingerprint": "EB693B3035CD5710E231E123A4B469963BF863CC",
         "proxy": "http://proxy.example:3128",
+        "replaces": repository["replaces"],
     }
-    assert todo.preview["components"] == todo.components == ["contrib"]
-    assert old in todo.preview["without"]
-    assert "/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources" in todo.preview["without"]
-    assert todo.preview["modules"] == []
-
-
-@pytest.mark.parametrize(("key", "option"), [("debian-12", "Signed-By: "), ("el-9", "gpgkey=file://")])
-def test_the_entry_names_the_key_file_that_the_role_installs(key, option):
-    repository = driver_plan.plan(host(key), {"source": "nvidia"}, platform(key)).todo.repository
-    assert f"{option}{repository['keyring']}\n" in repository["entry"]["content"]
+    assert work.uses_repositories == [repository["name"]]
+    assert work.archive_components == ["contrib"]
+    assert old in repository["replaces"]
+    assert old in [file["path"] for file in work.files if file["state"] == "absent"]
+    assert (todo.query_streams, todo.query_files) == ([], [])
 
 
 DEBIAN = "/etc/apt/sources.list.d/debian.sources"
@@ -259,11 +292,15 @@ def test_distribution_driver_excludes_nvidias_repository(path, uri):
     there, data = host("debian-12", apt={"sources": sources}), platform("debian-12")
     todo = driver_plan.plan(there, {"source": "distribution"}, data).todo
     offered = {DEBIAN: [NEW], path: ["535.320.01-1"]}
-    seen = [version for file in offered if file not in todo.preview["without"] for version in offered[file]]
+    ignored = [file["path"] for file in todo.query_files if file["state"] == "absent"]
+    # The repository stays for the toolkit.
+    assert not set(ignored) & {file["path"] for file in todo.transaction.files}
+    seen = [version for file in offered if file not in ignored for version in offered[file]]
     result = driver_plan.plan(there, {"source": "distribution"}, data, dict.fromkeys(todo.query, tuple(seen)))
     assert (result.errors, result.version) == ([], "535.309.01")
-    assert f"libcuda1={NEW}" in result.todo.install
-    pin = next(file for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
+    assert f"libcuda1={NEW}" in result.todo.transaction.install
+    pin = next(file for file in all_files(result) if file["path"] == owned.DRIVER_APT_PREFERENCES)
+    assert pin in result.todo.transaction.files
     first, second = pin["content"].split("\n\n")
     assert "\nPackage: dkms *nvidia* " in first
     assert first.endswith("Pin: release o=NVIDIA\nPin-Priority: 100")
@@ -275,13 +312,13 @@ def test_file_with_mixed_entries_is_queried():
     sources = [entry("/etc/apt/sources.list", uri) for uri in ("http://archive.example/debian", cuda)]
     there = host("debian-12", apt={"sources": sources})
     todo = driver_plan.plan(there, {"source": "distribution"}, platform("debian-12")).todo
-    assert todo.preview["without"] == []
+    assert todo.query_files == []
 
 
 @pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
 def test_converged_host_is_not_queried(key):
     todo = driver_plan.plan(converged(key), {}, platform(key)).todo
-    assert (todo.query, todo.preview) == ([], None)
+    assert (todo.query, todo.query_streams, todo.query_files) == ([], [], [])
 
 
 STREAMS = [
@@ -295,7 +332,7 @@ STREAMS = [
 def test_missing_module_stream_is_refused(streams, words):
     data = platform("el-9")
     bare = driver_plan.plan(host("el-9"), {}, data).todo
-    assert bare.preview["modules"] == ["nvidia-driver"]
+    assert bare.query_streams == ["nvidia-driver"]
     result = driver_plan.plan(host("el-9"), {}, data, offers("el-9", {}, "580.95.05-1"), streams)
     if words is None:
         assert (result.errors, result.version) == ([], "580.95.05")
@@ -315,7 +352,7 @@ def test_missing_package_is_installed_at_installed_version():
     there = converged(version=OLD)
     remove_package(there, "libcuda1")
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
-    assert result.todo.install == [f"libcuda1={OLD}"]
+    assert result.todo.transaction.install == [f"libcuda1={OLD}"]
 
 
 def test_missing_package_of_unavailable_version_is_refused():
@@ -326,21 +363,21 @@ def test_missing_package_of_unavailable_version_is_refused():
     assert "Set nvidia_driver_version to 535.309.01" in error
 
 
-@pytest.mark.parametrize(("before", "asked", "after", "downgrade"), [(OLD, NEW, NEW, False), (NEW, OLD, OLD, True)])
-def test_requested_version_updates_all_packages(before, asked, after, downgrade):
+@pytest.mark.parametrize(("before", "asked", "after"), [(OLD, NEW, NEW), (NEW, OLD, OLD)])
+def test_requested_version_updates_all_packages(before, asked, after):
     there = converged(version=before)
     result = driver_plan.plan(there, {"version": asked}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
     assert result.errors == []
-    assert f"libcuda1={after}" in result.todo.install
-    assert all(entry.endswith(f"={after}") for entry in result.todo.install)
-    assert result.downgrade is downgrade
+    assert f"libcuda1={after}" in result.todo.transaction.install
+    assert all(entry.endswith(f"={after}") for entry in result.todo.transaction.install)
+    assert "libcuda1" in result.todo.transaction.may_change
 
 
 def test_mixed_versions_are_unified():
     there = converged(version=NEW)
     there["packages"]["libcuda1"]["version"] = OLD
     result = driver_plan.plan(there, {}, platform("debian-12"), offers("debian-12", {}, NEW, OLD))
-    assert result.todo.install == [f"libcuda1={NEW}"]
+    assert result.todo.transaction.install == [f"libcuda1={NEW}"]
 
 
 # --- kernels ---
@@ -371,7 +408,7 @@ def test_headers_of_running_kernel_are_optional():
     available = {**offers("debian-12", {}, NEW, next_kernel="6.1.0-56-amd64"), f"linux-headers-{K12}": []}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
     assert result.errors == []
-    assert f"linux-headers-{K12}" not in result.todo.install
+    assert f"linux-headers-{K12}" not in result.todo.transaction.install
     assert any(f"no module for the running kernel {K12}" in reason for reason in result.reasons)
 
 
@@ -381,7 +418,7 @@ def test_outgoing_kernel_headers_are_not_queried_again():
     )
     there["driver"]["loaded"] = None
     there["modules_loaded"] = []
-    assert driver_plan.plan(there, {}, platform("debian-12")).todo.install == []
+    assert driver_plan.plan(there, {}, platform("debian-12")).todo.transaction.install == []
 
 
 @pytest.mark.parametrize(("offered", "expected"), [("6.1.148-1", "linux-headers-amd64=6.1.148-1"), ("6.1.192-2", None)])
@@ -389,7 +426,7 @@ def test_headers_meta_package_upgrades_no_kernel(offered, expected):
     there = host("debian-12", packages={"linux-image-amd64": "6.1.148-1"})
     available = {**offers("debian-12", {}, NEW), "linux-headers-amd64": [offered]}
     result = driver_plan.plan(there, {}, platform("debian-12"), available)
-    meta = [entry for entry in result.todo.install if entry.startswith("linux-headers-amd64")]
+    meta = [entry for entry in result.todo.transaction.install if entry.startswith("linux-headers-amd64")]
     assert meta == ([expected] if expected else [])
     if not expected:
         assert any("linux-headers-amd64 is not installed" in reason for reason in result.reasons)
@@ -401,11 +438,11 @@ def test_dkms_replaces_missing_prebuilt_modules():
     prebuilt = f"linux-modules-nvidia-580-server-open-{KERNELS['ubuntu-24.04']}"
     assert "nvidia-dkms-580-server-open" in available
     result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), available)
-    assert prebuilt in result.todo.install
+    assert prebuilt in result.todo.transaction.install
     result = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04"), {**available, prebuilt: []})
     assert result.errors == []
-    assert f"nvidia-dkms-580-server-open={version}" in result.todo.install
-    assert prebuilt not in result.todo.install
+    assert f"nvidia-dkms-580-server-open={version}" in result.todo.transaction.install
+    assert prebuilt not in result.todo.transaction.install
     assert any(prebuilt in reason for reason in result.reasons)
 
 
@@ -421,7 +458,7 @@ def test_prebuilt_modules_of_running_kernel_are_optional():
     available = {**available, MODULES.format(GOING): [], f"linux-headers-{GOING}": []}
     result = driver_plan.plan(there, {}, platform("ubuntu-24.04"), available)
     assert (result.errors, result.module_build) == ([], "precompiled")
-    names = [entry.partition("=")[0] for entry in result.todo.install]
+    names = [entry.partition("=")[0] for entry in result.todo.transaction.install]
     assert MODULES.format(U24) in names
     assert MODULES.format(GOING) not in names
     reason = f"no module for the running kernel {GOING}: the repositories no longer have {MODULES.format(GOING)}"
@@ -432,7 +469,7 @@ def test_outgoing_kernel_modules_are_not_queried_again():
     there = converged("ubuntu-24.04", version=ARCHIVE, kernel=GOING, next_kernel=U24, modules={U24: "580.95.05"})
     assert MODULES.format(GOING) not in there["packages"]
     todo = driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo
-    assert (todo.query, todo.install) == ([], [])
+    assert (todo.query, todo.transaction.install) == ([], [])
     there["driver"]["on_disk_next"] = None
     assert driver_plan.plan(there, {}, platform("ubuntu-24.04")).todo.query != []
 
@@ -459,9 +496,11 @@ def test_nvidias_repository_replaces_older_entries():
     sources = [{"file": "/etc/apt/sources.list.d/cuda-debian12-x86_64.list", "uris": ["https://old.example"]}]
     there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
     result = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12"))
-    assert result.todo.repository["url"].endswith("/debian12/x86_64")
-    assert result.todo.remove_files == ["/etc/apt/sources.list.d/cuda-debian12-x86_64.list"]
-    assert result.todo.remove_packages == ["cuda-keyring"]
+    work = result.todo.transaction
+    assert [repository["url"].rpartition("/repos")[2] for repository in work.repositories] == ["/debian12/x86_64"]
+    gone = [file["path"] for file in work.files if file["state"] == "absent"]
+    assert gone == ["/etc/apt/sources.list.d/cuda-debian12-x86_64.list"]
+    assert work.purge == ["cuda-keyring"]
 
 
 @pytest.mark.parametrize(("signed_by", "kept"), [("/usr/share/keyrings/cuda-archive-keyring.gpg", True), ("", False)])
@@ -469,24 +508,21 @@ def test_existing_entry_with_own_key_is_kept(signed_by, kept):
     url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
     sources = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": signed_by}]
     result = driver_plan.plan(host("debian-12", apt={"sources": sources}), {"source": "nvidia"}, platform("debian-12"))
-    assert (result.todo.repository is None) is kept
+    assert (result.todo.transaction.repositories == []) is kept
 
 
 @pytest.mark.parametrize(
     ("streams", "expected"),
     [
-        ({}, {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": None}),
-        (
-            {"nvidia-driver": "570-open"},
-            {"module": "nvidia-driver", "name": "nvidia-driver:580-open", "before": "nvidia-driver:570-open"},
-        ),
-        ({"nvidia-driver": "580-open"}, None),
+        ({}, ["nvidia-driver:580-open"]),
+        ({"nvidia-driver": "570-open"}, ["nvidia-driver:580-open"]),
+        ({"nvidia-driver": "580-open"}, []),
     ],
 )
 def test_module_stream_is_enabled(streams, expected):
     there = host("el-9", module_streams=streams)
     result = driver_plan.plan(there, {}, platform("el-9"))
-    assert result.todo.stream == expected
+    assert result.todo.transaction.module_streams == expected
     assert result.todo.prerequisites == ["epel-release", "python3-dnf-plugin-versionlock"]
 
 
@@ -496,21 +532,32 @@ def test_lock_plugin_is_installed_on_complete_host(key):
     there = converged(key, version="3:580.95.05-1", driver=driver, held=())
     todo = driver_plan.plan(there, {}, platform(key)).todo
     assert todo.query == []
-    assert "nvidia-driver-cuda" in todo.hold
+    assert "nvidia-driver-cuda" in todo.transaction.hold
     assert todo.prerequisites == ["python3-dnf-plugin-versionlock"]
     add_package(there, "python3-dnf-plugin-versionlock", "4.0", arch="noarch")
     assert driver_plan.plan(there, {}, platform(key)).todo.prerequisites == []
     assert driver_plan.plan(there, {"hold": False}, platform(key)).todo.prerequisites == []
 
 
-def test_dnf_locks_before_it_installs():
-    result = driver_plan.plan(
-        host("el-9"), {}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
-    )
-    assert "nvidia-driver-cuda-580.95.05-1.el9" in result.todo.lock
-    assert set(result.todo.lock) <= set(result.todo.install)
-    result = driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9"))
-    assert result.todo.lock == []
+@pytest.mark.parametrize("key", ["debian-12", "el-9", "sles-15"])
+def test_new_driver_packages_and_their_dependencies_are_held(key):
+    version = VERSION.get(key, "580.95.05-1")
+    available = offers(key, {}, version)
+    result = driver_plan.plan(host(key), {}, platform(key), available)
+    work = result.todo.transaction
+    # Each item has a name and, for the packages of the driver, a version.
+    items = dict(item.split("=") for item in work.install if "=" in item and not item.startswith("kernel"))
+    assert items
+    assert set(items) <= set(work.hold)
+    upstream = version.partition("-")[0]
+    assert selects(work.hold, "libnvidia-new" if key == "debian-12" else "nvidia-new", version)
+    assert not selects(work.hold, "nvidia-container-toolkit", "1.18.0-1")
+    assert not any(selects(work.hold, name, "1.0") for name in ("dkms", f"linux-headers-{K12}", "kernel-devel"))
+    assert work.hold[-1].endswith(f"={upstream}")
+    assert driver_plan.plan(host(key), {"hold": False}, platform(key), available).todo.transaction.hold == []
+
+
+def test_without_holds_the_lock_plugin_is_not_installed():
     # The plugin for locks is not installed, either.
     assert driver_plan.plan(host("el-9"), {"hold": False}, platform("el-9")).todo.prerequisites == ["epel-release"]
 
@@ -526,19 +573,21 @@ def el_host(**changes) -> dict:
 
 def test_flavor_change_switches_stream():
     plan = driver_plan.plan(el_host(), {"flavor": "proprietary"}, platform("el-9"))
-    assert plan.todo.stream["name"] == "nvidia-driver:580-dkms"
-    assert plan.todo.stream["before"] == "nvidia-driver:580-open"
-    assert plan.todo.install == ["kmod-nvidia-latest-dkms"]
+    assert plan.todo.transaction.module_streams == ["nvidia-driver:580-dkms"]
+    assert plan.todo.transaction.install == ["kmod-nvidia-latest-dkms"]
 
 
-def test_lock_of_former_version_is_removed():
+def test_former_version_is_released_and_the_new_one_is_held():
+    there = el_host()
+    there["packages"]["nvidia-driver-cuda"]["held"] = True
     wanted = {"version": "580.82.07"}
-    plan = driver_plan.plan(
-        el_host(), wanted, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9")
-    )
-    assert "nvidia-driver-cuda-580.95.05-1.el9" in plan.todo.unlock
-    assert "nvidia-driver-cuda-580.82.07-1.el9" in plan.todo.lock
-    assert plan.downgrade
+    plan = driver_plan.plan(there, wanted, platform("el-9"), offers("el-9", {}, "580.95.05-1.el9", "580.82.07-1.el9"))
+    work = plan.todo.transaction
+    assert "nvidia-driver-cuda=580.82.07-1.el9" in work.install
+    for version in ("3:580.95.05-1.el9", "3:580.82.07-1.el9"):
+        assert selects(work.release, "nvidia-driver-cuda", version)
+    assert "nvidia-driver-cuda" in work.hold
+    assert not selects(work.release, "nvidia-container-toolkit", "1.18.0-1")
 
 
 # --- replaced packages ---
@@ -562,48 +611,43 @@ def test_branch_change_replaces_all_packages(key, old, new):
                  held=names, driver={"library": old})  # fmt: skip
     going, coming = NAMES[key] if old < new else reversed(NAMES[key])
     asked = driver_plan.plan(there, wanted, platform(key))
-    assert f"remove {', '.join(going)}, which the driver's packages replace" in asked.summary
+    assert f"remove {', '.join(going)}" in asked.summary
     available = {name: [f"{new}-1"] for name in asked.todo.query}
     result = driver_plan.plan(there, wanted, platform(key), available)
     assert result.errors == []
-    assert result.todo.remove == going
-    assert result.todo.put_back == [f"{name}-{old}-1" for name in going]
-    assert set(going) <= set(result.todo.release)
-    assert set(going) <= set(result.todo.may_go)
-    assert all(any(entry.startswith(name) for entry in result.todo.install) for name in coming)
+    work = result.todo.transaction
+    assert work.remove == going
+    assert set(going) <= set(work.release)
+    assert set(going) <= set(work.may_change)
+    assert {f"{name}={new}-1" for name in coming} <= set(work.install)
 
 
 def test_nothing_is_removed_where_nothing_is_installed():
-    assert driver_plan.plan(host("el-9"), {}, platform("el-9")).todo.remove == []
+    assert driver_plan.plan(host("el-9"), {}, platform("el-9")).todo.transaction.remove == []
     there = converged(version=OLD)
     add_package(there, "nvidia-open-kernel-dkms", OLD)
-    assert driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12")).todo.remove == []
+    work = driver_plan.plan(there, {"flavor": "proprietary"}, platform("debian-12")).todo.transaction
+    assert (work.remove, work.purge) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("request_", "more", "release", "may_go"),
-    [
-        ({}, {}, [], []),
-        ({"version": "535.261.03"}, {}, ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-smi"], []),
-        ({"flavor": "open"}, {}, ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-smi"],
-         ["libcuda1", "nvidia-alternative", "nvidia-kernel-dkms"]),
-    ],
+    ("request_", "changes"), [({}, False), ({"version": "535.261.03"}, True), ({"flavor": "open"}, True)],
     ids=["completed", "moved", "other flavor"],
 )  # fmt: skip
-def test_only_driver_packages_change(request_, more, release, may_go):
-    there = converged(**more)
+def test_only_driver_packages_change(request_, changes):
+    there = converged()
     for name in ("nvidia-alternative", "nvidia-container-toolkit", "docker.io", "linux-image-amd64"):
         version = NEW if name == "nvidia-alternative" else "1.18.0-1"
         add_package(there, name, version, held=True)
     remove_package(there, "libnvidia-ml1")
     todo = driver_plan.plan(there, request_, platform("debian-12"), offers("debian-12", request_, NEW, OLD)).todo
-    assert todo.install
+    assert todo.transaction.install
     strangers = {"nvidia-container-toolkit", "docker.io", "linux-image-amd64", "dkms", f"linux-headers-{K12}"}
-    assert set(release) <= set(todo.release)
-    assert set(may_go) <= set(todo.may_go)
-    assert bool(todo.release) is bool(release)
-    assert bool(todo.may_go) is bool(may_go)
-    assert not strangers & {*todo.release, *todo.may_go}
+    own = {"libcuda1", "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-smi"} if changes else set()
+    for option in (todo.transaction.release, todo.transaction.may_change):
+        assert own <= set(option)
+        assert bool(option) is changes
+        assert not any(selects(option, name, "1.18.0-1") for name in strangers)
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
@@ -612,31 +656,31 @@ def test_flavor_change_purges_modprobe_files(key, flavor):
     request = {"flavor": flavor}
     todo = driver_plan.plan(there, request, platform(key), offers(key, request, VERSION[key])).todo
     mine, others = ("open-", "") if flavor == "open" else ("", "open-")
-    assert todo.remove == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
-    assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo.install
-    assert todo.purge == todo.remove
+    assert todo.transaction.purge == [f"nvidia-{others}kernel-dkms", f"nvidia-{others}kernel-support"]
+    assert f"nvidia-{mine}kernel-support={VERSION[key]}" in todo.transaction.install
+    assert todo.transaction.remove == []
 
 
 @pytest.mark.parametrize(("key", "flavor"), [("debian-12", "open"), ("debian-13", "proprietary")])
 def test_interrupted_flavor_change_is_completed(key, flavor):
     request = {"flavor": flavor}
-    todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key])).todo
+    todo = driver_plan.plan(converged(key), request, platform(key), offers(key, request, VERSION[key])).todo.transaction
     there = converged(key)
-    for name in todo.remove:
+    for name in todo.purge:
         remove_package(there, name)
     for name in (text.partition("=")[0] for text in todo.install):
         add_package(there, name, VERSION[key], held=True)
     left = sorted([*todo.purge, "nvidia-settings", "linux-image-6.1.0-1-amd64"])
     there["package_state"]["config_files"] = left
     result = driver_plan.plan(there, request, platform(key))
-    assert (result.errors, result.todo.purge) == ([], todo.purge)
+    assert (result.errors, result.todo.transaction.purge) == ([], todo.purge)
     assert (result.acts, result.steps["packages"], result.todo.query) == (True, True, [])
-    assert result.summary == [f"purge {', '.join(todo.purge)}, whose files direct modprobe to other modules"]
+    assert result.summary == [f"purge {', '.join(todo.purge)}"]
     # A replaced package of the same driver keeps its configuration.
     back = {"flavor": "proprietary" if flavor == "open" else "open"}
-    assert not set(left) & set(driver_plan.plan(there, back, platform(key)).todo.purge)
+    assert not set(left) & set(driver_plan.plan(there, back, platform(key)).todo.transaction.purge)
     remove_package(there, "dkms")
-    assert driver_plan.plan(there, request, platform(key)).todo.purge == todo.purge
+    assert driver_plan.plan(there, request, platform(key)).todo.transaction.purge == todo.purge
 
 
 def test_renamed_companion_keeps_configuration():
@@ -646,9 +690,8 @@ def test_renamed_companion_keeps_configuration():
     available = offers("debian-12", request, "580.95.05-1", **more)
     result = driver_plan.plan(host("debian-12", **more), request, platform("debian-12"), available)
     assert result.errors == []
-    todo = result.todo
-    assert todo.remove == ["nvidia-imex-570", "nvidia-kernel-dkms"]
-    assert todo.purge == ["nvidia-kernel-dkms"]
+    assert result.todo.transaction.remove == ["nvidia-imex-570"]
+    assert result.todo.transaction.purge == ["nvidia-kernel-dkms"]
 
 
 def test_packages_of_other_branch_are_replaced():
@@ -659,7 +702,7 @@ def test_packages_of_other_branch_are_replaced():
         there, wanted, platform("ubuntu-24.04"), offers("ubuntu-24.04", wanted, "580.95.05-0ubuntu0.24.04.1")
     )
     assert result.errors == []
-    assert result.todo.release == result.todo.may_go == sorted(old)
+    assert result.todo.transaction.release == result.todo.transaction.may_change == sorted(old)
 
 
 # --- known build failures ---
@@ -702,11 +745,20 @@ def test_apt_proxy_is_set_and_removed():
     there = converged()
     assert not driver_plan.plan(there, {"proxy": PROXY}, platform("debian-12")).acts
     wanted = {"source": "nvidia", "proxy": PROXY}
-    files = driver_plan.plan(host("debian-12"), wanted, platform("debian-12")).todo.files
+    result = driver_plan.plan(host("debian-12"), wanted, platform("debian-12"))
+    assert [repository["proxy"] for repository in result.todo.transaction.repositories] == [PROXY]
+    # The repository's definition writes its files.
+    assert owned.APT_PROXY not in [file["path"] for file in all_files(result)]
+    # For the user's own entry, the role writes the proxy.
+    url = f"{URL}/debian12/x86_64/"
+    hers = [{"file": "/etc/apt/x.list", "uris": [url], "enabled": True, "signed_by": "/k.gpg"}]
+    result = driver_plan.plan(host("debian-12", apt={"sources": hers}), wanted, platform("debian-12"))
+    assert result.todo.transaction.repositories == []
+    files = result.todo.transaction.files
     (content,) = [file["content"] for file in files if file["path"] == owned.APT_PROXY]
     assert f'Acquire::https::Proxy::developer.download.nvidia.com "{PROXY}";' in content
     there["files"][owned.APT_PROXY] = {"exists": True, "content": content}
-    files = driver_plan.plan(there, {}, platform("debian-12")).todo.files
+    files = driver_plan.plan(there, {}, platform("debian-12")).todo.transaction.files
     assert [(file["path"], file["state"]) for file in files] == [(owned.APT_PROXY, "absent")]
     # Unless the CUDA toolkit uses this proxy for the repository.
     there["files"][packages_record.TOOLKIT] = {"exists": True, "content": '{"key": "0123"}'}
@@ -727,11 +779,12 @@ def test_changed_proxy_is_written_for_dnf_and_zypper(key, directory, text, path)
     address = re.search(r"baseurl=(\S+)", text.format(url=url)).group(1)
     there["repositories"] = [{"id": "x", "file": "x", "url": address, "enabled": True}]
     assert not driver_plan.plan(there, {"proxy": PROXY}, platform(key)).acts
-    assert driver_plan.plan(there, {}, platform(key)).todo.repository["proxy"] is None
+    (repository,) = driver_plan.plan(there, {}, platform(key)).todo.transaction.repositories
+    assert "proxy" not in repository
     other = driver_plan.plan(there, {"proxy": "http://other.example:3128"}, platform(key))
-    assert other.todo.repository["proxy"] == "http://other.example:3128"
+    assert other.todo.transaction.repositories[0]["proxy"] == "http://other.example:3128"
     missing = dict(there, packages={})
-    assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key)).todo.repository is None
+    assert driver_plan.plan(missing, {"proxy": PROXY}, platform(key)).todo.transaction.repositories == []
 
 
 def test_older_entries_beside_current_repository_are_removed():
@@ -743,9 +796,10 @@ def test_older_entries_beside_current_repository_are_removed():
     ]
     there = host("debian-12", apt={"sources": sources}, packages={"cuda-keyring": "1.1-1"})
     todo = driver_plan.plan(there, {"source": "nvidia"}, platform("debian-12")).todo
-    assert todo.repository is None
-    assert todo.remove_files == ["/etc/apt/sources.list.d/cuda.list"]
-    assert todo.remove_packages == []
+    assert (todo.transaction.repositories, todo.transaction.purge) == ([], [])
+    assert [file["path"] for file in todo.transaction.files if file["state"] == "absent"] == [
+        "/etc/apt/sources.list.d/cuda.list"
+    ]
 
 
 # --- the initramfs ---
@@ -800,7 +854,15 @@ STALE = [
 @pytest.mark.parametrize(("lock", "goes"), STALE)
 def test_only_stale_driver_locks_are_removed(lock, goes):
     there = el_host(package_state={"held_patterns": [lock]})
-    assert driver_plan.plan(there, {}, platform("el-9")).todo.unhold == ([lock] if goes else [])
+    for package in there["packages"].values():
+        package["held"] = True
+    result = driver_plan.plan(there, {}, platform("el-9"))
+    assert result.steps["packages"] is goes
+    work = result.todo.transaction
+    name, _dash, version = lock.rpartition("-3:")
+    assert selects(work.release, name, version.rpartition(".")[0]) is goes
+    # The locks on the installed version stay.
+    assert ("nvidia-driver-cuda" in work.hold) is goes
 
 
 class Lazy(dict):
@@ -814,7 +876,7 @@ def test_locks_are_compared_with_all_packages():
     there = el_host()
     there["packages"] = Lazy(there["packages"])
     there["package_state"]["held_patterns"] = [f"{name}-{EL}.*" for name in there["packages"]]
-    assert driver_plan.plan(there, {}, platform("el-9")).todo.unhold == []
+    assert driver_plan.plan(there, {}, platform("el-9")).todo.transaction.release == []
 
 
 # --- the runfile ---
@@ -832,9 +894,10 @@ def test_installer_is_run():
         "proxy": "",
         "checksum": "sha256:" + "0" * 64,
         "options": ["--silent", "--dkms", "--no-nouveau-check", "--kernel-module-type=open"],
+        "record": '{"pending": "580.95.05"}\n',
     }
-    assert todo.install == [f"linux-headers-{K12}", "dkms"]
-    assert todo.hold == []
+    assert todo.transaction.install == [f"linux-headers-{K12}", "dkms"]
+    assert todo.transaction.hold == []
     older = {**RUNFILE, "version": "550.54.15", "runfile_url": "https://mirror.example/x.run"}
     todo = driver_plan.plan(host("gentoo-2", headers=(K12,)), older, None).todo
     assert todo.runfile["options"][-1] == "-m=kernel-open"
@@ -867,7 +930,7 @@ def test_installer_needs_build_packages(headers, install):
     asked = driver_plan.plan(there, RUNFILE, platform("debian-12")).todo.query
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"), {name: ["3.0.10-8"] for name in asked})
     assert (plan.errors, plan.version) == ([], "580.95.05")
-    assert plan.todo.install == install
+    assert plan.todo.transaction.install == install
     assert plan.todo.runfile["url"].endswith("-580.95.05.run")
 
 
@@ -883,10 +946,10 @@ def test_interrupted_installer_runs_again(built):
     modules = {K12: "580.95.05"} if built else {}
     driver = {"library": "580.95.05", "runfile": True}
     there = host("debian-12", headers=(K12,), modules=modules, driver=driver, packages={"dkms": "3"})
-    content = packages_record.begin_runfile(there, owned.DRIVER_RECORD, "580.95.05")
-    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
+    there["files"][owned.DRIVER_RUNFILE_RECORD] = {"exists": True, "content": '{"pending": "580.95.05"}'}
     plan = driver_plan.plan(there, RUNFILE, platform("debian-12"))
-    assert (plan.steps["runfile"], plan.steps["finish"]) == (not built, built)
+    assert (plan.steps["runfile"], plan.steps["runfile_record"]) == (not built, built)
+    assert plan.todo.runfile_record == ('{"installed": "580.95.05"}\n' if built else None)
 
 
 # --- holds and files ---
@@ -896,9 +959,13 @@ def test_driver_and_dependencies_are_held():
     there = converged(held=())
     add_package(there, "nvidia-alternative", NEW)
     add_package(there, "nvidia-container-toolkit", "1.18.0-1")
-    hold = driver_plan.plan(there, {}, platform("debian-12")).todo.hold
-    assert {"nvidia-alternative", "libcuda1", "nvidia-kernel-dkms"} <= set(hold)
-    assert not {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"} & set(hold)
+    result = driver_plan.plan(there, {}, platform("debian-12"))
+    work = result.todo.transaction
+    assert {name for name, value in vars(work).items() if value} == {"hold"}
+    names = {*there["packages"], "dkms"}
+    assert {name for name in names if selects(work.hold, name, (there["packages"].get(name) or {}).get("version"))} == (
+        names - {"nvidia-container-toolkit", "dkms", f"linux-headers-{K12}"}
+    )
 
 
 @pytest.mark.parametrize("key", ["el-9", "sles-15"])
@@ -908,16 +975,19 @@ def test_a_lock_of_the_user_with_wildcards_is_not_released(key):
     result = driver_plan.plan(there, {"hold": False}, platform(key))
     assert (result.errors, result.summary, result.acts) == ([], [], False)
     there["package_state"]["held_patterns"] = ["*", "nvidia-driver-cuda", "nvidia-compute-utils-G06"]
-    (name,) = driver_plan.plan(there, {"hold": False}, platform(key)).todo.unhold
+    name, *rest = driver_plan.plan(there, {"hold": False}, platform(key)).todo.transaction.release
     assert name in there["package_state"]["held_patterns"]
+    # dnf keeps locks on versions that are not installed.
+    assert len(rest) == (1 if key == "el-9" else 0)
 
 
 def test_hold_false_removes_holds_and_files():
     result = driver_plan.plan(converged(), {"hold": False}, platform("debian-12"))
-    assert "libcuda1" in result.todo.unhold
-    gone = [file["path"] for file in result.todo.files if file["state"] == "absent"]
+    assert "libcuda1" in result.todo.transaction.release
+    assert result.todo.transaction.hold == []
+    gone = [file["path"] for file in all_files(result) if file["state"] == "absent"]
     assert gone == [owned.DRIVER_UNATTENDED_UPGRADES]
-    (pin,) = (file["content"] for file in result.todo.files if file["path"] == owned.DRIVER_APT_PREFERENCES)
+    (pin,) = (file["content"] for file in all_files(result) if file["path"] == owned.DRIVER_APT_PREFERENCES)
     assert "Pin: release o=NVIDIA\n" in pin
     assert "Pin: version" not in pin
 
@@ -941,33 +1011,22 @@ def test_modprobe_file_has_requested_content():
 
 def test_interrupted_installation_is_completed():
     there = converged(package_state={"interrupted": True})
-    assert driver_plan.plan(there, {}, platform("debian-12")).todo.repair
+    assert driver_plan.plan(there, {}, platform("debian-12")).steps["packages"]
     there = converged(package_state={"unfinished": ["nvidia-kernel-dkms"]})
-    assert driver_plan.plan(there, {}, platform("debian-12")).todo.repair
+    assert driver_plan.plan(there, {}, platform("debian-12")).steps["packages"]
 
 
 def test_interrupted_run_is_recorded_on_complete_host():
     """Ansible was killed during the DKMS build, and the package manager completed its work."""
     there = converged()
-    record = {
-        "exists": True,
-        "content": packages_record.begin(there, owned.DRIVER_RECORD, ["vim"], asked=["dkms"]),
-    }
+    record = {"exists": True, "content": '{"pending": ["vim"], "asked": ["dkms"]}'}
     there["files"][owned.DRIVER_RECORD] = record
     plan = driver_plan.plan(there, {}, platform("debian-12"))
-    assert [step for step, is_due in plan.steps.items() if is_due] == ["finish"]
-    assert (plan.acts, plan.summary) == (True, ["record what an interrupted run installed"])
-    names = ["vim", *there["packages"]]
-    record["content"] = packages_record.finish(there, owned.DRIVER_RECORD, names, names)
+    assert [step for step, is_due in plan.steps.items() if is_due] == ["packages"]
+    assert not any(vars(plan.todo.transaction).values())
+    assert plan.summary == ["complete and record what an interrupted run installed"]
+    record["content"] = '{"packages": ["dkms"]}'
     assert not driver_plan.plan(there, {}, platform("debian-12")).acts
-
-
-def test_installation_records_interrupted_run():
-    there = host("debian-12", headers=(K12,))
-    content = packages_record.begin(there, owned.DRIVER_RECORD, ["vim"])
-    there["files"][owned.DRIVER_RECORD] = {"exists": True, "content": content}
-    steps = driver_plan.plan(there, {}, platform("debian-12")).steps
-    assert (steps["packages"], steps["finish"]) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -990,7 +1049,7 @@ def test_adopted_driver_is_loaded():
     there = host("el-9", (A100,), driver={"library": "570.86.15", "on_disk": "570.86.15"}, packages={})
     result = driver_plan.plan(there, {}, platform("el-9"))
     assert result.action == "adopt"
-    assert result.todo.install == result.todo.hold == []
+    assert result.steps["packages"] is False
     assert result.todo.modules["load"] == ["nvidia", "nvidia_uvm"]
     assert driver_plan.plan(there, {"activate": False}, platform("el-9")).todo.modules["load"] == []
 
@@ -1101,5 +1160,5 @@ def test_installer_uses_dkms(key, packages, has_dkms):
 
 def test_changes_need_root_but_a_converged_host_does_not():
     (error,) = driver_plan.plan(host(uid=1000), {}, platform("debian-12")).errors
-    assert error == "This role needs root, but it runs as uid 1000. Set `become: true`."
+    assert error == "This task needs root, but it runs as uid 1000. Set `become: true`."
     assert driver_plan.plan({**converged(), "uid": 1000}, {}, platform("debian-12")).errors == []

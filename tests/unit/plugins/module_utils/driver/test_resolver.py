@@ -537,12 +537,13 @@ def test_key_address_and_fingerprint_reach_the_repository(key, request_, url, tr
     there = host(key, arch="aarch64")
     plan = driver_plan.plan(there, wish, platform(key))
     assert plan.errors == []
-    for repository in (plan.repository, plan.todo.preview["repository"]):
+    for repository in (plan.repository, *plan.todo.transaction.repositories):
         assert (repository["key"], repository["fingerprint"]) == (url, trusted)
     toolkit = {name: value for name, value in wish.items() if name != "source"}
     done = toolkit_samples.nvidia(toolkit_samples.bare(key, arch="aarch64"), "13.0", **toolkit)
     assert done["problems"] == []
-    assert (done["repository"]["key"], done["repository"]["fingerprint"]) == (url, trusted)
+    (repository,) = done["transaction"]["repositories"]
+    assert (repository["key"], repository["fingerprint"]) == (url, trusted)
 
 
 def test_input_is_not_modified():

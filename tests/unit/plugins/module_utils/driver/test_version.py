@@ -12,7 +12,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     A100,
     KERNELS,
     V100,
+    all_files,
     host,
+    offer,
     platform,
     resolve,
 )
@@ -40,7 +42,7 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
         modules_loaded=["nvidia", "nvidia_uvm"],
         module_streams={module: stream} if stream else {},
     )
-    for file in driver_plan.plan(there, request, platform(key)).todo.files:
+    for file in all_files(driver_plan.plan(there, request, platform(key))):
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}
     return there
 
@@ -49,7 +51,7 @@ def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] =
     """Plan twice, as the role does. The repositories have every package of each version's branch."""
     key = there["os"]["key"]
     todo = driver_plan.plan(there, request, platform(key)).todo
-    available: dict[str, list[str]] = {name: [] for name in todo.query}
+    available = offer(there, todo.query)
     rest = {name: value for name, value in request.items() if name != "minimum_version"}
     for version in versions:
         for build in ("auto", "dkms"):
@@ -60,7 +62,7 @@ def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] =
                     available[name].append(full(key, version))
     streams = {
         module: [f"{version[:3]}-{kind}" for version in versions for kind in ("open", "dkms")]
-        for module in todo.preview["modules"]
+        for module in todo.query_streams
     }
     return driver_plan.plan(there, request, platform(key), available, streams)
 
@@ -85,7 +87,7 @@ BARE = [
 def test_branch_below_minimum_is_rejected(key, minimum, offered, version):
     result = asked(host(key), {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result.errors, result.version, result.branch) == ([], version, version[:3])
-    assert any(f"{version}-1" in entry for entry in result.todo.install)
+    assert any(f"{version}-1" in entry for entry in result.todo.transaction.install)
     first = minimum[:3] if minimum > "580" else "580"
     is_rejected = any(f"no version {minimum} or newer of branch {first}" in reason for reason in result.reasons)
     assert is_rejected is (version[:3] != first)
@@ -96,10 +98,10 @@ def test_prebuilt_modules_of_alternative_branch_are_installed():
     request = {"minimum_version": "580.200"}
     result = asked(host("ubuntu-24.04"), request, *NVIDIA)
     assert (result.errors, result.version, result.module_build) == ([], "595.91.07", "precompiled")
-    assert prebuilt in result.todo.install
+    assert prebuilt in result.todo.transaction.install
     result = asked(host("ubuntu-24.04"), request, *NVIDIA, without=(prebuilt,))
     assert (result.errors, result.version, result.module_build) == ([], "595.91.07", "dkms")
-    assert "nvidia-dkms-595-server-open=595.91.07-1ubuntu1" in result.todo.install
+    assert "nvidia-dkms-595-server-open=595.91.07-1ubuntu1" in result.todo.transaction.install
 
 
 REFUSED = [
@@ -147,7 +149,7 @@ def test_installed_branch_is_preferred(key, before, minimum, offered, after):
     there = driver_of(key, before, {"source": "nvidia"})
     result = asked(there, {"source": "nvidia", "minimum_version": minimum}, *offered)
     assert (result.errors, result.version, result.branch) == ([], after, after[:3])
-    installed = [entry for entry in result.todo.install if "nvidia" in entry]
+    installed = [entry for entry in result.todo.transaction.install if "nvidia" in entry]
     assert installed
     assert [entry for entry in installed if after not in entry] == []
 

@@ -165,7 +165,7 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
             "container_engine_docker_options.storage-drvr: dockerd has no such option. Did you mean storage-driver?",
         ),
         (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
-        (host(uid=1000), settings(), "This role needs root, but it runs as uid 1000. Set `become: true`."),
+        (host(uid=1000), settings(), "This task needs root, but it runs as uid 1000. Set `become: true`."),
         (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
         (
             host(packages=("docker.io",), services={"docker.service": {**NO_UNIT, "load_state": "masked"}}),

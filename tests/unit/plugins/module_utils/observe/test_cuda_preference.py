@@ -10,21 +10,19 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
-    DISTRIBUTIONS,
     KEY,
     add,
     bare,
+    configure,
     name,
     nvidia,
-    trust,
+    repository,
 )
 
 FILE = nvidia_repository.APT_PREFERENCE_FILE
@@ -38,7 +36,7 @@ NVIDIAS_ON_DEBIAN = dict.fromkeys(("libnvidia-ml1", "libcuda1", "nvidia-driver-c
 
 
 def files(done: dict[str, t.Any]) -> dict[str, str]:
-    return {file["path"]: file["state"] for file in done["files"]}
+    return {file["path"]: file["state"] for file in (done["transaction"] or {"files": []})["files"]}
 
 
 @pytest.mark.parametrize(
@@ -60,12 +58,9 @@ def test_a_preference_is_written_if_the_driver_comes_from_another_source(
 ) -> None:
     done = nvidia(bare(key, packages=packages), "12.6")
     assert done["problems"] == []
-    assert (FILE in files(done)) is written
+    assert files(done) == ({FILE: "present"} if written else {})
     if written:
-        # The preference is written first, so that apt never has the entry without it.
-        assert list(files(done).items()) == [(FILE, "present"), (ENTRY, "present")]
-        assert f"write {FILE}, {ENTRY}, /etc/profile.d/gpufleet-cuda.sh" in done["summary"]
-        lines = done["files"][0]["content"].splitlines()
+        lines = done["transaction"]["files"][0]["content"].splitlines()
         assert lines[-3:] == [
             "Package: dkms *nvidia* libcuda* libnvcuvid* libnvoptix*",
             "Pin: release o=NVIDIA",
@@ -77,25 +72,25 @@ def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
     """Return an Ubuntu host with a toolkit and these packages."""
     wanted = nvidia(bare("ubuntu-24.04", packages=packages), "12.6")
     there = bare("ubuntu-24.04", packages={**packages, "cuda-toolkit-12-6": "12.6.3-1"}, **more)
-    for file in [*wanted["files"], wanted["profile"]]:
+    for file in [*wanted["transaction"]["files"], wanted["profile"]]:
         add(there, file["path"], file["content"])
-    name(there, wanted["repository"])
-    trust(there, wanted["repository"])
-    record = {"packages": ["cuda-toolkit-12-6"], "key": KEY, "verified": ["/usr/local/cuda-12.6"]}
-    return add(there, packages_record.TOOLKIT, record)
+    configure(there, repository("ubuntu-24.04"))
+    add(there, owned.TOOLKIT_VERIFIED, "/usr/local/cuda-12.6\n")
+    return add(there, packages_record.TOOLKIT, {"packages": ["cuda-toolkit-12-6"], "key": KEY})
 
 
 @pytest.mark.parametrize("packages", [{}, UBUNTUS, UBUNTUS_SERVER])
 def test_a_converged_host_has_no_changes(packages: dict[str, str]) -> None:
     done = nvidia(having(packages), "12.6")
-    assert (done["problems"], done["summary"], done["acts"]) == ([], [], False)
+    assert (done["problems"], done["transaction"], done["acts"]) == ([], None, False)
 
 
 def test_the_preference_is_added_after_a_driver_was_installed() -> None:
     there = having(UBUNTUS)
     del there["files"][FILE]
     done = nvidia(there, "12.6")
-    assert (done["summary"], done["repository"], done["packages"]) == ([f"write {FILE}"], None, [])
+    assert files(done) == {FILE: "present"}
+    assert (done["transaction"]["repositories"], done["transaction"]["install"]) == ([], [])
 
 
 @pytest.mark.parametrize("gone", ["driver", "entry", "for the driver's own"])
@@ -108,27 +103,20 @@ def test_an_unneeded_preference_is_removed(gone: str) -> None:
         del there["files"][ENTRY]
     else:
         add(there, owned.DRIVER_APT_PREFERENCES, "x")
-    assert nvidia(there, "12.6")["summary"] == [f"remove {FILE}"]
+    assert files(nvidia(there, "12.6")) == {FILE: "absent"}
 
 
 def test_no_preference_is_written_beside_the_pin_of_role_nvidia_driver() -> None:
     there = add(bare("ubuntu-24.04", packages=UBUNTUS_SERVER), owned.DRIVER_APT_PREFERENCES, "x")
-    assert files(nvidia(there, "12.6")) == {ENTRY: "present"}
+    assert files(nvidia(there, "12.6")) == {}
     # apt uses the first matching file, in the order of their names.
     assert owned.DRIVER_APT_PREFERENCES < FILE
 
 
 def test_no_preference_is_written_for_an_existing_entry() -> None:
     there = bare("ubuntu-24.04", packages=UBUNTUS)
-    name(there, nvidia(there, "12.6")["repository"], "/etc/apt/sources.list.d/mine.list")
+    name(there, repository("ubuntu-24.04"), "/etc/apt/sources.list.d/mine.list")
     assert files(nvidia(there, "12.6")) == {}
-
-
-def test_the_preference_is_removed_with_the_toolkits() -> None:
-    there = having(UBUNTUS)
-    assert FILE in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
-    del there["files"][FILE]
-    assert FILE not in cuda_removal.plan(there, DISTRIBUTIONS)["files"]
 
 
 def test_the_observation_includes_the_preference() -> None:
@@ -138,9 +126,8 @@ def test_the_observation_includes_the_preference() -> None:
 def test_the_preference_is_removed_before_nvidias_driver_is_installed() -> None:
     there = add(host("ubuntu-24.04"), FILE, "x")
     todo = driver_plan.plan(there, {"source": "nvidia"}, platform("ubuntu-24.04")).todo
-    assert [file["path"] for file in todo.files if file["state"] == "absent"] == [FILE]
-    # Role nvidia_driver changes files below /etc/apt before it installs packages.
-    assert FILE.startswith("/etc/apt/")
+    # The transaction changes files before it installs packages, and restores them if it fails.
+    assert [file["path"] for file in todo.transaction.files if file["state"] == "absent"] == [FILE]
 
 
 def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
@@ -148,7 +135,7 @@ def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
 
     def changed(available: dict[str, t.Any] | None) -> dict[str, t.Any]:
         todo = driver_plan.plan(there, {"source": "distribution"}, data, available).todo
-        return files({"files": todo.files})
+        return files({"transaction": {"files": todo.transaction.files}})
 
     # Before a version is selected, no pin exists, so the toolkit's preference must be kept.
     first = changed(None)
@@ -156,9 +143,3 @@ def test_role_nvidia_driver_replaces_the_preference_with_its_pin() -> None:
     query = driver_plan.plan(there, {"source": "distribution"}, data).todo.query
     done = changed(dict.fromkeys(query, tuple(set(DEBIANS.values()))))
     assert (done[owned.DRIVER_APT_PREFERENCES], done[FILE]) == ("present", "absent")
-
-
-def test_the_preference_is_restored_if_nvidias_driver_is_not_installed() -> None:
-    before, now = add(host("ubuntu-24.04"), FILE, "x"), host("ubuntu-24.04")
-    files = driver_removal.files_to_restore(before, now, "580.95.05")
-    assert files == [{"path": FILE, "state": "present", "content": "x"}]

@@ -12,14 +12,22 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import key_trust, nvidia_repository, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform, resolve
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import KEY, add, bare, nvidia
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
+    KEY,
+    add,
+    bare,
+    nvidia,
+    repository,
+    work,
+)
 
 KEYS = {
     "debian-12": 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n',
@@ -90,7 +98,7 @@ def test_the_toolkit_uses_the_drivers_mirror_with_the_same_login(tmp_path, key):
     there = merged(bare(key), with_driver(tmp_path, key, **MIRROR))
     for login in ({}, {"repository_password": "other"}):
         plan = nvidia(there, "12.6", **{**MIRROR, **login})
-        assert (plan["problems"], plan["repository"], plan["files"]) == ([], None, [])
+        assert (plan["problems"], work(plan)["repositories"], work(plan)["files"]) == ([], [], [])
     plan = nvidia(there, "12.6", mirror="http://elsewhere.example/cuda")
     assert "a URL other than http://elsewhere.example/cuda" in plan["problems"][0]
 
@@ -104,15 +112,38 @@ def test_the_observation_contains_no_login(tmp_path, key, wish):
 
 
 @pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("wish", [{}, MIRROR, PROXY, {**MIRROR, **PROXY}])
+def test_a_repository_that_the_module_wrote_needs_no_change(tmp_path, key, wish):
+    wish = {**wish, "key_fingerprint": TRUSTED}
+    manager = bare(key)["os"]["package_manager"]
+    options = work(nvidia(bare(key), "12.6", **wish))
+    (defined,) = repositories.read(options["repositories"], manager)
+    for file in repository_files.files(defined, manager, SIGNER):
+        if file.content is not None:
+            write(tmp_path, file.path, file.content)
+    there = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
+    add(there, packages_record.TOOLKIT, {"repositories": options["uses_repositories"]})
+    del there["files"][packages_record.DRIVER]
+    plan = nvidia(there, "12.6", **wish, environment=False)
+    assert (plan["problems"], plan["transaction"]) == ([], None)
+    changed = nvidia(there, "12.6", **{**wish, "proxy": "http://other.example:3128"}, environment=False)
+    assert len(work(changed)["repositories"]) == 1
+
+
+@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("wish", [MIRROR, PROXY, {**MIRROR, **PROXY}])
-def test_only_root_can_read_the_files_with_a_login(tmp_path, key, wish):
-    with_login = nvidia(bare(key), "12.6", **wish)["files"]
-    assert {file["path"] for file in with_login if file["mode"] == "0600"} == {
-        file["path"] for file in with_login if "s3cret" in file["content"] or "pr0xy" in file["content"]
+def test_only_root_can_read_the_files_with_a_login(key, wish):
+    there = bare(key)
+    wanted = repository(key, **wish)
+    files = {
+        path: (text, nvidia_repository.mode(path))
+        for path, text in nvidia_repository.access_files(there, wanted, packages_record.TOOLKIT).items()
+        if text
     }
-    urls = {name: value for name, value in wish.items() if name in ("mirror", "proxy")}
-    without = nvidia(bare(key), "12.6", **urls)["files"]
-    assert {file["mode"] for file in without} == {"0644"}
+    files[wanted["entry"]["path"]] = (wanted["entry"]["content"], wanted["entry"]["mode"])
+    secret = {path for path, (text, _mode) in files.items() if "s3cret" in text or "pr0xy" in text}
+    assert secret
+    assert {path for path, (_text, mode) in files.items() if mode == "0600"} == secret
 
 
 LOGIN_FILES = {"debian-12": nvidia_repository.APT_LOGIN_FILE, "sles-15": nvidia_repository.ZYPPER_LOGIN_FILE}
@@ -138,19 +169,14 @@ def test_a_changed_password_is_written_on_a_converged_host(tmp_path, key, now, c
     there = merged(there, with_driver(tmp_path, key, **MIRROR, **PROXY))
     request = {"source": "nvidia", "key_fingerprint": TRUSTED, **MIRROR, **PROXY, **now}
     todo = driver_plan.plan(there, request, platform(key)).todo
-    assert (todo.repository is not None, todo.query) == (changed, [])
-    # With zypper, the login of the proxy is in the entry.
-    is_in_file = changed and (key == "debian-12" or (key == "sles-15" and "repository" in next(iter(now))))
-    files = {file["path"]: file for file in todo.files if file["path"] in LOGIN_FILES.values()}
-    assert list(files) == ([LOGIN_FILES[key]] if is_in_file else [])
-    if is_in_file and key == "sles-15" and now == NO_LOGIN:
-        assert files[LOGIN_FILES[key]]["state"] == "absent"
-    # A run that also queries the repository uses the new login.
-    if changed:
-        login = {name: todo.repository[name] for name in ("username", "password", "proxy_password")}
-        asked = {**MIRROR, **PROXY, **now}
-        names = ("repository_username", "repository_password", "proxy_password")
-        assert list(login.values()) == [asked[name] for name in names]
+    assert (len(todo.transaction.repositories), todo.query) == (int(changed), [])
+    # The definition writes these files.
+    assert not {file["path"] for file in todo.transaction.files} & set(LOGIN_FILES.values())
+    asked = {**MIRROR, **PROXY, **now}
+    names = ("repository_username", "repository_password", "proxy_password")
+    for defined in todo.transaction.repositories:
+        login = [defined.get(name, "") for name in ("username", "password", "proxy_password")]
+        assert login == [asked[name] for name in names]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -159,27 +185,24 @@ def test_the_toolkit_writes_a_changed_password_without_a_driver(tmp_path, key):
     there = bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"})
     add(merged(there, seen), packages_record.TOOLKIT, {"key": KEY})
     del there["files"][packages_record.DRIVER]
-    kind = there["os"]["package_manager"]
-    entry = nvidia_repository.entry({"type": kind, "url": "", "proxy": None})["path"]
-    changed = [entry, *([LOGIN_FILES[key]] if key in LOGIN_FILES else [])]
-    for password, expected in (("s3cret", []), ("chang3d", changed)):
+    for password, expected in (("s3cret", []), ("chang3d", ["chang3d"])):
         wish = {**MIRROR, "repository_password": password, "key_fingerprint": TRUSTED}
-        plan = nvidia(there, "12.6", **wish, environment=False)
-        assert [file["path"] for file in plan["files"]] == expected
+        options = work(nvidia(there, "12.6", **wish, environment=False))
+        assert [changed["password"] for changed in options["repositories"]] == expected
+        assert (options["install"], options["files"]) == ([], [])
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit"])
-def test_the_logins_are_removed_with_the_role(tmp_path, key, role):
-    seen = merged(bare(key), with_driver(tmp_path, key, **MIRROR, **PROXY))
-    if role == "nvidia_driver":
-        files = driver_removal.plan(seen, platform(key))["files"]
-    else:
-        add(seen, packages_record.TOOLKIT, {"key": KEY})
-        del seen["files"][packages_record.DRIVER]
-        files = cuda_removal.plan(seen, {})["files"]
-    written = {path for path, file in seen["files"].items() if file["exists"] and "gpufleet-nvidia-cuda" in path}
-    assert written <= set(files)
+def test_the_transaction_of_the_driver_records_the_logins(tmp_path, key):
+    """Removing the driver then removes them."""
+    request = {"source": "nvidia", "key_fingerprint": TRUSTED, **MIRROR, **PROXY}
+    (options,) = driver_plan.plan(host(key), request, platform(key)).todo.transaction.repositories
+    manager = host(key)["os"]["package_manager"]
+    (defined,) = repositories.read([options], manager)
+    recorded = {file.path for file in repository_files.files(defined, manager, SIGNER) if file.content}
+    files = with_driver(tmp_path, key, **MIRROR, **PROXY)["files"]
+    written = {path for path, file in files.items() if file["exists"] and "gpufleet-nvidia-cuda" in path}
+    assert written <= recorded
     assert {LOGIN_FILES.get(key)} - {None} <= written
 
 
@@ -192,8 +215,8 @@ def test_the_login_of_the_toolkit_stays_when_the_driver_needs_none(tmp_path):
     there = add(merged(there, with_driver(tmp_path, key, **MIRROR)), packages_record.TOOLKIT, {"key": KEY})
     request = {"source": "nvidia", "key_fingerprint": TRUSTED, "mirror": MIRROR["mirror"]}
     todo = driver_plan.plan(there, request, platform(key)).todo
-    assert todo.repository is None
-    assert LOGIN_FILES[key] not in [file["path"] for file in todo.files]
+    assert todo.transaction.repositories == []
+    assert LOGIN_FILES[key] not in [file["path"] for file in todo.transaction.files]
 
 
 @pytest.mark.parametrize(
@@ -206,8 +229,8 @@ def test_the_login_of_the_toolkit_stays_when_the_driver_needs_none(tmp_path):
     ],
 )
 def test_only_the_server_of_the_mirror_receives_its_login(key_url, login):
-    repository = nvidia(bare(), "12.6", **MIRROR, key_url=key_url)["repository"]
-    assert (repository["key_username"], repository["key_password"]) == login
+    wanted = repository(**MIRROR, key_url=key_url)
+    assert (wanted["key_username"], wanted["key_password"]) == login
 
 
 def test_an_entry_with_a_login_in_a_url_is_read_without_the_login_and_replaced(tmp_path):
@@ -252,18 +275,18 @@ def test_an_outdated_or_missing_key_is_replaced_on_a_converged_host(tmp_path, ke
         packages = dict.fromkeys([*wanted.packages, *wanted.kernel_packages], "580.95.05-1")
         seen = host(key, headers=(KERNELS[key],), packages=packages, modules={KERNELS[key]: "580.95.05"})
         todo = driver_plan.plan(merged(seen, look(tmp_path, key)), {"source": "nvidia", **wish}, platform(key)).todo
-        assert (todo.query, todo.install) == ([], [])
-        repository = todo.repository
+        assert (todo.query, todo.transaction.install) == ([], [])
+        wanted = next(iter(todo.transaction.repositories), None)
     else:
         seen = merged(bare(key, packages={"cuda-toolkit-12-6": "12.6.1-1"}), look(tmp_path, key))
         add(seen, packages_record.TOOLKIT, {"key": KEY})
         del seen["files"][packages_record.DRIVER]
         plan = nvidia(seen, "12.6", **wish, environment=False)
-        assert (plan["problems"], plan["packages"]) == ([], [])
-        repository = plan["repository"]
-    assert (repository is not None) is (there in ("outdated", "missing"))
-    if repository:
-        assert (repository["fingerprint"], nvidia_repository.keyring(repository)) == (trusted, path)
+        assert (plan["problems"], work(plan)["install"]) == ([], [])
+        wanted = next(iter(work(plan)["repositories"]), None)
+    assert (wanted is not None) is (there in ("outdated", "missing"))
+    if wanted:
+        assert wanted["fingerprint"] == trusted
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -33,6 +33,11 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
     return driver_plan.plan(there, {"source": "nvidia"}, platform(key))
 
 
+def gone(plan: Plan) -> list[str]:
+    """Return the files of other entries that the transaction removes."""
+    return [file["path"] for file in plan.todo.transaction.files if file["state"] == "absent"]
+
+
 @pytest.mark.parametrize(
     ("sources", "added", "removed"),
     [
@@ -59,9 +64,8 @@ def resolve(sources: list[dict], packages: tuple[str, ...] = (), key: str = "ubu
 def test_the_repository_is_listed_with_only_one_key(sources, added, removed):
     result = resolve(sources)
     assert result.errors == []
-    assert bool(result.todo.repository) is added
-    assert result.todo.remove_files == removed
-    assert set(removed) <= set(result.todo.preview["without"])
+    assert bool(result.todo.transaction.repositories) is added
+    assert gone(result) == removed
 
 
 @pytest.mark.parametrize(
@@ -91,8 +95,9 @@ def test_a_file_with_two_keys_for_the_repository_is_named(path):
 def test_the_toolkit_lists_the_repository_with_only_one_key():
     there = host("ubuntu-24.04", apt={"sources": [entry(LEGACY, key=OTHER_KEY), entry(KEYRING_LIST, key=KEY)]})
     done = nvidia(there, "12.6")
-    assert done["remove_files"] == [LEGACY, KEYRING_LIST]
-    assert done["repository"] is not None
+    removed = [file["path"] for file in done["transaction"]["files"] if file["state"] == "absent"]
+    assert removed == [LEGACY, KEYRING_LIST]
+    assert len(done["transaction"]["repositories"]) == 1
 
 
 LOCAL = "cuda-repo-ubuntu2404-12-6-local"
@@ -113,9 +118,8 @@ LOCAL_LIST = f"{PLACE}/cuda-ubuntu2404-12-6-local.list"
     ],
 )
 def test_packages_that_configure_the_repository_are_removed(sources, packages, files, removed):
-    todo = resolve(sources, packages).todo
-    assert (todo.remove_files, todo.remove_packages) == (files, removed)
-    assert set(files) <= set(todo.preview["without"])
+    result = resolve(sources, packages)
+    assert (gone(result), result.todo.transaction.purge) == (files, removed)
 
 
 @pytest.mark.parametrize(("key", "package"), [("el-9", "cuda-repo-rhel9"), ("sles-15", "cuda-repo-sles15")])
@@ -123,5 +127,5 @@ def test_rpm_packages_that_configure_the_repository_are_removed(key, package):
     path = f"/etc/repos.d/{package}.repo"
     repositories = [{"id": "local", "file": path, "url": f"file:///var/{package}-12-6-local", "enabled": True}]
     there = host(key, packages={f"{package}-12-6-local": "1", f"{package}x": "1"}, repositories=repositories)
-    todo = driver_plan.plan(there, {"source": "nvidia"}, platform(key)).todo
-    assert (todo.remove_files, todo.remove_packages) == ([path], [f"{package}-12-6-local"])
+    result = driver_plan.plan(there, {"source": "nvidia"}, platform(key))
+    assert (gone(result), result.todo.transaction.purge) == ([path], [f"{package}-12-6-local"])

@@ -7,11 +7,10 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record import DRIVER, TOOLKIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
-
-V = "580.95.05"
 
 
 def having(record: str | dict | None, path: str = DRIVER, **changes) -> dict:
@@ -22,8 +21,25 @@ def having(record: str | dict | None, path: str = DRIVER, **changes) -> dict:
     return there
 
 
-def finished(there: dict, before: list[str], after: list[str] | None = None, **more) -> dict:
-    return json.loads(packages_record.finish(there, DRIVER, before, before if after is None else after, **more))
+def content(there: dict, path: str) -> dict:
+    return json.loads(there["files"][path]["content"] or "{}")
+
+
+def begin(
+    there: dict, path: str, before: list[str], *, key: str | None = None, stream: dict | None = None, **more
+) -> str:
+    """Return the record before an installation."""
+    keys, streams = [key] if key else [], [stream] if stream else []
+    return ownership.text(ownership.begin(content(there, path), before, keys=keys, streams=streams, **more))
+
+
+def finish(there: dict, path: str, before: list[str], after: list[str]) -> str:
+    """Return the record after an installation."""
+    return ownership.text(ownership.finish(content(there, path), before, after, enabled=there["module_streams"]))
+
+
+def finished(there: dict, before: list[str], after: list[str] | None = None) -> dict:
+    return json.loads(finish(there, DRIVER, before, before if after is None else after))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +56,7 @@ def finished(there: dict, before: list[str], after: list[str] | None = None, **m
     ],
 )
 def test_requested_packages_are_installed_for_certain(asked, name, ours):
-    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"], asked=[asked]))
+    interrupted = having(begin(having(None), DRIVER, ["vim"], asked=[asked]))
     there = ["vim", name, "tmux"]
     assert packages_record.installed_for_certain(interrupted, DRIVER, there) == ({name} if ours else set())
     assert packages_record.possibly_installed(interrupted, DRIVER, there) == {name, "tmux"}
@@ -50,27 +66,27 @@ def test_requested_packages_are_installed_for_certain(asked, name, ours):
 
 
 def test_packages_that_were_installed_before_are_not_recorded():
-    begun = packages_record.begin(having(None), DRIVER, ["libcuda1"], asked=["libcuda1=535-1", "dkms"])
+    begun = begin(having(None), DRIVER, ["libcuda1"], asked=["libcuda1=535-1", "dkms"])
     assert json.loads(begun)["asked"] == ["dkms"]
     assert packages_record.installed_for_certain(having(begun), DRIVER, ["libcuda1", "dkms"]) == {"dkms"}
     # The next run requests a package that the user has installed in the meantime.
-    again = packages_record.begin(having(begun), DRIVER, ["libcuda1", "ffmpeg"], asked=["ffmpeg"])
+    again = begin(having(begun), DRIVER, ["libcuda1", "ffmpeg"], asked=["ffmpeg"])
     assert finished(having(again), ["libcuda1", "ffmpeg", "dkms"])["packages"] == ["dkms"]
 
 
 def test_a_finished_record_ignores_later_packages():
-    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
+    interrupted = having(begin(having(None), DRIVER, ["vim"], asked=["dkms"], key="EB"))
     assert packages_record.is_unfinished(interrupted, DRIVER)
-    done = packages_record.finish(interrupted, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
-    assert json.loads(done) == {"packages": ["dkms"], "files": {}, "key": "EB"}
+    done = finish(interrupted, DRIVER, ["vim", "dkms"], ["vim", "dkms"])
+    assert json.loads(done) == {"packages": ["dkms"], "requested": ["dkms"], "files": {}, "key": "EB"}
     assert not packages_record.is_unfinished(having(done), DRIVER)
     # The user installs nvidia-settings later.
     assert packages_record.possibly_installed(having(done), DRIVER, ["vim", "dkms", "nvidia-settings"]) == {"dkms"}
 
 
 def test_packages_that_the_other_role_requested_are_not_recorded():
-    interrupted = having(packages_record.begin(having(None), DRIVER, ["vim"]))
-    other = packages_record.begin(having(None, TOOLKIT), TOOLKIT, ["vim"], asked=["cuda-toolkit-12-6"])
+    interrupted = having(begin(having(None), DRIVER, ["vim"]))
+    other = begin(having(None, TOOLKIT), TOOLKIT, ["vim"], asked=["cuda-toolkit-12-6"])
     interrupted["files"][TOOLKIT] = {"exists": True, "content": other}
     assert packages_record.possibly_installed(interrupted, DRIVER, ["vim", "cuda-toolkit-12-6", "dkms"]) == {"dkms"}
 
@@ -95,7 +111,7 @@ def stream(name: str, before: str | None) -> dict:
     ],
 )
 def test_the_first_stream_is_recorded_as_the_previous_stream(record, todo, expected):
-    begun = json.loads(packages_record.begin(having(record), DRIVER, ["vim"], stream=todo))
+    begun = json.loads(begin(having(record), DRIVER, ["vim"], stream=todo))
     assert begun.get("pending_stream") == expected
 
 
@@ -121,30 +137,17 @@ def test_a_failed_switch_keeps_the_recorded_stream():
     assert (left["stream"], "pending_stream" in left) == (stream("570-open", None), False)
 
 
-@pytest.mark.parametrize(
-    ("driver", "expected", "is_unfinished"),
-    [
-        ({"library": V, "on_disk": V, "runfile": True}, {"runfile": V}, True),
-        ({"library": V, "on_disk_next": V, "runfile": True}, {"runfile": V}, True),
-        # The installer was killed.
-        ({"library": V, "runfile": True}, {"pending_runfile": V}, False),
-        ({"library": V}, {"pending_runfile": V}, False),
-        ({"runfile": True}, {"pending_runfile": V}, False),
-        # The installer failed and left nothing, or the previous driver.
-        ({}, {}, True),
-        ({"library": "570.86.15", "on_disk": "570.86.15", "runfile": True}, {}, True),
-    ],
-)
-def test_the_driver_state_tells_how_an_installer_run_ended(driver, expected, is_unfinished):
-    begun = packages_record.begin_runfile(having(None), DRIVER, V)
-    assert json.loads(begun)["pending_runfile"] == V
-    there = having(begun, driver=driver)
-    assert packages_record.is_unfinished(there, DRIVER) is is_unfinished
-    left = finished(there, ["vim"])
-    assert {name: value for name, value in left.items() if "runfile" in name} == expected
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+def test_a_damaged_record_is_empty(text):
+    assert not any(packages_record.read(having(text), DRIVER).values())
+    assert not packages_record.is_unfinished(having(text), DRIVER)
 
 
-def test_a_successful_installer_run_is_recorded():
-    there = having({"runfile": "570.86.15", "pending_runfile": V}, driver={"library": V, "runfile": True})
-    left = finished(there, ["vim"], runfile=V)
-    assert (left["runfile"], "pending_runfile" in left) == (V, False)
+def test_a_key_that_is_trusted_by_its_digest_has_a_fingerprint_once_it_is_installed():
+    digest, fingerprint = f"sha256:{'0' * 64}", "610C7B14E068A878070DA4E99CD0A493D42D0685"
+    there = having({"key": digest})
+    assert packages_record.read(there, DRIVER)["key"] == digest
+    there["keyrings"]["/k.gpg"] = {"fingerprints": [fingerprint], "digests": [digest]}
+    assert packages_record.read(there, DRIVER)["key"] == fingerprint
+    there["files"][DRIVER]["content"] = json.dumps({"pending_key": digest})
+    assert packages_record.read(there, DRIVER)["key"] == fingerprint

@@ -1,0 +1,410 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Package transactions with apt and dpkg."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import re
+import shutil
+import time
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    apt_view,
+    dpkg_state,
+    installed,
+    simulation,
+    version_order,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_output import reason
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    BusyError,
+    Item,
+    PackageManagerError,
+    Steps,
+    View,
+    busy,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+_ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+_LISTS = "/var/lib/apt/lists"
+_MARKS = "var/lib/apt/extended_states"
+# Ask no questions, and restart no services.
+_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "NEEDRESTART_MODE": "l",
+    "NEEDRESTART_SUSPEND": "1",
+}
+_SOLVER = [
+    "--no-install-recommends",
+    # The host's configuration may remove unneeded packages with every transaction.
+    "--option=APT::Get::AutomaticRemove=false",
+    # Without this option, apt takes a missing package's name as a pattern if it contains a dot.
+    "--option=APT::Cmd::Pattern-Only=true",
+]
+_KEEP_CONFIGURATION = ["--force-confdef", "--force-confold"]
+_LOCKED = re.compile(r"Could not get lock|is another process using it|lock (?:was|is) locked by")
+# apt before version 2.3 only warns if a repository does not answer.
+_NOT_FETCHED = re.compile(r"^W: (?:Failed to fetch|Some index files failed)", re.MULTILINE)
+_DEFAULT_TIMEOUT = 60.0
+
+
+class Apt:
+    """apt, as the interface `backend.Backend`."""
+
+    name = "apt"
+
+    def __init__(self, run: Run, root: str = "/") -> None:
+        """Use `run` for all programs. `root` is only for tests without apt."""
+        self._run = run
+        self._root = root
+        self._timeout = _DEFAULT_TIMEOUT
+
+    # --- the state of dpkg ----------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> None:
+        """Wait until no other program uses apt or dpkg. All later commands wait as long, too."""
+        self._timeout = timeout
+        self._wait(timeout)
+
+    def _wait(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while True:
+            holder = dpkg_state.holder(self._root)
+            if not holder:
+                return
+            left = end - time.monotonic()
+            if left <= 0:
+                raise BusyError(busy(holder, self._timeout))
+            time.sleep(min(1.0, left))
+
+    def broken(self) -> list[str]:
+        """Describe what an interrupted run of dpkg left to repair, and dependencies that are not met."""
+        packages = dpkg_state.read(self._root)
+        found = ["dpkg was interrupted"] if dpkg_state.has_journal(self._root) else []
+        found += [
+            f"{package.name} is {package.state}" + (" and must be reinstalled" if package.reinstall else "")
+            for package in packages
+            if not package.is_finished
+        ]
+        # Such packages explain the other problem.
+        return found or self._unmet()
+
+    def _unmet(self) -> list[str]:
+        # Nothing is written, not even apt's cache.
+        options = [
+            "--option=Debug::NoLocking=true",
+            "--option=Dir::Cache::pkgcache=",
+            "--option=Dir::Cache::srcpkgcache=",
+        ]
+        rc, out, err = self._run(["apt-get", *options, "check"])
+        # The simulation reports other problems, for example a damaged entry of a repository that will be replaced.
+        return [reason(out, err)] if rc and "Unmet dependencies" in err else []
+
+    def repair(self, planned: list[Change]) -> None:
+        """Complete what dpkg began: configure, remove and reinstall packages, and install missing dependencies."""
+        dpkg_state.read(self._root)
+        configure = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
+        failure = self._attempt(configure)
+        leaving = [p.name for p in self._unfinished() if p.is_leaving]
+        if leaving:
+            failure = self._attempt(["dpkg", "--force-remove-reinstreq", "--remove", *leaving]) or failure
+        damaged = [p.name for p in self._unfinished() if p.is_damaged]
+        if damaged:
+            # The download requires current lists. If they cannot be fetched, the package may be in apt's cache.
+            self._attempt(self._update())
+            failure = self._attempt(
+                [*self._get(), "--no-remove", "--reinstall", "--allow-change-held-packages", "install", *damaged]
+            )
+            rest = [p.name for p in self._unfinished() if p.is_damaged]
+            if rest:
+                raise PackageManagerError(
+                    f"The installation of {', '.join(rest)} was interrupted, and apt cannot repeat it: {failure} "
+                    "Install the package file with dpkg --install, or remove the package with dpkg --remove "
+                    "--force-remove-reinstreq. Then run again."
+                )
+        if self._unfinished() or self._unmet():
+            self._fix_dependencies()
+            failure = self._attempt(configure)
+        rest = self.broken()
+        if rest:
+            raise PackageManagerError(
+                f"An interrupted run of dpkg could not be completed: {'; '.join(rest)}. {failure} Repair these "
+                "packages with dpkg --configure -a and apt-get --fix-broken install, and run again."
+            )
+
+    def _unfinished(self) -> list[dpkg_state.Package]:
+        return [package for package in dpkg_state.read(self._root) if not package.is_finished]
+
+    def _fix_dependencies(self) -> None:
+        fix = ["--fix-broken", "install"]
+        rc, out, err = self._run(["apt-get", "--simulate", *_SOLVER, *fix])
+        if rc:
+            raise PackageManagerError(
+                f"apt cannot repair the dependencies of the installed packages: {reason(out, err)}"
+            )
+        removed = sorted(simulation.removed(simulation.apt(out)))
+        if removed:
+            raise PackageManagerError(
+                f"apt can repair the dependencies of the installed packages only if it removes {', '.join(removed)}. "
+                "No package was removed. Run apt-get --fix-broken install, and run again."
+            )
+        self._attempt([*self._get(), "--no-remove", *fix])
+
+    def installed(self) -> dict[str, Any]:
+        """Return the installed packages and holds, and all removed packages whose configuration files remain."""
+        state = installed.read(self._root, self.name, self._run)
+        # `installed` lists only the removed packages of a GPU host.
+        names = {p.name.partition(":")[0] for p in dpkg_state.read(self._root) if p.state == dpkg_state.CONFIG_FILES}
+        return {**state, "config_files": sorted(names - set(state["all"]))}
+
+    # --- the repositories -----------------------------------------------------------------------------------------
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Create a private view in `directory` and fetch its metadata. The host's own lists do not change."""
+        view = apt_view.create(self._root, directory, files)
+        rc, out, err = self._run(["apt-get", *view.options, "update"], environment=apt_view.environment(view))
+        if rc or _NOT_FETCHED.search(err):
+            raise PackageManagerError(
+                f"apt could not read the package repositories: {reason(out, err)} Nothing was changed. Check the URLs, "
+                "the logins, the proxy and the network, or set a mirror."
+            )
+        return view
+
+    def component_files(self, components: list[str]) -> list[File]:
+        """Return the sources of the host that must change so that the archive has these components."""
+        if not components:
+            return []
+        sources = apt_sources.read_files(self._root)
+        system = platform.read(self._root, os.uname().machine)
+        arch = _ARCHES.get(system["arch"], system["arch"])
+        origin = apt_sources.recorded_origin(self._root)
+        try:
+            changed = apt_sources.add_components(sources, components, system["codename"] or "", arch, origin)
+        except apt_sources.AptSourcesError as error:
+            raise PackageManagerError(str(error)) from error
+        return [
+            File(path, text.encode("utf-8", "surrogateescape"), host_files.current(path, self._root).mode)
+            for path, text in sorted(changed.items())
+        ]
+
+    def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available versions by package, newest first."""
+        patterns = [name for name in names if _is_pattern(name)]
+        found: dict[str, set[str]] = {name: set() for name in names if name not in patterns}
+        if patterns:
+            known = self._query(view, "pkgnames").split()
+            for name in known:
+                if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                    found.setdefault(name, set())
+        # A name with an architecture gets a query of its own.
+        plain = [name for name in found if ":" not in name]
+        for query in [plain, *([name] for name in found if ":" in name)]:
+            rows = _madison(self._query(view, "madison", *query)) if query else []
+            for name, version in rows:
+                # apt prints the architecture only of foreign packages.
+                found[query[0] if ":" in query[0] else name.partition(":")[0]].add(version)
+        return {name: sorted(found[name], key=version_order.debian, reverse=True) for name in found}
+
+    def _query(self, view: View, *arguments: str) -> str:
+        argv = ["apt-cache", *view.options, *arguments]
+        rc, out, err = self._run(argv, environment=apt_view.environment(view))
+        # apt-cache exits with status 100 if it does not find one of the names, but lists the other packages.
+        unknown = all(
+            line.startswith(("E: Unable to locate package", "E: No packages found", "N:", "W:"))
+            for line in err.splitlines()
+        )
+        if rc and not (rc == 100 and unknown):
+            raise PackageManagerError(f"apt-cache {arguments[0]} failed with exit status {rc}: {reason(out, err)}")
+        return out
+
+    def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
+        """Return no streams: apt has no modules."""
+        return {module: [] for module in modules}
+
+    def enable(self, streams: list[str]) -> None:
+        """Do nothing: apt has no modules."""
+
+    def reset(self, modules: list[str]) -> None:
+        """Do nothing: apt has no modules."""
+
+    def apply(self, files: list[File]) -> None:
+        """Fetch the metadata of the host's repositories, also if no file was written."""
+        rc, out, err = self._change(self._update())
+        if rc or _NOT_FETCHED.search(err):
+            raise PackageManagerError(
+                f"apt could not update the package lists: {reason(out, err)} Check the URLs, the logins, the proxy "
+                "and the network."
+            )
+
+    def enabled_streams(self) -> dict[str, str]:
+        """Return no streams: apt has no modules."""
+        return {}
+
+    def forget(self, files: list[File], keys: list[str]) -> None:
+        """Remove the package lists of removed entries. The files have the content from before their removal."""
+        gone = {file.path for file in files}
+        remaining = {path: text for path, text in apt_sources.read_files(self._root).items() if path not in gone}
+        place = os.path.join(self._root, _LISTS.lstrip("/"))
+        for name in apt_view.stale_lists(listing(self._root, _LISTS), files, remaining):
+            os.unlink(os.path.join(place, name))
+
+    # --- the packages ---------------------------------------------------------------------------------------------
+
+    def simulate(self, steps: Steps, view: View) -> list[Change]:
+        """Return what apt would do. Held packages may change and versions may go down: the caller judges the result."""
+        packages = dpkg_state.read(self._root)
+        # apt does not mention configuration files.
+        purged = [
+            Change(package.name.partition(":")[0], simulation.REMOVE, package.version)
+            for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
+        ]
+        arguments = _arguments(packages, steps)
+        if not arguments:
+            return purged
+        argv = ["apt-get", *view.options, "--simulate", *_SOLVER, "--allow-downgrades", "--ignore-hold", "install"]
+        rc, out, err = self._run([*argv, *arguments], environment=apt_view.environment(view))
+        if rc:
+            raise PackageManagerError(
+                f"apt cannot install or remove {' '.join(arguments)}: {reason(out, err)} Nothing was changed."
+            )
+        return sorted([*simulation.apt(out), *purged])
+
+    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+        """Install and remove in one transaction, and then purge the configuration files of `steps.purge`."""
+        arguments = _arguments(dpkg_state.read(self._root), steps)
+        if arguments:
+            options = ["--allow-downgrades"] if steps.may_downgrade else []
+            options += [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
+            self._succeed(
+                [*self._get(), *options, "install", *arguments], f"apt failed to change {' '.join(arguments)}"
+            )
+        # apt-get can only purge all removed packages, including those that nobody asked to purge.
+        rest = _selected(dpkg_state.read(self._root), steps.purge, dpkg_state.CONFIG_FILES)
+        if rest:
+            names = [package.name for package in rest]
+            self._succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
+
+    def hold(self, names: list[str]) -> None:
+        """Hold installed packages."""
+        if names:
+            self._succeed(["apt-mark", "hold", *names], f"apt-mark failed to hold {' '.join(names)}")
+
+    def release(self, names: list[str]) -> None:
+        """Release the holds on these packages."""
+        packages = dpkg_state.read(self._root)
+        held = [p.name for name in names for p in dpkg_state.select(packages, name) if p.want == "hold"]
+        if held:
+            self._succeed(["apt-mark", "unhold", *held], f"apt-mark failed to release {' '.join(held)}")
+
+    def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
+        """Select the names that neither a package nor the user needs without the packages `without`."""
+        known = dpkg_state.read(self._root)
+        marked = [package.name for package in _selected(known, requested, dpkg_state.INSTALLED)]
+        leaving = [package.name for package in _selected(known, without, dpkg_state.INSTALLED)]
+        # By default, apt keeps the headers of the running kernel and packages that are only suggested. For example, apt
+        # suggests dpkg-dev, which depends on a compiler.
+        options = ["--option=APT::Protect-Kernels=false", "--option=APT::AutoRemove::SuggestsImportant=false"]
+        with workspace() as directory:
+            # apt considers these packages requested by the user. Only in this copy, it does not.
+            marks = f"{directory}/extended_states"
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(os.path.join(self._root, _MARKS), marks)
+            private = f"--option=Dir::State::extended_states={marks}"
+            if marked:
+                self._succeed(["apt-mark", private, "auto", *marked], f"apt-mark failed to mark {' '.join(marked)}")
+            argv = ["apt-get", private, "--simulate", *options, "--ignore-hold", "autoremove", *leaving]
+            rc, out, err = self._run(argv)
+        if rc:
+            raise PackageManagerError(f"apt cannot list the unneeded packages: {reason(out, err)}")
+        gone = simulation.removed(simulation.apt(out))
+        return [name for name in names if name.partition(":")[0] in gone]
+
+    def remove_test(self, names: list[str]) -> list[str]:
+        """Return the packages that apt would remove together with these packages."""
+        present = [package.name for package in _selected(dpkg_state.read(self._root), names, dpkg_state.INSTALLED)]
+        if not present:
+            return []
+        rc, out, err = self._run(["apt-get", "--simulate", *_SOLVER, "--ignore-hold", "purge", *present])
+        if rc:
+            raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
+        return sorted(simulation.removed(simulation.apt(out)) - {name.partition(":")[0] for name in names})
+
+    # --- programs that change the host ----------------------------------------------------------------------------
+
+    def _update(self) -> list[str]:
+        return [
+            "apt-get",
+            f"--option=DPkg::Lock::Timeout={self._timeout:.0f}",
+            "--option=APT::Update::Error-Mode=any",
+            "update",
+        ]
+
+    def _get(self) -> list[str]:
+        options = [f"--option=DPkg::Lock::Timeout={self._timeout:.0f}"]
+        options += [f"--option=DPkg::Options::={option}" for option in _KEEP_CONFIGURATION]
+        return ["apt-get", "--assume-yes", *_SOLVER, *options]
+
+    def _attempt(self, argv: list[str]) -> str:
+        """Run a program. Return why it failed, or an empty text."""
+        rc, out, err = self._change(argv)
+        if rc < 0:
+            return f"{argv[0]} was killed by signal {-rc}."
+        return reason(out, err) if rc else ""
+
+    def _succeed(self, argv: list[str], failure: str) -> None:
+        error = self._attempt(argv)
+        if error:
+            raise PackageManagerError(f"{failure}: {error}")
+
+    def _change(self, argv: list[str]) -> tuple[int, str, str]:
+        """Run a program, and again if another program takes the lock in between."""
+        end = time.monotonic() + self._timeout
+        while True:
+            is_last = time.monotonic() >= end
+            rc, out, err = self._run(argv, environment=_ENVIRONMENT)
+            if rc == 0 or not _LOCKED.search(err):
+                return rc, out, err
+            self._wait(end - time.monotonic())
+            if is_last:
+                raise BusyError(busy(reason(out, err).rstrip("."), self._timeout))
+            time.sleep(0.2)
+
+
+def _arguments(packages: list[dpkg_state.Package], steps: Steps) -> list[str]:
+    """Return the arguments of `apt-get install` that install and remove. A hyphen at the end removes a package."""
+    removed = _selected(packages, [*steps.remove, *steps.purge])
+    gone = [
+        f"{package.name}-" for package in removed if package.state not in (dpkg_state.CONFIG_FILES, "not-installed")
+    ]
+    return [*map(_argument, steps.install), *gone]
+
+
+def _argument(item: Item) -> str:
+    return item.file or item.name + (f"={item.version}" if item.version else "")
+
+
+def _selected(packages: list[dpkg_state.Package], names: list[str], state: str = "") -> list[dpkg_state.Package]:
+    found = {p.name: p for name in names for p in dpkg_state.select(packages, name) if state in ("", p.state)}
+    return list(found.values())
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _madison(text: str) -> list[tuple[str, str]]:
+    rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
+    return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]

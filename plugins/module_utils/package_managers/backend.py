@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a package transaction needs from a package manager. `apt`, `dnf` and `zypper` implement it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Callable, Protocol
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+
+class PackageManagerError(Exception):
+    """The package manager failed or refused. The message is for the user and contains no login."""
+
+
+class BusyError(PackageManagerError):
+    """Another program uses the package manager."""
+
+
+class ItemError(Exception):
+    """The text does not describe a package."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A package to install: a name with an exact `version` or a `minimum` version, or the path of a `file`.
+
+    A version without a release, such as 580.95.05, stands for the newest build of it.
+    """
+
+    name: str = ""
+    version: str = ""
+    minimum: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        """Return the text that the user wrote."""
+        if self.file:
+            return self.file
+        return self.name + (f"={self.version}" if self.version else f">={self.minimum}" if self.minimum else "")
+
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9+._-]*(?::[a-z0-9]+)?"
+_ITEM = re.compile(rf"(?P<name>{_NAME})(?:(?P<sign>>?=)(?P<version>[A-Za-z0-9][A-Za-z0-9.+:~^_-]*))?")
+
+
+def item(text: str) -> Item:
+    """Parse `name`, `name=version`, `name>=version` or the absolute path of a package file."""
+    if text.startswith("/"):
+        return Item(file=text)
+    found = _ITEM.fullmatch(text)
+    if not found:
+        raise ItemError(
+            f"{text!r} is not a valid package. Write name, name=version, name>=version, or the absolute path of a "
+            "package file."
+        )
+    version = found["version"] or ""
+    return Item(found["name"], **({"minimum": version} if found["sign"] == ">=" else {"version": version}))
+
+
+def busy(holder: object, timeout: float) -> str:
+    """Return the message for a package manager or a lock that another process does not release."""
+    return (
+        f"The package manager is still busy after {timeout:g} seconds: {holder}. Wait until the process ends, or "
+        "increase lock_timeout."
+    )
+
+
+def newest(offers: list[str], wanted: str) -> str | None:
+    """Return the first of the offered versions that is the wanted one. The offers are sorted, newest first.
+
+    If `wanted` has no epoch or no release, these parts of the offers do not count.
+    """
+    if wanted in offers:
+        return wanted
+    request = version_order.split(wanted)
+    for offer in offers:
+        epoch, version, release = version_order.split(offer)
+        if version == request.version and request.epoch in ("", epoch or "0") and request.release in ("", release):
+            return offer
+    return None
+
+
+def satisfies(version: str, minimum: str, manager: str = "apt") -> bool:
+    """Return whether a version is at least the minimum, in the order of the package manager.
+
+    If the minimum has no epoch or no release, these parts of the version do not count.
+    """
+    limit = version_order.split(minimum)
+    found = version_order.split(version)
+    counted = version_order.Parts(limit.epoch and found.epoch, found.version, limit.release and found.release)
+    return version_order.key(manager, counted) >= version_order.key(manager, limit)
+
+
+@dataclasses.dataclass
+class Steps:
+    """One transaction, in which every version is decided.
+
+    `install` has items with a name and a full version, with a name only, or with a file.
+    """
+
+    install: list[Item] = dataclasses.field(default_factory=list)
+    remove: list[str] = dataclasses.field(default_factory=list)
+    # Removed with their configuration files. The same as `remove` with dnf and zypper.
+    purge: list[str] = dataclasses.field(default_factory=list)
+    # dnf: `module:stream` to enable. Another enabled stream of the module is reset first.
+    streams: list[str] = dataclasses.field(default_factory=list)
+    # Whether packages may be removed or downgraded for it. The judgement of the simulation names which.
+    may_erase: bool = False
+    may_downgrade: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The repositories as they will be: command-line options that make the package manager use them.
+
+    The view is a private directory. The host's own configuration, lists and keys do not change.
+    """
+
+    options: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """One package manager. Every method that runs a program raises PackageManagerError if the program fails."""
+
+    # apt, dnf or zypper.
+    name: str
+
+    def wait(self, timeout: float) -> None:
+        """Wait until no other program uses the package manager. Raise BusyError after `timeout` seconds."""
+
+    def broken(self) -> list[str]:
+        """Describe what an interrupted run left to repair, for example `dpkg was interrupted`. Changes nothing."""
+
+    def repair(self, planned: list[Change]) -> None:
+        """Complete an interrupted run. Nobody else uses the package manager.
+
+        `planned` are the changes of an interrupted transaction: with rpm, the scripts of installed packages may not
+        have run.
+        """
+
+    def installed(self) -> dict[str, Any]:
+        """Return the installed packages and holds, as `installed.read` does."""
+
+    def component_files(self, components: list[str]) -> list[File]:
+        """Return the files that must change so that apt's entries of the archive have these components."""
+
+    def enabled_streams(self) -> dict[str, str]:
+        """Return the enabled stream of each dnf module."""
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Create a private view in the empty `directory` and fetch its metadata.
+
+        `files` are the files that the transaction will write or remove at their final paths: entries of
+        repositories, keys, logins, pins.
+        """
+
+    def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available versions by package, newest first. Wildcards select all packages that they match."""
+
+    def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available streams of each dnf module."""
+
+    def simulate(self, steps: Steps, view: View) -> list[Change]:
+        """Return what the real solver would do, with the old and the new version of each package."""
+
+    def apply(self, files: list[File]) -> None:
+        """Make the package manager know files that were just written: import keys, fetch metadata."""
+
+    def forget(self, files: list[File], keys: list[str]) -> None:
+        """Undo `apply` for files that are about to be removed, given with their content: remove the cached metadata.
+
+        A killed run may have done this before.
+
+        `keys` are rpm's packages for the keys to remove.
+        """
+
+    def enable(self, streams: list[str]) -> None:
+        """Enable dnf's module streams. Another enabled stream of the module is reset first."""
+
+    def reset(self, modules: list[str]) -> None:
+        """Reset dnf's modules, and remove the files that have no effect after it."""
+
+    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+        """Carry out the transaction, if possible as one. Otherwise download everything before the first removal.
+
+        Call `on_removed` after a removal that precedes the installation.
+        """
+
+    def hold(self, names: list[str]) -> None:
+        """Hold installed packages, or with dnf also `name=version` before the installation."""
+
+    def release(self, names: list[str]) -> None:
+        """Release the holds on these packages. Holds with wildcards stay."""
+
+    def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
+        """Select the names that neither a package nor the user needs any more without the packages `without`.
+
+        A transaction `requested` some of them, so that the package manager considers them requested by the user.
+        Changes nothing.
+        """
+
+    def remove_test(self, names: list[str]) -> list[str]:
+        """Return the packages that depend on these packages, and would be removed or broken without them."""

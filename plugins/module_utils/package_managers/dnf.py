@@ -1,0 +1,366 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Package transactions with the command of dnf 4."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+import time
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    dnf_command,
+    dnf_locks,
+    dnf_repair,
+    dnf_view,
+    installed,
+    module_streams,
+    offers,
+    removable,
+    simulation,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    BusyError,
+    PackageManagerError,
+    Steps,
+    View,
+    busy,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+_LOCKED = 200
+_RETRY_INTERVAL = 2
+_CACHE = "/var/cache/dnf"
+_MODULES = "/etc/dnf/modules.d"
+_LOCKS = "/etc/dnf/plugins/versionlock.list"
+_OFFLINE = "--disablerepo=*"
+_CONFLICT = re.compile(r"conflicts with file from package (?P<package>\S+)-[^-\s]+-[^-\s]+$", re.MULTILINE)
+
+
+class _ConflictError(PackageManagerError):
+    """New packages have files of installed packages."""
+
+    def __init__(self, message: str, packages: set[str]) -> None:
+        super().__init__(message)
+        self.packages = packages
+
+
+class Dnf:
+    """Implement `Backend` with dnf 4. `root` is the directory in which files are read, for tests."""
+
+    name = "dnf"
+
+    def __init__(self, run: Run, root: str = "/") -> None:
+        """Store how programs run on the host."""
+        self._host_run = run
+        self._root = root
+        self._timeout = 60.0
+
+    # --- locks and interrupted runs -------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> None:
+        """Wait until no other program uses dnf or rpm. Later commands wait as long for dnf's own lock."""
+        self._check_version()
+        self._timeout = timeout
+        end = time.monotonic() + timeout
+        while True:
+            holder = dnf_locks.holder(self._root)
+            if not holder:
+                return
+            if time.monotonic() >= end:
+                raise BusyError(busy(holder, timeout))
+            time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+
+    def _check_version(self) -> None:
+        rc, out, err = self._host_run(["dnf", "--version"])
+        if rc == 127:
+            rc, out, err = self._host_run(["dnf5", "--version"])
+        if rc == 127:
+            raise PackageManagerError("The command dnf is not installed. Install dnf 4.")
+        found = re.search(r"\d+(?:\.\d+)+", out)
+        if rc != 0 or not found:
+            raise dnf_command.error("dnf --version", rc, out, err)
+        if not found.group().startswith("4."):
+            raise PackageManagerError(f"The package manager is dnf {found.group()}, but only dnf 4 is supported.")
+
+    def broken(self) -> list[str]:
+        """Describe what an interrupted transaction of rpm left to repair."""
+        packages = dnf_repair.installed(self._run)
+        if packages is None:
+            return ["rpm cannot read its database"]
+        return dnf_repair.damage(self._run, packages).describe()
+
+    def repair(self, planned: list[simulation.Change]) -> None:
+        """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""
+        packages = dnf_repair.installed(self._run)
+        if packages is None:
+            # Berkeley DB's shared memory of a killed process prevents the repair. Nobody uses the database now.
+            for path in glob.glob(self._path("/var/lib/rpm/__db.*")):
+                os.unlink(path)
+            self._checked(["rpm", "--rebuilddb"])
+            packages = dnf_repair.installed(self._run)
+        if packages is None:
+            raise PackageManagerError(
+                "rpm cannot read its database, even after `rpm --rebuilddb`. Restore /var/lib/rpm."
+            )
+        damage = dnf_repair.damage(self._run, packages, planned)
+        ended = [*damage.old, *damage.gone]
+        if ended:
+            # The same scriptlets run as at the end of an upgrade. rpm keeps files that another package has.
+            self._checked(["rpm", "--erase", "--nodeps", *(one.label for one in ended)])
+        if damage.came:
+            self._reinstall([one.nevra for one in damage.came])
+
+    def _reinstall(self, names: list[str]) -> None:
+        rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *names])
+        lost = re.findall(r"^Installed package (\S+) .*not available", out + "\n" + err, re.MULTILINE)
+        if lost:
+            raise PackageManagerError(
+                f"The installation of {', '.join(lost)} was interrupted, and no repository offers these versions now. "
+                "Enable their repository, remove the packages, or install another version."
+            )
+        if rc != 0:
+            raise dnf_command.error(f"dnf could not reinstall {' '.join(names)}", rc, out, err)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def installed(self) -> dict[str, Any]:
+        """Return the installed packages and version locks."""
+        return installed.read(self._root, "dnf", self._run)
+
+    def component_files(self, components: list[str]) -> list[File]:
+        """Return no files: components belong to apt."""
+        return []
+
+    def enabled_streams(self) -> dict[str, str]:
+        """Return the enabled stream of each module."""
+        return module_streams.read(self._root)
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Copy the host's repository files, write those that change, and refresh dnf's cache.
+
+        The cache is the host's own: it has a directory for each URL, so the installation downloads no metadata again.
+        """
+        options: tuple[str, ...] = ()
+        if files:
+            dnf_view.write(dnf_view.contents(directory, self._repository_files(), files))
+            options = (f"--setopt=reposdir={directory}/repositories",)
+        # --assumeyes: the cache of a repository with signed metadata has its own list of keys.
+        argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
+        rc, out, err = self._run(argv)
+        if rc != 0 and "There are no enabled repositories" not in out + err:
+            raise PackageManagerError(
+                f"The package repositories could not be read: {dnf_command.reason(out, err)}. Check the URLs, the "
+                "proxy and the network, or set a mirror."
+            )
+        return View(options)
+
+    def _repository_files(self) -> dict[str, str]:
+        paths = [path for place in dnf_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))]
+        return {f"/{os.path.relpath(path, self._root)}": read_text("/", path) or "" for path in paths}
+
+    def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available versions by package, newest first, also of packages that modules hide."""
+        try:
+            return offers.read("dnf", names, self._run, view.options)
+        except offers.OffersError as error:
+            raise PackageManagerError(str(error)) from error
+
+    def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available streams of each module."""
+        try:
+            return offers.streams(modules, self._run, view.options)
+        except offers.OffersError as error:
+            raise PackageManagerError(str(error)) from error
+
+    def remove_test(self, names: list[str]) -> list[str]:
+        """Return the packages that depend on these packages."""
+        known = {one.name for one in self._packages()}
+        names = sorted({*names} & known)
+        if not names:
+            return []
+        rc, out, err = self._run(["rpm", "--erase", "--test", "--allmatches", *names])
+        found = simulation.rpm_dependents(out + "\n" + err)
+        if rc != 0 and not found:
+            raise dnf_command.error("rpm --erase --test", rc, out, err)
+        return sorted(found - {*names})
+
+    def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
+        """Select the names that neither a package nor the user needs without the packages `without`."""
+        # The dependencies of a killed transaction have the reason `unknown`, which --userinstalled also lists.
+        query = [_OFFLINE, "repoquery", "--installed", "--queryformat", "%{name} %{reason}\n"]
+        _rc, out, _err = self._checked(["dnf", "--quiet", *query])
+        known = {one.name for one in self._packages()}
+        rows = [line.split() for line in out.splitlines()]
+        others = {row[0] for row in rows if row[1:] == ["user"]} - {*requested}
+        return removable.unneeded_by_rpm(
+            [name for name in names if name in known - others], [name for name in without if name in known], self._run
+        )
+
+    def _packages(self) -> list[dnf_repair.Package]:
+        packages = dnf_repair.installed(self._run)
+        if packages is None:
+            raise PackageManagerError("rpm cannot read its database. Run `rpm --rebuilddb`.")
+        return packages
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def simulate(self, steps: Steps, view: View) -> list[simulation.Change]:
+        """Return what dnf would do. Nothing is downloaded, and no stream is enabled.
+
+        Version locks have no effect, because the transaction releases its locks. The caller judges the result.
+        """
+        return self._simulated(steps, (*view.options, "--disableplugin=versionlock"))
+
+    def _simulated(self, steps: Steps, options: tuple[str, ...] = ()) -> list[simulation.Change]:
+        packages = self._packages()
+        command = dnf_command.transaction(steps, {one.name for one in packages}, "--assumeno", options)
+        if not command:
+            return []
+        rc, out, err = self._run(command[0], stdin=command[1])
+        if dnf_command.failed(rc, out, err, simulated=True):
+            raise dnf_command.error(dnf_command.title(steps), rc, out, err)
+        if dnf_command.ABORTED not in out + err:
+            return []
+        # dnf prints no epoch that is 0.
+        versions = {(one.name, one.arch): one.version.removeprefix("0:") for one in packages}
+        try:
+            changes = simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
+        except simulation.SimulationError as error:
+            raise PackageManagerError(addresses.masked(str(error))) from error
+        downgraded = [str(change) for change in changes if change.action == simulation.DOWNGRADE]
+        if downgraded and not steps.may_downgrade:
+            raise PackageManagerError(
+                f"dnf would downgrade packages, which is not allowed: {', '.join(downgraded)}. Nothing was changed."
+            )
+        return changes
+
+    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+        """Carry out the transaction as one.
+
+        Where rpm finds that a new package has a file of a package to remove, remove that package first.
+        """
+        # dnf's shell continues after an error. The simulation finds errors before the first change.
+        if not self._simulated(steps) and not steps.streams:
+            return
+        try:
+            self._act(steps)
+        except _ConflictError as error:
+            if not error.packages <= {*steps.remove, *steps.purge}:
+                raise
+            # rpm checks the files after the download, so the packages are in the cache.
+            self._act(dataclasses.replace(steps, install=[], streams=[]))
+            on_removed()
+            self._act(dataclasses.replace(steps, remove=[], purge=[]), "--cacheonly")
+
+    def _act(self, steps: Steps, *options: str) -> None:
+        names = {one.name for one in self._packages()}
+        command = dnf_command.transaction(steps, names, "--assumeyes", options)
+        if not command:
+            return
+        rc, out, err = self._run(command[0], stdin=command[1])
+        if dnf_command.failed(rc, out, err):
+            message = str(dnf_command.error(dnf_command.title(steps), rc, out, err))
+            conflicts = {found["package"] for found in _CONFLICT.finditer(out + "\n" + err)}
+            raise _ConflictError(message, conflicts) if conflicts else PackageManagerError(message)
+
+    # --- repositories and keys ------------------------------------------------------------------------------------
+
+    def apply(self, files: list[File]) -> None:
+        """Fetch the metadata of changed repositories. dnf imports their keys when it installs the first package."""
+        if any(dnf_view.is_entry(file.path) and file.content is not None for file in files):
+            self._checked(["dnf", "--assumeyes", "makecache"])
+
+    def forget(self, files: list[File], keys: list[str]) -> None:
+        """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
+        for file in files:
+            if file.content is not None and dnf_view.is_entry(file.path):
+                for identifier in dnf_view.identifiers(file.content):
+                    dnf_view.clear_cache(self._path(_CACHE), identifier)
+        if keys:
+            self._checked(["rpm", "--erase", *keys])
+
+    def enable(self, streams: list[str]) -> None:
+        """Enable module streams. dnf resets another stream of the module in the same transaction."""
+        if streams:
+            self._checked(["dnf", "--assumeyes", "--quiet", dnf_command.SWITCH_STREAMS, "module", "enable", *streams])
+
+    def reset(self, modules: list[str]) -> None:
+        """Reset modules. dnf keeps a file without a stream for each, which has no effect."""
+        if modules:
+            self._checked(["dnf", "--assumeyes", "--quiet", "module", "reset", *modules])
+        for module in modules:
+            path = self._path(f"{_MODULES}/{module}.module")
+            if re.search(r"^state=\s*$", read_text("/", path) or "", re.MULTILINE):
+                os.unlink(path)
+
+    # --- holds ----------------------------------------------------------------------------------------------------
+
+    def hold(self, names: list[str]) -> None:
+        """Lock the installed version of each name, or the version of each `name=version`."""
+        if not names:
+            return
+        known = {one.name: one for one in self._packages()}
+        missing = [name for name in names if "=" not in name and name not in known]
+        if missing:
+            raise PackageManagerError(f"Packages that are not installed cannot be held: {', '.join(missing)}.")
+        asked = [(name.partition("=")[0], name.partition("=")[2] or known[name].version) for name in names]
+        # An installed version is locked without a repository.
+        offline = all(name in known and dnf_locks.same(known[name].version, version) for name, version in asked)
+        specs = [f"{name}-{version}" for name, version in asked]
+        # Streams that the transaction enables later may hide the packages.
+        _rc, out, err = self._versionlock("add", specs, [_OFFLINE if offline else "--setopt=*.module_hotfixes=true"])
+        lost = re.findall(r"No package found for: (\S+)", out + "\n" + err)
+        if lost:
+            raise PackageManagerError(f"dnf versionlock add found no package for {', '.join(lost)}.")
+
+    def release(self, names: list[str]) -> None:
+        """Delete the locks on these packages. Locks with wildcards in the name or version stay."""
+        lines = (line.strip() for line in (read_text(self._root, _LOCKS) or "").splitlines())
+        locks = [line for line in lines if any(dnf_locks.is_lock_on(line, name) for name in names)]
+        if locks:
+            self._versionlock("delete", locks, [_OFFLINE])
+
+    def _versionlock(self, verb: str, specs: list[str], options: list[str]) -> tuple[int, str, str]:
+        rc, out, err = self._run(["dnf", "--quiet", *options, "versionlock", verb, *specs])
+        if "No such command" in out + err:
+            raise PackageManagerError(
+                "dnf cannot lock versions because its plugin is missing. Install python3-dnf-plugin-versionlock."
+            )
+        if rc != 0:
+            raise dnf_command.error(f"dnf versionlock {verb} {' '.join(specs)}", rc, out, err)
+        return rc, out, err
+
+    # --- programs -------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
+    ) -> tuple[int, str, str]:
+        """Run a program. Repeat dnf while another program holds dnf's lock, without which dnf changes nothing."""
+        if argv[0] == "dnf":
+            argv = ["dnf", "--setopt=exit_on_lock=True", *argv[1:]]
+        end = time.monotonic() + self._timeout
+        while True:
+            rc, out, err = self._host_run(argv, environment=environment, stdin=stdin)
+            if argv[0] != "dnf" or rc != _LOCKED:
+                return rc, out, err
+            if time.monotonic() >= end:
+                raise BusyError(busy(dnf_locks.holder(self._root) or "another program uses dnf", self._timeout))
+            time.sleep(_RETRY_INTERVAL)
+
+    def _checked(self, argv: list[str]) -> tuple[int, str, str]:
+        rc, out, err = self._run(argv)
+        if rc != 0:
+            words = [word for word in argv if "%{" not in word and word not in ("--quiet", "--assumeyes")]
+            raise dnf_command.error(" ".join(words), rc, out, err)
+        return rc, out, err
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))

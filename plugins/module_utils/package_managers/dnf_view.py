@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The private directory with the repositories as they will be, and the cache of a repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+# dnf reads these directories in this order.
+DIRECTORIES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
+_SECTION = re.compile(r"^\[(?P<id>[^\]\n]+)\][^\S\n]*$", re.MULTILINE)
+_SKIP = re.compile(r"^skip_if_unavailable[^\S\n]*=.*\n?", re.MULTILINE)
+
+
+def contents(directory: str, host: dict[str, str], files: list[File]) -> dict[str, bytes]:
+    """Return the files of the view by path.
+
+    `host` has the host's repository files, `files` are added, replaced and removed. An unreachable new repository is an
+    error, even if its entry says otherwise. Entries refer to the copies of new keys.
+    """
+    entries = dict(host)
+    keys = {}
+    for file in files:
+        if not is_entry(file.path):
+            if file.content is not None:
+                keys[file.path] = (f"{directory}/keys/{len(keys)}", file.content)
+        elif file.content is None:
+            entries.pop(file.path, None)
+        else:
+            text = _SKIP.sub("", file.content.decode("utf-8", "surrogateescape"))
+            entries[file.path] = _SECTION.sub(r"\g<0>\nskip_if_unavailable=0", text)
+    found = dict(keys.values())
+    for number, (path, text) in enumerate(entries.items()):
+        # Two directories can have files with the same name.
+        name = f"{number:03}-{os.path.basename(path)}"
+        changed = _with_keys(text, {key: copy for key, (copy, _content) in keys.items()})
+        found[f"{directory}/repositories/{name}"] = changed.encode("utf-8", "surrogateescape")
+    return found
+
+
+def _with_keys(text: str, copies: dict[str, str]) -> str:
+    for key, copy in copies.items():
+        text = re.sub(rf"file://{re.escape(key)}(?![^\s,])", f"file://{copy}", text)
+    return text
+
+
+def is_entry(path: str) -> bool:
+    """Return whether dnf reads repositories from the file."""
+    return path.endswith(".repo") and os.path.dirname(path) in DIRECTORIES
+
+
+def write(files: dict[str, bytes]) -> None:
+    """Write the files of a view. They can contain logins."""
+    for path, content in files.items():
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+            handle.write(content)
+
+
+def identifiers(content: bytes) -> list[str]:
+    """Return the IDs of the repositories in a file."""
+    return [found["id"] for found in _SECTION.finditer(content.decode("utf-8", "replace"))]
+
+
+def clear_cache(cache: str, identifier: str) -> None:
+    """Remove what dnf's cache has of a repository."""
+    for name in os.listdir(cache) if os.path.isdir(cache) else ():
+        path = os.path.join(cache, name)
+        if re.fullmatch(rf"{re.escape(identifier)}-[0-9a-f]{{16}}", name):
+            shutil.rmtree(path, ignore_errors=True)
+        elif re.fullmatch(rf"{re.escape(identifier)}(?:-filenames|-updateinfo|-presto|-other)?\.solvx?", name):
+            os.unlink(path)

@@ -1,0 +1,93 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The package versions and dnf module streams that repositories offer."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from typing import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
+
+# Architecture suffixes: after a colon with apt, after a dot with rpm.
+_ARCHES = "any|native|all|amd64|arm64|i386|noarch|x86_64|aarch64|i686"
+
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
+
+
+class OffersError(Exception):
+    """The package manager failed."""
+
+
+def read(manager: str, names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the available versions by package, newest first.
+
+    A name with wildcards selects all packages that it matches. `options` are those of a view.
+    """
+    offers: dict[str, set[str]] = {name: set() for name in names if not _is_pattern(name)}
+    for name, version in _QUERIES[manager](names, run, list(options)) if names else ():
+        for requested in names:
+            if _selects(requested, name, version):
+                offers[requested].add(version)
+            elif _is_pattern(requested) and fnmatch.fnmatchcase(name, requested):
+                offers.setdefault(name, set()).add(version)
+    return {name: sorted(versions, key=version_order.rpm, reverse=True) for name, versions in offers.items()}
+
+
+def streams(modules: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the streams of each dnf module."""
+    found: dict[str, set[str]] = {name: set() for name in modules}
+    if not modules:
+        return {}
+    rc, out, err = run(["dnf", "--quiet", *options, "module", "list", *modules])
+    # dnf exits with status 1 if it does not find the module.
+    if rc not in (0, 1) or (rc == 1 and "No matching" not in out + err):
+        raise _error("dnf module list", rc, out, err)
+    for words in (line.split() for line in out.splitlines()):
+        if len(words) > 1 and words[0] in found:
+            found[words[0]].add(words[1])
+    return {name: sorted(names, key=natural_key) for name, names in found.items()}
+
+
+def _error(command: str, rc: int, out: str, err: str) -> OffersError:
+    output = addresses.masked(err.strip() or out.strip())
+    return OffersError(f"{command} failed with exit status {rc}: {output}")
+
+
+def _selects(requested: str, name: str, version: str) -> bool:
+    """Return whether `requested` is the package's name, optionally with a version or an architecture."""
+    if requested == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", requested):
+        return True
+    # Accept known architectures only: "python3.12" has no architecture.
+    return re.fullmatch(rf"{re.escape(name)}[.:]({_ARCHES})", requested) is not None
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _dnf(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
+    query = ["--available", "--showduplicates", "--queryformat", "%{name}\t%{version}-%{release}\n", *names]
+    rc, out, err = run(["dnf", "--quiet", *options, "--setopt=*.module_hotfixes=true", "repoquery", *query])
+    if rc != 0:
+        raise _error("dnf repoquery", rc, out, err)
+    return [(name, version) for name, tab, version in (line.partition("\t") for line in out.splitlines()) if tab]
+
+
+def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
+    # --match-exact disables wildcards. Without it, zypper also lists partial matches, which `read` ignores.
+    exact = [] if any(_is_pattern(name) for name in names) else ["--match-exact"]
+    rc, out, err = run(["zypper", *options, "--non-interactive", "--quiet", "search", "--details", *exact, *names])
+    # Exit status 104: no package found. 6: no repositories are defined.
+    if rc not in (0, 6, 104):
+        raise _error("zypper search", rc, out, err)
+    rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
+    return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package"]
+
+
+_QUERIES = {"dnf": _dnf, "zypper": _zypper}

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare package versions as dpkg and rpm do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+
+class Parts(NamedTuple):
+    """The parts of `epoch:version-release`. Debian calls the release a revision. Missing parts are empty."""
+
+    epoch: str
+    version: str
+    release: str
+
+
+def split(text: str) -> Parts:
+    """Split a version at the first colon after digits, and at the last hyphen."""
+    epoch, colon, rest = text.partition(":")
+    if not colon or not re.fullmatch(r"[0-9]+", epoch):
+        epoch, rest = "", text
+    version, hyphen, release = rest.rpartition("-")
+    return Parts(epoch, version, release) if hyphen else Parts(epoch, rest, "")
+
+
+def debian(text: str) -> tuple[Any, ...]:
+    """Return the sort key of a version of a Debian package."""
+    return key("apt", split(text))
+
+
+def rpm(text: str) -> tuple[Any, ...]:
+    """Return the sort key of a version of an rpm package."""
+    return key("rpm", split(text))
+
+
+def key(manager: str, parts: Parts) -> tuple[Any, ...]:
+    """Return the sort key of a split version. The manager `apt` has Debian's order, all others have rpm's order."""
+    one = _debian_part if manager == "apt" else _rpm_part
+    return int(parts.epoch or 0), one(parts.version), one(parts.release)
+
+
+def _debian_part(text: str) -> list[tuple[tuple[int, ...], int]]:
+    # The pattern also matches the empty text at the end. This end sorts after a tilde and before everything else.
+    pairs = re.findall(r"([^0-9]*)([0-9]*)", text or "0")
+    return [((*(_debian_order(character) for character in word), 0), int(number or 0)) for word, number in pairs]
+
+
+def _debian_order(character: str) -> int:
+    """A tilde comes first, and letters come before other characters."""
+    if character == "~":
+        return -1
+    return ord(character) if character.isalpha() else ord(character) + 256
+
+
+def _rpm_part(text: str) -> list[tuple[Any, ...]]:
+    words = re.findall(r"[0-9]+|[A-Za-z]+|[~^]", text)
+    return [*map(_rpm_order, words), (1,)]
+
+
+def _rpm_order(word: str) -> tuple[Any, ...]:
+    """From old to new: a tilde, the end of the version, a caret, letters, numbers."""
+    if word in "~^":
+        return (0,) if word == "~" else (2,)
+    return (4, int(word)) if word.isdigit() else (3, word)

@@ -1,0 +1,353 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drives zypper and rpm for a package transaction."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    installed,
+    offers,
+    removable,
+    simulation,
+    zypper_locks,
+    zypper_output,
+    zypper_repositories,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    BusyError,
+    PackageManagerError,
+    Steps,
+    View,
+    busy,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+# 102, 103: a reboot or a restart of zypper is required. 106: zypper skipped a repository that no package needed.
+_SUCCESS = (0, 102, 103, 106)
+_LOCKED = 7
+_INSTALL = ("install", "--no-recommends", "--auto-agree-with-licenses")
+_MULTIVERSION = re.compile(r"^(?:multiversion\(|kernel-uname-r\b)", re.MULTILINE)
+_VERIFY = ("--verify", "--nodeps", "--noscripts", "--nofiledigest")
+# A missing file that is not a configuration, documentation or ghost file.
+_FILE_MISSING = re.compile(r"^missing +/", re.MULTILINE)
+_LISTING = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
+_DATABASE = "rpm's database is damaged"
+
+
+class Zypper:
+    """zypper and rpm on a host."""
+
+    name = "zypper"
+
+    def __init__(self, run: Run, root: str = "/") -> None:
+        """`run` runs a program. `root` is the root directory of the host."""
+        self._run = run
+        self.root = root
+        self._repositories = zypper_repositories.Repositories(root)
+        self._lock_timeout = 60.0
+
+    # --- wait and repair ------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> None:
+        """Wait until no other program uses zypper's library or rpm. Raise BusyError after `timeout` seconds."""
+        self._lock_timeout = timeout
+        end = time.monotonic() + timeout
+        while True:
+            holder = zypper_locks.holder(self.root)
+            if not holder:
+                return
+            if time.monotonic() >= end:
+                raise BusyError(busy(holder, timeout))
+            time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+
+    def broken(self) -> list[str]:
+        """Describe what an interrupted run left: two versions of a package, or a damaged database."""
+        problem, listing = self._listing()
+        if problem:
+            return [f"{_DATABASE}: {problem}"]
+        return [
+            f"{name} is installed in the versions {' and '.join(versions)}"
+            for name, versions in self._doubles(listing).items()
+        ]
+
+    def _listing(self) -> tuple[str, str]:
+        """Return the problem with rpm's database, and all packages."""
+        rc, out, err = self._rpm(["-qa", "--qf", _LISTING])
+        # rpm exits with status 0 although it could not read an index.
+        errors = [line for line in err.splitlines() if line.startswith("error:")]
+        return errors[0] if errors else f"rpm -qa failed with exit status {rc}" if rc else "", out
+
+    def _doubles(self, listing: str) -> dict[str, list[str]]:
+        """Return the versions of each package that must not be installed twice but is, the latest one last."""
+        copies = zypper_output.doubles(listing)
+        for name in list(copies):
+            _rc, provided, _err = self._rpm(["-q", "--provides", name])
+            if _MULTIVERSION.search(provided):
+                del copies[name]
+        return copies
+
+    def repair(self, planned: list[Change]) -> None:
+        """Complete an interrupted run.
+
+        rpm registers a package before its scripts run and before it erases the former version. So this method
+        reinstalls the packages that were `planned` and are registered, and the later one of two versions.
+        """
+        if self._listing()[0]:
+            self._checked_rpm(["--rebuilddb"])
+            problem = self._listing()[0]
+            if problem:
+                raise PackageManagerError(
+                    f"{_DATABASE}, also after rpm --rebuilddb: {problem}. Restore it from a backup."
+                )
+        doubles = self._doubles(self._listing()[1])
+        incomplete = self._incomplete(planned, doubles)
+        former = {name: versions[0] for name, versions in doubles.items()}
+        try:
+            try:
+                self._reinstall(incomplete)
+            except zypper_output.SolverError:
+                # Another package still needs the former version.
+                self._reinstall({**incomplete, **former})
+        except zypper_output.SolverError:
+            self._erase_former()
+            self._reinstall(incomplete)
+        self._erase_former()
+
+    def _reinstall(self, versions: dict[str, str]) -> None:
+        """Install packages again, except versions that the repositories no longer have."""
+        view = View(("--no-refresh",))
+        offered = self.offers(list(versions), view) if versions else {}
+        items = [f"{name}={version}" for name, version in sorted(versions.items()) if version in offered[name]]
+        if items:
+            # The locks of the transaction may already exist.
+            with zypper_locks.ignored(self.root) as environment:
+                self._zypper([*_INSTALL, "--force", "--oldpackage", *items], view.options, environment)
+
+    def _erase_former(self) -> None:
+        doubles = self._doubles(self._listing()[1])
+        former = [(name, version) for name, versions in doubles.items() for version in versions[:-1]]
+        if former:
+            # rpm accepts an epoch only in some of its versions.
+            self._checked_rpm(
+                ["--erase", "--nodeps", *(f"{name}-{version.split(':')[-1]}" for name, version in former)]
+            )
+
+    def _incomplete(self, planned: list[Change], doubles: dict[str, list[str]]) -> dict[str, str]:
+        """Return the versions to reinstall by package."""
+        state = self.installed()["all"]
+        found = {name: versions[-1] for name, versions in doubles.items()}
+        for change in planned:
+            # zypper prints no epoch that is 0.
+            copies = [copy.split(" ")[0].removeprefix("0:") for copy in state.get(change.name, "").split(", ")]
+            if change.after in copies:
+                found.setdefault(change.name, str(change.after))
+            elif change.before in copies and _FILE_MISSING.search(self._rpm([*_VERIFY, change.name])[1]):
+                # rpm removes the files of a package before it removes the package from its database.
+                found.setdefault(change.name, str(change.before))
+        return found
+
+    # --- queries --------------------------------------------------------------------------------------------------
+
+    def installed(self) -> dict[str, Any]:
+        """Return the installed packages and locks, as `installed.read` does."""
+        return installed.read(self.root, self.name, lambda argv: self._rpm(argv[1:]))
+
+    def component_files(self, components: list[str]) -> list[File]:
+        """Return no files: components belong to apt."""
+        return []
+
+    def enabled_streams(self) -> dict[str, str]:
+        """Return no streams: they belong to dnf."""
+        return {}
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Create a private view in the empty `directory`. Refresh the host's metadata."""
+
+        def zypper(arguments: list[str]) -> str:
+            # The options precede the command.
+            split = next(position for position, word in enumerate(arguments) if not word.startswith("-"))
+            return self._zypper(arguments[split:], arguments[:split])
+
+        return self._repositories.view(directory, files, zypper, self._checked_rpm)
+
+    def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available versions by package, newest first. Wildcards select all packages that they match."""
+
+        def run(argv: list[str]) -> tuple[int, str, str]:
+            result = self._run(argv, environment=self._environment())
+            self._check_lock(*result)
+            return result
+
+        try:
+            return offers.read(self.name, names, run, view.options)
+        except offers.OffersError as error:
+            raise PackageManagerError(str(error)) from error
+
+    def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
+        """Return no streams: they belong to dnf."""
+        return {}
+
+    def simulate(self, steps: Steps, view: View) -> list[Change]:
+        """Return what zypper's solver would do. Locks have no effect, because the transaction releases its locks."""
+        command = self._command(steps)
+        if not command:
+            return []
+        with zypper_locks.ignored(self.root) as environment:
+            out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
+        try:
+            changes = simulation.zypper(out)
+        except simulation.SimulationError as error:
+            raise PackageManagerError(str(error)) from error
+        self._check_versions(steps, changes)
+        return changes
+
+    def _check_versions(self, steps: Steps, changes: list[Change]) -> None:
+        """zypper exits with status 0 although it does not install a version that is older than the installed one."""
+        state = self.installed()["all"]
+        for item in steps.install:
+            after = {change.after for change in changes if change.name == item.name}
+            copies = {copy.split(" ")[0] for copy in state.get(item.name, "").split(", ")}
+            if item.version and item.version not in after | copies:
+                raise PackageManagerError(
+                    f"zypper would not install {item}, but exits with status 0. Installed is "
+                    f"{', '.join(sorted(copies - {''})) or 'no version'}. Check zypper's configuration, or "
+                    "request another version."
+                )
+
+    def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
+        """Select the names that no installed package needs any more without the packages `without`.
+
+        zypper considers each package needed that was installed by name. rpm knows the dependencies.
+        """
+        return removable.unneeded_by_rpm(self._present(names), self._present(without), lambda argv: self._rpm(argv[1:]))
+
+    def remove_test(self, names: list[str]) -> list[str]:
+        """Return the packages that depend on these packages."""
+        present = self._present(names)
+        if not present:
+            return []
+        rc, out, err = self._rpm(["--erase", "--test", "--allmatches", *present])
+        dependents = simulation.rpm_dependents(err)
+        if rc and not dependents:
+            raise zypper_output.failure("rpm --erase --test", rc, out, err)
+        return sorted(dependents)
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def apply(self, files: list[File]) -> None:
+        """Import the keys that were just written, and fetch the metadata of the new repositories."""
+        for file in files:
+            if zypper_repositories.has_keys(file.content):
+                self._checked_rpm(["--import", self._repositories.path(file.path)])
+        new = zypper_repositories.changed(self._repositories.files(), files)
+        aliases = [entry.alias for entry in zypper_repositories.all_entries(new) if entry.enabled]
+        if aliases:
+            self._zypper(["refresh", *aliases])
+
+    def forget(self, files: list[File], keys: list[str]) -> None:
+        """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
+        entries = {
+            file.path: file.content for file in files if file.content and zypper_repositories.is_entry(file.path)
+        }
+        for entry in zypper_repositories.all_entries(entries):
+            self._repositories.remove_metadata(entry.alias)
+        if keys:
+            self._checked_rpm(["--erase", *keys])
+
+    def enable(self, streams: list[str]) -> None:
+        """Do nothing: streams belong to dnf."""
+
+    def reset(self, modules: list[str]) -> None:
+        """Do nothing: streams belong to dnf."""
+
+    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+        """Carry out the transaction with one command.
+
+        zypper removes packages before it installs others, and its check for file conflicts ignores packages that it
+        removes. So no removal must precede the installation.
+        """
+        command = self._command(steps)
+        if command:
+            # By default, zypper may install some packages before it downloads the others.
+            self._zypper([command[0], *(["--download", "in-advance"] if command[0] == "install" else []), *command[1:]])
+
+    def hold(self, names: list[str]) -> None:
+        """Lock packages by name: a lock of zypper has no version."""
+        missing = [name for name in _names(names) if name not in zypper_locks.names(self.root)]
+        if missing:
+            self._zypper(["addlock", *missing])
+
+    def release(self, names: list[str]) -> None:
+        """Remove the locks of these packages. Locks with wildcards stay."""
+        own = [name for name in _names(names) if name in zypper_locks.names(self.root)]
+        if own:
+            self._zypper(["removelock", *own])
+        zypper_locks.remove_empty(self.root)
+
+    # --- programs -------------------------------------------------------------------------------------------------
+
+    def _command(self, steps: Steps) -> list[str]:
+        """Return zypper's command and its arguments, or an empty list if there is nothing to do."""
+        removed = self._present([*steps.remove, *steps.purge])
+        items = [item.file or item.name + (f"={item.version}" if item.version else "") for item in steps.install]
+        if not items and (steps.may_erase or not removed):
+            # `install --force-resolution` could install a replacement of what it removes.
+            return ["remove", *removed] if removed else []
+        return [
+            *_INSTALL,
+            *(["--oldpackage", "--allow-downgrade"] if steps.may_downgrade else []),
+            # Without this option, zypper removes only packages that are marked with "!" or obsoleted.
+            *(["--force-resolution"] if steps.may_erase else []),
+            # The user provides a file, and vouches for it.
+            *(["--allow-unsigned-rpm"] if any(item.file for item in steps.install) else []),
+            *items,
+            *(f"!{name}" for name in removed),
+        ]
+
+    def _present(self, names: Iterable[str]) -> list[str]:
+        """Return the names that are installed. zypper and rpm fail with other names."""
+        names = list(dict.fromkeys(names))
+        state = self.installed()["all"] if names else {}
+        return [name for name in names if name in state]
+
+    def _environment(self) -> dict[str, str]:
+        return {"ZYPP_LOCK_TIMEOUT": str(int(self._lock_timeout))}
+
+    def _zypper(
+        self,
+        arguments: list[str],
+        options: Iterable[str] = (),
+        environment: dict[str, str] | None = None,
+    ) -> str:
+        argv = ["zypper", *options, "--xmlout", "--non-interactive", *arguments]
+        rc, out, err = self._run(argv, environment={**self._environment(), **(environment or {})})
+        self._check_lock(rc, out, err)
+        if rc not in _SUCCESS:
+            raise zypper_output.failure(f"zypper {arguments[0]}", rc, out, err)
+        return out
+
+    def _check_lock(self, rc: int, out: str, err: str) -> None:
+        if rc == _LOCKED:
+            raise BusyError(f"The package manager is in use. {zypper_output.problems(out, err)}")
+
+    def _rpm(self, arguments: list[str]) -> tuple[int, str, str]:
+        return self._run(["rpm", *(["--root", self.root] if self.root != "/" else []), *arguments])
+
+    def _checked_rpm(self, arguments: list[str]) -> str:
+        # The private root directory of a view replaces the root directory of the host.
+        rc, out, err = self._run(["rpm", *arguments]) if "--root" in arguments else self._rpm(arguments)
+        if rc:
+            raise zypper_output.failure(f"rpm {' '.join(arguments)}", rc, out, err)
+        return out
+
+
+def _names(names: list[str]) -> list[str]:
+    return sorted({name.partition("=")[0] for name in names})

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remove what the transactions of one record installed, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Steps, View
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement, ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError, versions
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
+    Request,
+    Result,
+    leftover,
+    prepare,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+
+def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
+    """Remove what the record lists. In check mode, only report it."""
+    if not journal.exists():
+        return Result()
+    if check_mode:
+        result = _plan(request, backend, journal)[0]
+        result.repaired = leftover(backend.broken(), journal.is_unfinished())
+        return result
+    with journal.locked(request.lock_timeout):
+        repaired = prepare(backend, journal, request.lock_timeout)
+        result, removal, files = _plan(request, backend, journal)
+        # The record is removed last, so that another run continues after an interruption.
+        _remove_packages(result, backend, journal)
+        if removal.streams:
+            backend.reset([str(stream["module"]) for stream in removal.streams])
+            backend.enable([stream["before"] for stream in removal.streams if stream["before"]])
+        gone = [host_files.current(file.path, journal.root) for file in files if file.content is None]
+        if gone or removal.keys:
+            backend.forget(gone, removal.keys)
+        for file in files:
+            host_files.write(file, journal.root)
+        journal.forget()
+    result.repaired = repaired
+    return result
+
+
+def _remove_packages(result: Result, backend: Backend, journal: Journal) -> None:
+    # Also the locks of packages that an interrupted run did not install.
+    holds = journal.holds()
+    if holds:
+        backend.release(holds)
+    if result.changes:
+        names = list(dict.fromkeys(change.name for change in result.changes))
+        journal.begin_removal(names)
+        try:
+            backend.act(Steps(purge=names, may_erase=True), lambda: None)
+        except Exception:
+            _hold_again(result.released, backend)
+            raise
+    # An interrupted run may have released holds of the user.
+    _hold_again(journal.released(), backend)
+
+
+def _hold_again(names: list[str], backend: Backend) -> None:
+    if names:
+        state = backend.installed()
+        missing = [name for name in names if name in state["all"] and name not in state["held"]]
+        if missing:
+            backend.hold(missing)
+
+
+def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result, Removal, list[File]]:
+    """Return the result, what the record lists, and the files to write or to remove."""
+    state = backend.installed()
+    removal = journal.removal(state, enabled=backend.enabled_streams())
+    stay = [name for name in removal.packages if _stays(name, request, state, removal)]
+    candidates = [name for name in removal.packages if name not in stay]
+    roots = [name for name in candidates if name in request.remove]
+    others = [name for name in (backend.remove_test(roots) if roots else []) if name not in candidates]
+    if others:
+        raise TransactionError(
+            f"{', '.join(roots)} cannot be removed: packages that stay need them: {', '.join(sorted(others))}. Nothing "
+            "was changed. Remove these packages first."
+        )
+    rest = [name for name in candidates if name not in roots]
+    unneeded = backend.unneeded(rest, roots, removal.requested) if rest else []
+    gone = sorted({*roots, *unneeded})
+    _check_others(gone, backend)
+    # Package managers print no epoch that is 0.
+    found = [(name, version.removeprefix("0:")) for name in gone for version in versions(name, state)]
+    result = Result([Change(name, REMOVE, version, None) for name, version in found])
+    result.changes += [Change(name, REMOVE) for name in removal.unpurged]
+    result.streams = [str(stream["module"]) for stream in removal.streams]
+    result.released = removal.holds
+    result.kept = sorted({*stay, *rest} - set(unneeded))
+    files = host_files.outdated(
+        [*_restored(removal, journal), *(File(path, None) for path in _paths(removal, backend.name))], journal.root
+    )
+    result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
+    return result, removal, files
+
+
+def _check_others(gone: list[str], backend: Backend) -> None:
+    """Fail if the package manager would also remove or change other packages."""
+    # After an interrupted run, a simulation is possible only after the repair.
+    if not gone or backend.broken():
+        return
+    changes = backend.simulate(Steps(purge=gone, may_erase=True), View())
+    others = [str(change) for change in changes if change.name not in gone]
+    if others:
+        raise TransactionError(
+            f"The removal of {', '.join(gone)} would also {'; '.join(others)}. Nothing was changed. Remove the other "
+            "packages first."
+        )
+
+
+def _stays(name: str, request: Request, state: dict[str, Any], removal: Removal) -> bool:
+    """Return whether a package stays because of `keep`, or because the user holds it."""
+    is_held = name in state["held"] and name not in removal.holds
+    return is_held or judgement.is_selected(request.keep, name, *versions(name, state))
+
+
+def _paths(removal: Removal, manager: str) -> list[str]:
+    """Return the files to remove, the entries of repositories before their keys."""
+    # The roles do not record the files of their own repository.
+    own = [name for name in removal.repositories if ownership.is_ours(name)]
+    unrecorded = [path for name in own for path in repository_files.paths(name, manager)[::-1]]
+    return list(dict.fromkeys([*removal.files, *unrecorded]))
+
+
+def _restored(removal: Removal, journal: Journal) -> list[File]:
+    """Return the former text of changed files of others, unless somebody has changed them since."""
+    found = {item["path"]: host_files.current(item["path"], journal.root) for item in removal.restore}
+    texts = {path: file.content.decode("utf-8", "surrogateescape") for path, file in found.items() if file.content}
+    restored = apt_sources.restored(texts, removal.restore)
+    return [File(path, text.encode("utf-8", "surrogateescape"), found[path].mode) for path, text in restored.items()]

@@ -1,0 +1,401 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Change packages in one transaction: simulate it, check its changes, record it, carry it out, and hold packages.
+
+If a transaction fails, it restores the removed packages. If it is killed, the next run completes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice, judgement, undo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import Selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+# The names of files that configure repositories.
+_ENTRIES = (".list", ".sources", ".repo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The requested packages, holds and repositories. The options of module package_transaction describe the fields."""
+
+    install: tuple[Item, ...] = ()
+    remove: tuple[str, ...] = ()
+    purge: tuple[str, ...] = ()
+    hold: tuple[Selector, ...] = ()
+    release: tuple[Selector, ...] = ()
+    may_change: tuple[Selector, ...] = ()
+    may_upgrade: bool = False
+    keep: tuple[Selector, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+    # Repositories of other records that the packages need.
+    uses: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    # dnf: `module:stream`.
+    streams: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    lock_timeout: int = 60
+
+
+@dataclasses.dataclass
+class Result:
+    """What changed, or would change in check mode."""
+
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    # Ansible's diffs of the written and removed files.
+    files: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    streams: list[str] = dataclasses.field(default_factory=list)
+    held: list[str] = dataclasses.field(default_factory=list)
+    released: list[str] = dataclasses.field(default_factory=list)
+    # What an interrupted run left, and what this run therefore completed.
+    repaired: list[str] = dataclasses.field(default_factory=list)
+    # Packages that the record lists and that stay, because other packages may need them.
+    kept: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changed."""
+        return any(vars(self)[name] for name in ("changes", "files", "streams", "held", "released", "repaired"))
+
+
+@dataclasses.dataclass
+class Todo:
+    """The difference between the request and the host, found without the network."""
+
+    missing: list[Item] = dataclasses.field(default_factory=list)
+    remove: list[str] = dataclasses.field(default_factory=list)
+    purge: list[str] = dataclasses.field(default_factory=list)
+    files: list[File] = dataclasses.field(default_factory=list)
+    # Those of them that belong to the requested repositories, such as logins.
+    access: list[str] = dataclasses.field(default_factory=list)
+    # Repositories whose key must be fetched before their files are known.
+    without_key: list[Repository] = dataclasses.field(default_factory=list)
+    streams: list[str] = dataclasses.field(default_factory=list)
+    hold: list[str] = dataclasses.field(default_factory=list)
+    release: list[str] = dataclasses.field(default_factory=list)
+    broken: list[str] = dataclasses.field(default_factory=list)
+    # The record of an interrupted run.
+    finish: bool = False
+
+    @property
+    def looks(self) -> bool:
+        """Whether the transaction needs the repositories. Removals, holds and pins alone do not need them."""
+        entries = [file for file in self.files if file.path.endswith(_ENTRIES) or file.path in self.access]
+        return bool(self.missing or entries or self.without_key or self.streams)
+
+    @property
+    def acts(self) -> bool:
+        """Whether the host needs a change."""
+        return any(vars(self).values())
+
+
+def present(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
+    """Make the requested changes. In check mode, only simulate them."""
+    todo = plan(request, backend, journal)
+    if not todo.acts:
+        return Result()
+    if check_mode:
+        result = _simulate(request, todo, backend, journal)[0]
+        result.repaired = leftover(todo.broken, todo.finish)
+        return result
+    with journal.locked(request.lock_timeout):
+        repaired = prepare(backend, journal, request.lock_timeout)
+        # Another program or the repair may have changed packages.
+        todo = plan(request, backend, journal)
+        result, files, steps = _simulate(request, todo, backend, journal)
+        result.repaired = []
+        # A package file may be installed already, which only the simulation knows.
+        if result.changed or todo.finish:
+            _act(_Run(request, todo, backend, journal, result, files, steps))
+    result.repaired = repaired
+    return result
+
+
+def prepare(backend: Backend, journal: Journal, timeout: int) -> list[str]:
+    """Wait for the package manager, and complete an interrupted run. Return what was completed."""
+    backend.wait(timeout)
+    remove_abandoned(journal.root)
+    for file in journal.previous():
+        host_files.remove_temporary(file.path, journal.root)
+    broken = backend.broken()
+    planned = journal.planned()
+    if broken or planned:
+        backend.repair(planned)
+    return leftover(broken, journal.is_unfinished())
+
+
+def leftover(broken: list[str], is_unfinished: bool) -> list[str]:
+    """Describe what an interrupted run left incomplete."""
+    return broken or (["an interrupted transaction"] if is_unfinished else [])
+
+
+def query(
+    request: Request, names: list[str], modules: list[str], backend: Backend, journal: Journal
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the available versions of packages and the streams of modules, from the requested repositories."""
+    files = _with_keys(plan(request, backend, journal), backend, journal)
+    with workspace() as directory:
+        view = backend.view(directory, [*_written(journal, files), *files])
+        return backend.offers(names, view) if names else {}, backend.streams(modules, view) if modules else {}
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan(request: Request, backend: Backend, journal: Journal) -> Todo:
+    """Compare the request with the host."""
+    state = backend.installed()
+    todo = Todo(broken=backend.broken(), finish=journal.is_unfinished())
+    todo.missing = [item for item in request.install if not choice.is_satisfied(item, state, backend.name)]
+    todo.remove = [name for name in request.remove if choice.versions(name, state)]
+    todo.purge = [name for name in request.purge if choice.versions(name, state) or name in state["config_files"]]
+    for repository in request.repositories:
+        if repository_files.needs_key(repository, backend.name, journal.root):
+            todo.without_key.append(repository)
+        else:
+            key = repository_files.kept_key(repository, backend.name, journal.root)
+            todo.files += repository_files.files(repository, backend.name, key)
+    own = {file.path for file in todo.files}
+    todo.files += backend.component_files(list(request.components))
+    todo.files = host_files.outdated([*todo.files, *request.files], journal.root)
+    todo.access = [file.path for file in todo.files if file.path in own]
+    enabled = backend.enabled_streams()
+    todo.streams = [name for name in request.streams if enabled.get(name.partition(":")[0]) != name.partition(":")[2]]
+    wanted = [name for name in state["all"] if _is_selected(request.hold, name, state)]
+    todo.hold = [name for name in wanted if name not in state["held"]]
+    todo.release = [name for name in state["held"] if _is_selected(request.release, name, state) and name not in wanted]
+    return todo
+
+
+def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
+    return judgement.is_selected(selectors, name, *choice.versions(name, state))
+
+
+# --- simulation ---------------------------------------------------------------------------------------------------
+
+
+def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) -> tuple[Result, list[File], Steps]:
+    """Return the changes, the files to write, and the steps with exact versions. Fail if a change is not allowed."""
+    state = backend.installed()
+    files = _with_keys(todo, backend, journal)
+    with workspace() as directory:
+        view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
+        choice.check_streams(todo.streams, backend, view)
+        steps = Steps(
+            install=choice.choose(todo.missing, backend, view),
+            remove=todo.remove,
+            purge=todo.purge,
+            streams=todo.streams,
+            may_erase=bool(request.may_change),
+            may_downgrade=True,
+        )
+        changes = backend.simulate(steps, view) if steps.install or steps.remove or steps.purge else []
+    own = journal.holds()
+    held = {name for name in state["held"] if name not in own and not _is_selected(request.release, name, state)}
+    _check_chosen(steps.install, changes)
+    _judge(changes, request, held, backend.name)
+    result = Result(changes, streams=todo.streams)
+    result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
+    moved = {change.name for change in changes if change.before or change.after}
+    comes = {name for name in moved if _comes_held(name, changes, request)}
+    # A hold that the transaction releases and sets again does not change.
+    result.held = sorted({*(set(todo.hold) - moved), *comes} - set(state["held"]))
+    result.released = sorted({*todo.release, *((moved - comes) & set(state["held"]))})
+    return result, files, steps
+
+
+def _with_keys(todo: Todo, backend: Backend, journal: Journal) -> list[File]:
+    """Fetch the missing keys, and return all files to write."""
+    files = [*todo.files]
+    for repository in todo.without_key:
+        key = repository_files.fetch_key(repository)
+        files += host_files.outdated(repository_files.files(repository, backend.name, key), journal.root)
+    return files
+
+
+def _written(journal: Journal, files: list[File]) -> list[File]:
+    """Return the files that an interrupted run wrote, except `files`. The package manager may not know their keys."""
+    paths = {file.path for file in files}
+    found = [host_files.current(file.path, journal.root) for file in journal.previous() if file.path not in paths]
+    return [file for file in found if file.content is not None]
+
+
+def _comes_held(name: str, changes: list[Change], request: Request) -> bool:
+    return any(
+        change.after and judgement.is_selected(request.hold, name, change.after)
+        for change in changes
+        if change.name == name and change.action != REMOVE
+    )
+
+
+def _check_chosen(items: list[Item], changes: list[Change]) -> None:
+    """Fail if the package manager ignores a requested package."""
+    coming = {change.name for change in changes if change.after}
+    ignored = [str(item) for item in items if not item.file and _bare(item.name) not in coming]
+    if ignored:
+        raise TransactionError(
+            f"The package manager would not install {', '.join(ignored)}, but reported no error. Nothing was changed. "
+            "Check whether another package replaces it, or whether the configuration excludes it."
+        )
+
+
+def _judge(changes: list[Change], request: Request, held: set[str], manager: str) -> None:
+    allowed = judgement.Allowed(
+        install=frozenset(_bare(item.name) for item in request.install),
+        remove=frozenset(_bare(name) for name in (*request.remove, *request.purge)),
+        may_change=request.may_change,
+        may_upgrade=request.may_upgrade,
+        keep=request.keep,
+        held=frozenset(held),
+    )
+    refused = judgement.refused(changes, allowed)
+    # A requested package may change, but not to another version than the requested one.
+    refused += [
+        f"{change} (requested: {item})"
+        for item in request.install
+        for change in changes
+        if change.name == item.name and change.after and not choice.is_version(item, change.after, manager)
+    ]
+    if refused:
+        subject = ", ".join(map(str, (*request.install, *request.remove, *request.purge)))
+        raise TransactionError(
+            f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. Nothing was "
+            "changed. Allow upgrades with may_upgrade and other changes with may_change, release holds with release, "
+            "or request other versions."
+        )
+
+
+def _bare(name: str) -> str:
+    return name.partition(":")[0]
+
+
+# --- act ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Run:
+    request: Request
+    todo: Todo
+    backend: Backend
+    journal: Journal
+    result: Result
+    files: list[File]
+    steps: Steps
+
+
+def _act(run: _Run) -> None:
+    backend, journal = run.backend, run.journal
+    before = backend.installed()
+    released = [name for name in before["held"] if _must_release(name, run)]
+    keys, interrupted, locks = _keys(run), _interrupted(run, before), _locks(run)
+    enabled = backend.enabled_streams()
+    journal.begin(
+        before,
+        enabled=enabled,
+        requested=[item.name for item in run.steps.install],
+        planned=run.result.changes,
+        files=run.files,
+        repositories=[*(repository.name for repository in run.request.repositories), *run.request.uses],
+        keys=keys,
+        streams=run.steps.streams,
+        holds=run.result.held,
+        released=released,
+    )
+    begun = undo.Begun(backend, journal, before, run.result.changes, enabled, run.steps.streams, released, locks)
+    try:
+        for file in run.files:
+            host_files.write(file, journal.root)
+        if run.todo.looks or interrupted.files:
+            backend.apply([*interrupted.files, *run.files])
+        # With dnf, this removes all locks on a package, so it precedes the new locks.
+        if released or interrupted.locks:
+            backend.release([*released, *interrupted.locks])
+        if locks:
+            backend.hold(locks)
+        backend.act(run.steps, lambda: journal.note("removed"))
+        _hold(run, interrupted.released)
+    except undo.FAILURES as error:
+        sentences = [str(error), undo.undo(begun)]
+        try:
+            broken = backend.broken()
+            # Incomplete packages do not count as installed yet. The record must not miss them.
+            if broken:
+                sentences.append(f"The next run repairs the packages and completes the record: {'; '.join(broken)}.")
+            else:
+                journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys)
+        except undo.FAILURES as failure:
+            sentences.append(f"The record is not complete: {failure} The next run completes it.")
+        raise TransactionError(" ".join(filter(None, sentences))) from error
+    journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys, holds=run.result.held)
+
+
+@dataclasses.dataclass
+class _Interrupted:
+    """The steps of an interrupted run that this run completes."""
+
+    # Files that it wrote, but that the package manager may not know.
+    files: list[File] = dataclasses.field(default_factory=list)
+    # The holds that it released, and the packages whose locks it set without an installation.
+    released: list[str] = dataclasses.field(default_factory=list)
+    locks: list[str] = dataclasses.field(default_factory=list)
+
+
+def _interrupted(run: _Run, before: dict[str, Any]) -> _Interrupted:
+    if not run.todo.finish:
+        return _Interrupted()
+    return _Interrupted(
+        _written(run.journal, run.files),
+        run.journal.released(),
+        [name for name in run.journal.holds() if name not in before["held"]],
+    )
+
+
+def _keys(run: _Run) -> list[str]:
+    """Return the fingerprints of the keys of the requested repositories."""
+    found = []
+    for repository in run.request.repositories:
+        path = repository_files.key_path(repository, run.backend.name)
+        new = [file.content for file in run.files if file.path == path and file.content]
+        key = new[0] if new else host_files.current(path, run.journal.root).content
+        found += openpgp.fingerprints(key) if key else []
+    return found
+
+
+def _must_release(name: str, run: _Run) -> bool:
+    """Return whether a hold would prevent the transaction, or is no longer wanted."""
+    return name in run.todo.release or any(change.name == name and change.before for change in run.result.changes)
+
+
+def _locks(run: _Run) -> list[str]:
+    """Return the locks to set before the installation. Only dnf can lock a version that is not installed."""
+    if run.backend.name != "dnf":
+        return []
+    return [
+        f"{change.name}={change.after}"
+        for change in run.result.changes
+        if change.after and judgement.is_selected(run.request.hold, change.name, change.after)
+    ]
+
+
+def _hold(run: _Run, interrupted: list[str]) -> None:
+    """Set the requested holds, and those that an interrupted run released."""
+    state = run.backend.installed()
+    names = [name for name in state["all"] if _is_selected(run.request.hold, name, state)]
+    again = [
+        name for name in interrupted if name in state["all"] and not _is_selected(run.request.release, name, state)
+    ]
+    missing = [name for name in dict.fromkeys([*names, *again]) if name not in state["held"]]
+    if missing:
+        run.backend.hold(missing)

@@ -1,0 +1,209 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Restore a host after a failed transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Backend,
+    Item,
+    PackageManagerError,
+    Steps,
+    View,
+    newest,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal, JournalError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+# How a step of a transaction fails.
+FAILURES = (PackageManagerError, RepositoryError, JournalError, OSError)
+# rpm's packages for keys.
+_KEY = "gpg-pubkey-"
+
+
+@dataclasses.dataclass
+class Begun:
+    """A recorded transaction that has begun."""
+
+    backend: Backend
+    journal: Journal
+    # The installed packages and holds before it.
+    before: dict[str, Any]
+    changes: list[Change]
+    # The enabled streams before it by module, and those to enable, as `module:stream`.
+    enabled: dict[str, str]
+    streams: list[str]
+    # The released holds, and the locks that were set before the installation, as `name=version`.
+    released: list[str]
+    locks: list[str]
+
+
+def undo(begun: Begun) -> str:
+    """Restore the removed packages, unless all packages changed as planned. Return sentences for the user.
+
+    New packages stay unless they conflict, because other packages may need them already. Their repositories stay, too.
+    """
+    lost: list[str] = []
+    try:
+        # Incomplete packages neither count as installed, nor can the package manager install others.
+        if begun.backend.broken():
+            with contextlib.suppress(*FAILURES):
+                begun.backend.repair(begun.changes)
+        is_complete = _is_complete(begun.changes, begun.backend.installed())
+        if not is_complete:
+            _restore(begun, lost)
+        _hold_again(begun, lost)
+    except FAILURES as error:
+        return f"The host may be only partly restored, because its state could not be read: {error} Run the task again."
+    done = (
+        "All packages changed as planned, but a later step failed. Run the task again to complete it."
+        if is_complete
+        else ""
+    )
+    return " ".join(filter(None, [done, f"Not restored: {'; '.join(lost)}." if lost else ""]))
+
+
+def _is_complete(changes: list[Change], now: dict[str, Any]) -> bool:
+    return bool(changes) and all(_is_done(change, now) for change in changes)
+
+
+def _is_done(change: Change, now: dict[str, Any]) -> bool:
+    installed = [_version(copy) for copy in _copies(change.name, now)]
+    if change.action == REMOVE:
+        return not installed
+    return bool(installed) and (not change.after or any(newest([version], change.after) for version in installed))
+
+
+def _copies(name: str, state: dict[str, Any]) -> list[str]:
+    """Return the version and the architecture of each copy of a package, as one text."""
+    return [copy for copy in state["all"].get(name, "").split(", ") if copy]
+
+
+def _version(copy: str) -> str:
+    return copy.partition(" ")[0]
+
+
+# --- packages and files -------------------------------------------------------------------------------------------
+
+
+def _restore(begun: Begun, lost: list[str]) -> None:
+    reason = _reinstall(begun)
+    if not _remains(begun):
+        former = _restore_files(begun, lost)
+        if _missing(begun) and former:
+            # The former repositories may offer the packages.
+            _attempt("the package lists", lambda: begun.backend.apply(former), lost)
+            reason = _reinstall(begun)
+    for name, copies in _missing(begun).items():
+        lost.append(f"package {name} {', '.join(map(_version, copies))} ({reason})")
+
+
+def _remains(begun: Begun) -> list[str]:
+    """Return the new packages, also those of an interrupted run before this one."""
+    known = {*begun.journal.read()["pending"], *_missing(begun)}
+    return [name for name in begun.backend.installed()["all"] if name not in known and not name.startswith(_KEY)]
+
+
+def _missing(begun: Begun) -> dict[str, list[str]]:
+    """Return the copies of packages that were removed or replaced."""
+    now, found = begun.backend.installed(), {}
+    for name in begun.before["all"]:
+        current = _copies(name, now)
+        copies = [copy for copy in _copies(name, begun.before) if copy not in current]
+        if copies and not name.startswith(_KEY):
+            found[name] = copies
+    return found
+
+
+def _reinstall(begun: Begun) -> str:
+    """Install the former versions. Return why this failed."""
+    reason, tried = "", None
+    # A new package may need the new version of another package. Then restore at least the removed packages.
+    for removed_only in (False, True):
+        now = begun.backend.installed()["all"]
+        missing = {name: copies for name, copies in _missing(begun).items() if not removed_only or name not in now}
+        if not missing or missing == tried:
+            break
+        tried = missing
+        try:
+            _install(begun, missing)
+        except FAILURES as error:
+            reason = reason or str(error)
+    return reason
+
+
+def _install(begun: Begun, missing: dict[str, list[str]]) -> None:
+    backend = begun.backend
+    came = [name for name in backend.installed()["all"] if name not in begun.before["all"]]
+    items = [Item(_qualified(name, copy, begun), version=_version(copy)) for name in missing for copy in missing[name]]
+    steps = Steps(install=items, may_erase=True, may_downgrade=True)
+    allowed = judgement.Allowed(install=frozenset(missing), remove=frozenset(came))
+    refused = judgement.refused(backend.simulate(steps, View()), allowed)
+    if refused:
+        raise PackageManagerError(f"The package manager would also {'; '.join(refused)}.")
+    backend.act(steps, lambda: None)
+
+
+def _qualified(name: str, copy: str, begun: Begun) -> str:
+    """Return the name of a copy. Without an architecture, apt installs only the package of its own architecture."""
+    is_one_of_several = begun.backend.name == "apt" and len(_copies(name, begun.before)) > 1
+    return f"{name}:{copy.partition(' ')[2]}" if is_one_of_several else name
+
+
+def _restore_files(begun: Begun, lost: list[str]) -> list[File]:
+    """Restore the files and streams. Return the restored files."""
+    backend, journal = begun.backend, begun.journal
+    # dnf knows a module only as long as its repository exists.
+    if begun.streams:
+        modules = [stream.partition(":")[0] for stream in begun.streams]
+        _attempt(f"the streams of {', '.join(modules)}", lambda: _restore_streams(begun, modules), lost)
+    former = host_files.outdated(journal.previous(), journal.root)
+    written = [host_files.current(file.path, journal.root) for file in former if file.content is None]
+    known = journal.read()["pending"]
+    keys = [name for name in backend.installed()["all"] if name.startswith(_KEY) and name not in known]
+    if written or keys:
+        _attempt("the package lists and keys", lambda: backend.forget(written, keys), lost)
+    for file in former:
+        _attempt(f"file {file.path}", lambda file=file: host_files.write(file, journal.root), lost)  # type: ignore
+    return [file for file in former if file.content is not None]
+
+
+def _restore_streams(begun: Begun, modules: list[str]) -> None:
+    begun.backend.reset(modules)
+    former = begun.journal.former_streams(begun.enabled)
+    if former:
+        begun.backend.enable(former)
+
+
+# --- holds --------------------------------------------------------------------------------------------------------
+
+
+def _hold_again(begun: Begun, lost: list[str]) -> None:
+    now = begun.backend.installed()
+    stale = []
+    for lock in begun.locks:
+        name, _sign, version = lock.partition("=")
+        if version not in map(_version, _copies(name, now)):
+            stale.append(name)
+    if stale:
+        _attempt(f"the locks on {', '.join(stale)}", lambda: begun.backend.release(stale), lost)
+        now = begun.backend.installed()
+    holds = [name for name in begun.released if name in now["all"] and name not in now["held"]]
+    if holds:
+        _attempt(f"the holds on {', '.join(holds)}", lambda: begun.backend.hold(holds), lost)
+
+
+def _attempt(what: str, action: Callable[[], Any], lost: list[str]) -> None:
+    try:
+        action()
+    except FAILURES as error:
+        lost.append(f"{what} ({error})")

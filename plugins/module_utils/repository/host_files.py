@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare, show and write the files of repositories on a host."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import stat
+import tempfile
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
+
+# A file in these directories contains only logins.
+_LOGIN_DIRECTORIES = {os.path.dirname(path("x")) for path in (owned.apt_login, owned.zypper_login)}
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file to write or, with `content` None, to remove. A file with a login has the mode 0600."""
+
+    path: str
+    content: bytes | None
+    mode: int = 0o644
+
+
+def current(path: str, root: str = "/") -> File:
+    """Return a file of the host with its mode. The content is None if it does not exist."""
+    try:
+        with open(_below(root, path), "rb") as handle:
+            return File(path, handle.read(), stat.S_IMODE(os.fstat(handle.fileno()).st_mode))
+    except FileNotFoundError:
+        return File(path, None)
+    except OSError as error:
+        raise _failure("read", path, error) from error
+
+
+def outdated(wanted: list[File], root: str = "/") -> list[File]:
+    """Return the files whose content or mode on the host differs, once for each path."""
+    by_path = {file.path: file for file in wanted}
+    return [file for file in by_path.values() if _differs(file, root)]
+
+
+def _differs(file: File, root: str) -> bool:
+    if file.content is None:
+        return os.path.lexists(_below(root, file.path))
+    return current(file.path, root) != file
+
+
+def diff(before: bytes | None, file: File) -> dict[str, str]:
+    """Return an entry of Ansible's diff, without logins. Digests replace them, and fingerprints replace keys."""
+    return {
+        "before_header": file.path,
+        "after_header": file.path,
+        "before": _shown(file.path, before),
+        "after": _shown(file.path, file.content),
+    }
+
+
+def _shown(path: str, content: bytes | None) -> str:
+    if content is None:
+        return ""
+    try:
+        return "".join(f"fingerprint: {fingerprint}\n" for fingerprint in openpgp.fingerprints(content))
+    except openpgp.KeyFileError:
+        pass
+    text = content.decode("utf-8", "surrogateescape")
+    # A diff can only contain valid text.
+    if os.path.dirname(path) in _LOGIN_DIRECTORIES or not _is_valid(text):
+        return f"digest: {addresses.digest(text)}\n"
+    return repository_access.sealed_entry(text)
+
+
+def _is_valid(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def write(file: File, root: str = "/") -> bytes | None:
+    """Write or remove a file, and return its previous content. None: it did not exist.
+
+    A reader never sees a part of the file. For a symlink, its target is written, but the symlink itself is removed.
+    """
+    before = current(file.path, root).content
+    path = _below(root, file.path)
+    remove_temporary(file.path, root)
+    try:
+        if file.content is not None:
+            _put(os.path.realpath(path), file.content, file.mode)
+        elif os.path.lexists(path):
+            os.unlink(path)
+            _sync(os.path.dirname(path))
+    except OSError as error:
+        raise _failure("removed" if file.content is None else "written", file.path, error) from error
+    return before
+
+
+def remove_temporary(path: str, root: str = "/") -> None:
+    """Remove what a killed run left while it wrote the file."""
+    directory, name = os.path.split(os.path.realpath(_below(root, path)))
+    for other in listing("/", directory):
+        if other.startswith(f".{name}.") and other.endswith(".tmp"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, other))
+
+
+def _put(path: str, content: bytes, mode: int) -> None:
+    directory, name = os.path.split(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    # The package managers ignore names that start with a dot. In this directory, SELinux gives the file its usual type.
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync(directory)
+
+
+def _sync(directory: str) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _below(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))
+
+
+def _failure(done: str, path: str, error: OSError) -> RepositoryError:
+    remedy = (
+        "Remove the directory." if isinstance(error, IsADirectoryError) else "Set become: true, or free disk space."
+    )
+    return RepositoryError(f"{path} could not be {done}: {error.strerror or error}. {remedy}")

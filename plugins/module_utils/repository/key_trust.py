@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide whether a signing key is trusted by its full fingerprint or the SHA-256 digest of its file.
+
+A digest has the form `sha256:` and 64 hexadecimal digits. Without this prefix, 64 digits are the fingerprint of an
+OpenPGP key of version 6. The digest covers the file as downloaded, or the file without the lines that start with
+`Version`, as NVIDIA computes it in its Dockerfiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
+
+LARGEST = 1024 * 1024
+_PREFIX = "sha256:"
+
+
+class KeyTrustError(Exception):
+    """A value is neither a full fingerprint nor a digest."""
+
+
+def normalized(trust: str) -> str:
+    """Return a fingerprint in upper case or a digest in lower case, without blanks."""
+    text = re.sub(r"\s", "", trust)
+    if re.fullmatch(r"(?i:sha256:)[0-9A-Fa-f]{64}", text):
+        return text.lower()
+    if re.fullmatch(r"[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64}", text):
+        return text.upper()
+    raise KeyTrustError(
+        f"fingerprint: {text!r} is neither the full fingerprint of a key (40 or 64 hexadecimal digits, shown by "
+        "'gpg --show-keys') nor the digest of a key file (sha256: and 64 hexadecimal digits, shown by 'sha256sum')."
+    )
+
+
+def is_digest(trust: str | None) -> bool:
+    """Return whether a normalized value is a digest instead of a fingerprint."""
+    return (trust or "").startswith(_PREFIX)
+
+
+def digest(data: bytes) -> str:
+    """Return the digest of a key file with its prefix."""
+    return f"{_PREFIX}{hashlib.sha256(data).hexdigest()}"
+
+
+def without_version(data: bytes) -> bytes:
+    """Return a key file without the lines that start with `Version`, as `sed '/^Version/d'` prints it."""
+    return re.sub(rb"(?m)^Version[^\n]*\n?", b"", data)
+
+
+def covered(data: bytes, trust: str) -> bytes | None:
+    """Return the trusted part of a key file, or None.
+
+    Only the covered part may be used, because a line that starts with `Version` may also contain key material.
+    """
+    if is_digest(trust):
+        return next((part for part in (data, without_version(data)) if digest(part) == trust), None)
+    return data if openpgp.fingerprints(data) == [trust] else None
+
+
+def note_path(path: str) -> str:
+    """Return the path of the note: the file beside a key file that stores the digest of the downloaded file."""
+    return f"{path}{owned.KEY_NOTE_SUFFIX}"
+
+
+def note(data: bytes, trust: str) -> str | None:
+    """Return the text of the note, or None if the key file on the host has the trusted digest itself.
+
+    Converting a key between text and binary form changes its digest.
+    """
+    return f"{trust} {digest(data)}\n" if is_digest(trust) and digest(data) != trust else None
+
+
+def describe(data: bytes, noted: str | None = None) -> dict[str, list[str]]:
+    """Return the fingerprints and the trusted digests of a key file."""
+    try:
+        fingerprints = openpgp.fingerprints(data)
+    except openpgp.KeyFileError:
+        fingerprints = []
+    digests = [digest(data)]
+    served, _blank, written = (noted or "").strip().partition(" ")
+    # The note is only valid for the key file that it was written for.
+    if written == digests[0]:
+        digests.append(served)
+    return {"fingerprints": fingerprints, "digests": digests}
+
+
+def read(root: str, path: str) -> dict[str, list[str]] | None:
+    """Describe a key file of a host. Return None if it does not exist."""
+    data = read_bytes(root, path, LARGEST)
+    return None if data is None else describe(data, read_text(root, note_path(path), 1024))
+
+
+def is_trusted(key: dict[str, list[str]] | None, trust: str) -> bool:
+    """Return whether a described key file is trusted and contains no other key."""
+    if key is None or not key["fingerprints"]:
+        return False
+    return trust in key["digests"] if is_digest(trust) else key["fingerprints"] == [trust]

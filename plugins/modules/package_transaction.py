@@ -1,0 +1,506 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Install, remove and hold packages in one recorded transaction."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: package_transaction
+short_description: Install, remove and hold packages in one recorded transaction
+version_added: 0.1.0
+author:
+  - gpufleet maintainers (@gpufleet)
+description:
+  - Configures package repositories, installs, removes and holds packages with apt, dnf 4 or zypper, and records this
+    under a name.
+  - O(state=absent) removes the recorded packages, repositories, files and holds, and nothing else. It does not
+    reinstall packages that a transaction removed, and does not revert upgrades or downgrades.
+  - Reads the repositories through a private view, simulates the transaction with the package manager's own solver, and
+    fails before the first change if the transaction would remove or change a package that the options do not allow.
+  - If the transaction fails, the module installs the removed and replaced packages in their former versions again, and
+    sets their holds again. If no new package is installed, it also restores the repositories, the other files and the
+    module streams. The message lists everything that it could not restore.
+  - If the module or the host is stopped during the transaction, the next run with the same record repairs the packages,
+    and then applies its own options.
+  - If no change is necessary, the module needs no network.
+  - The host needs only Python and the package manager's command.
+options:
+  record:
+    description: >-
+      Name of the record, in lower-case letters, digits and underscores. Everything that belongs together has one
+      record, for example the packages of one role. Other records keep their packages and repositories.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) makes the changes that the other options request. An item that you remove from O(install) or
+        O(repositories) stays on the host.
+      - V(absent) removes the packages that the transactions of O(record) installed and that nothing else needs. It also
+        removes their repositories and other files, resets their module streams and releases their holds. Of the other
+        options, only O(remove), O(keep) and O(lock_timeout) apply.
+      - With apt, V(absent) purges the packages. This removes their configuration files, and the scripts of some
+        packages also delete data, for example databases.
+    type: str
+    choices: [present, absent]
+    default: present
+  install:
+    description:
+      - Packages to install, each as C(name), C(name=version), C(name>=version), or the absolute path of a package file
+        on the host.
+      - C(name) installs the newest version. It does not upgrade an installed package.
+      - C(name=version) also upgrades or downgrades an installed package. A version without a revision or release, such
+        as C(580.95.05), selects the newest build of this version.
+      - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the newest version.
+    type: list
+    elements: str
+    default: []
+  remove:
+    description:
+      - Names of packages to remove in the same transaction. With apt, their configuration files stay.
+      - With O(state=absent), recorded packages that must not stay. The module fails before the first change if another
+        package needs them.
+    type: list
+    elements: str
+    default: []
+  purge:
+    description: >-
+      Names of packages to remove in the same transaction. With apt, this also removes their configuration files, and
+      the scripts of some packages also delete data.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description:
+      - Packages to hold at their version after the transaction, as C(name) or C(name=version). The module holds every
+        installed package that an item selects, also dependencies and packages that other programs installed.
+      - Names and versions may have wildcards. After a tilde, they are regular expressions. A regular expression may
+        match any part of a name, but must match the whole version. For example, V(~^libnvidia-=580.95.05) selects all
+        packages whose names start with C(libnvidia-) and that have this version.
+      - The module releases its own holds when a later transaction changes the packages.
+      - An item that you remove from this list does not end a hold. List the packages in O(release) instead.
+      - zypper locks packages by name, so a lock also applies to other versions.
+    type: list
+    elements: str
+    default: []
+  release:
+    description: >-
+      Packages whose holds the module releases, in the form of O(hold), also if it did not set them. Packages that
+      O(hold) also selects are held after the transaction.
+    type: list
+    elements: str
+    default: []
+  may_change:
+    description: >-
+      Installed packages that the transaction may also remove, upgrade or downgrade, in the form of O(hold). By default,
+      it changes only the packages in O(install), O(remove) and O(purge).
+    type: list
+    elements: str
+    default: []
+  may_upgrade:
+    description: Whether the transaction may upgrade any installed package for a dependency.
+    type: bool
+    default: false
+  keep:
+    description: >-
+      Packages that the transaction must neither change nor install as a dependency, in the form of O(hold). It does not
+      apply to packages in O(install), O(remove) and O(purge). With O(state=absent), packages that stay.
+    type: list
+    elements: str
+    default: []
+  repositories:
+    description: Signed repositories to add, or to change if they exist. Other entries of the host stay.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the repository's files, and with dnf and zypper the ID of the repository.
+        type: str
+        required: true
+      description:
+        description: Description of the repository. The default is its name.
+        type: str
+      url:
+        description: URL without a login, with one of the schemes V(http), V(https), V(ftp) and V(file).
+        type: str
+        required: true
+      suite:
+        description: With apt, the suite, or a path that ends with a slash. The default is V(/).
+        type: str
+      components:
+        description: With apt, the components of the suite.
+        type: list
+        elements: str
+      key:
+        description: URL of the public key that signs the repository, or absolute path of the key file on the host.
+        type: str
+        required: true
+      fingerprint:
+        description: >-
+          The full fingerprint of the key with 40 or 64 hexadecimal digits, or the SHA-256 digest of the key file as
+          V(sha256:0123...). The module fails before the first change if the key is another one.
+        type: str
+        required: true
+      priority:
+        description: >-
+          Priority of the repository. With dnf and zypper, lower numbers come first. With apt, it is the pin priority of
+          all packages from the repository's server.
+        type: int
+      module_hotfixes:
+        description: With dnf, whether the packages are visible although a module has packages with the same names.
+        type: bool
+      username:
+        description: >-
+          User name for the repository. It is also used for the key if the key is on the same server. Requires
+          O(repositories[].password).
+        type: str
+      password:
+        description: Password for the repository.
+        type: str
+      proxy:
+        description: Proxy for the repository, for example V(http://proxy.example:3128).
+        type: str
+      proxy_username:
+        description: User name for the proxy. Requires the proxy and its password.
+        type: str
+      proxy_password:
+        description: Password for the proxy.
+        type: str
+      replaces:
+        description: Files of older entries of the same repository, which are removed.
+        type: list
+        elements: path
+  uses_repositories:
+    description: >-
+      Names of repositories that another record may have added and that the packages need. They stay until no record
+      needs them.
+    type: list
+    elements: str
+    default: []
+  archive_components:
+    description: With apt, components such as V(contrib) to enable in the entries of the Debian archive.
+    type: list
+    elements: str
+    default: []
+  module_streams:
+    description: With dnf, module streams to enable, each as C(module:stream). Another stream of the module is reset.
+    type: list
+    elements: str
+    default: []
+  files:
+    description: >-
+      Configuration files of the package manager that are written before the transaction, for example pins. The
+      simulation uses them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path below F(/etc/apt), F(/etc/dnf), F(/etc/yum.repos.d) or F(/etc/zypp).
+        type: path
+        required: true
+      state:
+        description: Whether the file is V(present) or V(absent).
+        type: str
+        choices: [present, absent]
+        default: present
+      content:
+        description: Text of the file.
+        type: str
+        default: ""
+      mode:
+        description: Mode of the file. With V(0600), its text is not shown, because it contains a login.
+        type: str
+        choices: ["0644", "0600"]
+        default: "0644"
+  query:
+    description:
+      - Packages whose available versions are returned in RV(versions). Wildcards select all names that they match.
+      - The module then only reads the repositories as the other options would configure them, and changes nothing.
+    type: list
+    elements: str
+    default: []
+  query_streams:
+    description: With dnf, modules whose streams are returned in RV(streams). Like O(query), changes nothing.
+    type: list
+    elements: str
+    default: []
+  lock_timeout:
+    description: Maximum time in seconds to wait for another package manager.
+    type: int
+    default: 60
+attributes:
+  check_mode:
+    description: >-
+      Simulates the transaction with the package manager's solver. The metadata of the repositories is downloaded to a
+      private directory.
+    support: full
+  diff_mode:
+    description: >-
+      Shows every package with its old and its new version, and the files of the repositories. The output contains a
+      digest instead of each login.
+    support: full
+  idempotent:
+    description: A second run with the same options changes nothing and needs no network.
+    support: full
+notes:
+  - Requires root, except in check mode and with O(query) or O(query_streams).
+  - Supports Debian, Ubuntu, Enterprise Linux, Amazon Linux 2023, SLES and systems that are derived from them. dnf 5 is
+    not supported.
+  - Holds with dnf require the package C(python3-dnf-plugin-versionlock).
+seealso:
+  - module: ansible.builtin.package
+"""
+
+EXAMPLES = r"""
+- name: Install a monitoring agent from its own repository and hold it
+  gpufleet.hosts.package_transaction:
+    record: monitoring
+    repositories:
+      - name: monitoring
+        url: https://packages.example/debian
+        suite: stable
+        components: [main]
+        key: https://packages.example/key.asc
+        fingerprint: 0123456789ABCDEF0123456789ABCDEF01234567
+    install: [agent=2.4.1, agent-plugins]
+    hold: [agent]
+
+- name: Replace the agent with the conflicting package collector
+  gpufleet.hosts.package_transaction:
+    record: monitoring
+    install: [collector]
+    remove: [agent, agent-plugins]
+
+- name: Remove the packages and the repository of the record, with apt also the configuration files
+  gpufleet.hosts.package_transaction:
+    record: monitoring
+    state: absent
+
+- name: List the available versions of a package
+  gpufleet.hosts.package_transaction:
+    record: monitoring
+    query: [agent]
+  register: offered
+"""
+
+RETURN = r"""
+changes:
+  description: >-
+    The changed packages, or in check mode those of the simulation. C(action) is install, upgrade, downgrade, reinstall
+    or remove. C(before) and C(after) are versions in the package manager's format, or null. The result does not list
+    module streams. If only a stream changes, the task is reported as changed and this list is empty.
+  type: list
+  elements: dict
+  returned: success, without O(query) and O(query_streams)
+  sample: [{name: libcuda1, action: upgrade, before: 580.82.07-1, after: 580.95.05-1, arch: amd64}]
+files:
+  description: Paths of the configuration files that were written or removed.
+  type: list
+  elements: str
+  returned: success, without O(query) and O(query_streams)
+  sample: [/etc/apt/sources.list.d/monitoring.sources]
+held:
+  description: Packages that are newly held.
+  type: list
+  elements: str
+  returned: success, without O(query) and O(query_streams)
+  sample: [agent]
+released:
+  description: Packages that are no longer held.
+  type: list
+  elements: str
+  returned: success, without O(query) and O(query_streams)
+  sample: []
+repaired:
+  description: What an interrupted run left incomplete. The module repaired it, or would repair it in check mode.
+  type: list
+  elements: str
+  returned: success, without O(query) and O(query_streams)
+  sample: [dpkg was interrupted]
+kept:
+  description: >-
+    With O(state=absent), recorded packages that stay, because other packages need them, O(keep) selects them, or the
+    user holds them.
+  type: list
+  elements: str
+  returned: success, without O(query) and O(query_streams)
+  sample: []
+versions:
+  description: The available versions of each package in O(query), newest first, in the package manager's format.
+  type: dict
+  returned: with O(query) or O(query_streams)
+  sample: {agent: ["2.4.1-1", "2.4.0-1"]}
+streams:
+  description: The available streams of each module in O(query_streams).
+  type: dict
+  returned: with O(query) or O(query_streams)
+  sample: {nvidia-driver: [580-dkms, 580-open]}
+"""
+
+import dataclasses
+import os
+import re
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import run as base_run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import backend
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import journal, judgement, removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+
+BACKENDS = {"apt": Apt, "dnf": Dnf, "zypper": Zypper}
+ERRORS = (
+    backend.ItemError,
+    backend.PackageManagerError,
+    journal.JournalError,
+    judgement.SelectorError,
+    key_trust.KeyTrustError,
+    repositories.RepositoryError,
+    transaction.TransactionError,
+    # A file or a directory of the host is not usable.
+    OSError,
+)
+_DIRECTORIES = ("/etc/apt/", "/etc/dnf/", "/etc/yum.repos.d/", "/etc/zypp/")
+LISTS = (
+    "install",
+    "remove",
+    "purge",
+    "hold",
+    "release",
+    "may_change",
+    "keep",
+    "uses_repositories",
+    "archive_components",
+    "module_streams",
+)
+
+
+def request(options: dict[str, Any], manager: str) -> transaction.Request:
+    """Check the options and convert them."""
+
+    def selectors(name: str) -> tuple[judgement.Selector, ...]:
+        return tuple(judgement.selector(text) for text in options[name])
+
+    for name in ("archive_components", "module_streams"):
+        needed = "apt" if name == "archive_components" else "dnf"
+        if options[name] and manager != needed:
+            raise transaction.TransactionError(
+                f"{name} is set, but this host uses {manager}. Set it only with {needed}."
+            )
+    for stream in options["module_streams"]:
+        if not re.fullmatch(r"[^\s:]+:[^\s:]+", stream):
+            raise transaction.TransactionError(
+                f"module_streams: {stream!r} is not a valid stream. Write module:stream."
+            )
+    for item in options["files"]:
+        if not item["path"].startswith(_DIRECTORIES) or os.path.normpath(item["path"]) != item["path"]:
+            raise transaction.TransactionError(
+                f"files: {item['path']!r} is not a file of the package manager. Use a path below "
+                f"{', '.join(_DIRECTORIES)}."
+            )
+    files = [
+        backend.File(
+            item["path"], item["content"].encode() if item["state"] == "present" else None, int(item["mode"], 8)
+        )
+        for item in options["files"]
+    ]
+    return transaction.Request(
+        install=tuple(backend.item(text) for text in options["install"]),
+        remove=tuple(options["remove"]),
+        purge=tuple(options["purge"]),
+        hold=selectors("hold"),
+        release=selectors("release"),
+        may_change=selectors("may_change"),
+        may_upgrade=options["may_upgrade"],
+        keep=selectors("keep"),
+        repositories=tuple(repositories.read(options["repositories"], manager)),
+        uses=tuple(options["uses_repositories"]),
+        components=tuple(options["archive_components"]),
+        streams=tuple(options["module_streams"]),
+        files=tuple(files),
+        lock_timeout=options["lock_timeout"],
+    )
+
+
+def diff(result: transaction.Result) -> list[dict[str, str]]:
+    """Return Ansible's diff: a list of the packages, and one entry for each file."""
+    before = "".join(f"{change.name} {change.before}\n" for change in result.changes if change.before)
+    after = "".join(f"{change.name} {change.after}\n" for change in result.changes if change.after)
+    packages = {"before_header": "packages", "after_header": "packages", "before": before, "after": after}
+    return [packages, *result.files] if before or after else [*result.files]
+
+
+def main() -> None:
+    """Read the options, carry out the transaction, and report it."""
+    texts = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "record": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            **dict.fromkeys((*LISTS, "query", "query_streams"), texts),
+            "may_upgrade": {"type": "bool", "default": False},
+            "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                    "content": {"type": "str", "default": ""},
+                    "mode": {"type": "str", "choices": ["0644", "0600"], "default": "0644"},
+                },
+            },
+            "lock_timeout": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    module.no_log_values.update(
+        item["content"] for item in options["files"] if item["mode"] == "0600" and item["content"]
+    )
+    platform = host_platform.read("/", os.uname().machine)
+    manager = platform["package_manager"]
+    if manager not in BACKENDS:
+        module.fail_json(
+            msg=f"package_transaction does not support {platform['name']}. Use a host with Debian, Ubuntu, Enterprise "
+            "Linux, Amazon Linux 2023, SLES, or a system that is derived from one of these."
+        )
+    try:
+        wanted = request(options, manager)
+        program = BACKENDS[manager](base_run.runner(module))
+        record = journal.Journal(options["record"])
+        if options["query"] or options["query_streams"]:
+            versions, streams = transaction.query(wanted, options["query"], options["query_streams"], program, record)
+            module.exit_json(changed=False, versions=versions, streams=streams)
+        # A user without privileges can simulate, but not act.
+        if os.geteuid() != 0 and not module.check_mode:
+            module.fail_json(msg=needs_root(os.geteuid()))
+        run = transaction.present if options["state"] == "present" else removal.absent
+        result = run(wanted, program, record, check_mode=module.check_mode)
+    except ERRORS as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=result.changed,
+        changes=[dataclasses.asdict(change) for change in result.changes],
+        files=[item["after_header"] for item in result.files],
+        held=result.held,
+        released=result.released,
+        repaired=result.repaired,
+        kept=result.kept,
+        diff=diff(result),
+    )
+
+
+if __name__ == "__main__":
+    main()

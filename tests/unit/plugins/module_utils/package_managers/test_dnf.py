@@ -1,0 +1,402 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The dnf 4 backend. The outputs in files/dnf are from dnf 4.23 and rpm 4.20."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    BusyError,
+    Item,
+    PackageManagerError,
+    Steps,
+    View,
+    item,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+FILES = Path(__file__).parent / "files" / "dnf"
+# drv 1-1.el9, drvlib 1-1.el9, fca 1-1.el9, ep 3:1.0-1.el9 and, after a killed upgrade, two versions of slow.
+RPM = (FILES / "rpm-killed.txt").read_text(encoding="utf-8")
+KEY = (FILES / "lab.key").read_bytes()
+PREFIX = ["--debuglevel=2", "--noautoremove", "--setopt=install_weak_deps=False"]
+
+
+def output(name: str, rc: int = 0) -> tuple[int, str, str]:
+    """Return the recorded exit status, stdout and stderr."""
+    parts = [FILES / f"{name}.{end}" for end in ("out", "err")]
+    return (rc, *(part.read_text(encoding="utf-8") if part.exists() else "" for part in parts))
+
+
+class Host:
+    """A host whose programs answer by the first text that their command contains. `commands` records the others."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.commands = []
+        self.scripts = []
+
+    def __call__(self, argv, environment=None, stdin=None):
+        command = " ".join(argv)
+        self.commands.append(command.replace("--setopt=exit_on_lock=True ", ""))
+        self.scripts.append(stdin)
+        for number, (text, answer) in enumerate(self.answers):
+            if text in command:
+                # The last answer of several for one command stays.
+                if sum(text == other for other, _answer in self.answers) > 1:
+                    del self.answers[number]
+                return answer
+        if "--query --all" in command:
+            return 0, RPM, ""
+        return 0, "", ""
+
+    def changes(self):
+        """Return the commands that change the host."""
+        return [text for text in self.commands if "--query" not in text and "--assumeno" not in text]
+
+
+# --- simulation and transaction ---------------------------------------------------------------------------------------
+
+
+def changes(name: str, steps: Steps) -> list[str]:
+    """Return the simulated changes as text."""
+    return [str(change) for change in Dnf(Host(("--assumeno", output(name)))).simulate(steps, View())]
+
+
+def test_simulate():
+    """The changes have the versions before, which dnf does not print."""
+    steps = Steps(install=[item("drv=2-1.el9")], remove=["fca"])
+    assert changes("shell-upgrade", steps) == [
+        "upgrade drv from 1-1.el9 to 2-1.el9",
+        "upgrade drvlib from 1-1.el9 to 2-1.el9",
+        "remove fca 1-1.el9",
+    ]
+    assert changes("shell-streams", steps) == ["remove fca 1-1.el9", "install gpudrv 1-1.el9"]
+    assert changes("shell-rival", steps) == ["remove drv 1-1.el9", "remove fca 1-1.el9", "install rival 1-1.el9"]
+    assert changes("shell-nothing", steps) == []
+
+
+def test_simulate_uses_the_view():
+    """The options of the view select the repositories."""
+    host = Host(("--assumeno", output("shell-nothing")))
+    Dnf(host).simulate(Steps(install=[Item("drv")]), View(("--setopt=reposdir=/view",)))
+    assert host.commands[-1].startswith("dnf --setopt=reposdir=/view --disableplugin=versionlock --assumeno ")
+
+
+DOWNGRADE = (
+    1,
+    "=====\n Package\n=====\nDowngrading:\n drv  noarch  0-1.el9  base  6.0 k\n\nTransaction Summary\n=====\n"
+    "Downgrade  1 Package\n",
+    "Operation aborted.\n",
+)
+
+
+def test_downgrade():
+    """dnf downgrades without being asked, so the simulation refuses it."""
+    host = Host(("--assumeno", DOWNGRADE))
+    with pytest.raises(PackageManagerError, match=r"downgrade drv from 1-1.el9 to 0-1.el9"):
+        Dnf(host).act(Steps(install=[item("drv=0-1.el9")]), lambda: None)
+    assert host.changes() == []
+    Dnf(host).act(Steps(install=[item("drv=0-1.el9")], may_downgrade=True), lambda: None)
+    assert len(host.changes()) == 1
+
+
+def test_error_of_the_shell_prevents_the_removal():
+    """dnf's shell removes a package although the installation in the line before failed."""
+    host = Host(("--assumeno", output("shell-unknown")))
+    with pytest.raises(PackageManagerError, match="Unable to find a match: nope-3"):
+        Dnf(host).act(Steps(install=[item("nope=3")], remove=["fca"]), lambda: None)
+    assert host.changes() == []
+
+
+def test_file_conflict_with_a_package_to_remove():
+    """The removal comes first, and the installation then uses the downloaded packages."""
+    events = []
+    host = Host(
+        ("--assumeno", output("shell-upgrade")),
+        ("--assumeyes", output("file-conflict")),
+        ("--assumeyes", (0, "", "")),
+    )
+    Dnf(host).act(Steps(install=[Item("fcb")], remove=["fca"]), lambda: events.append(host.changes()[-1]))
+    tail = " ".join(PREFIX)
+    assert host.changes()[1:] == [
+        f"dnf --assumeyes {tail} remove fca",
+        f"dnf --cacheonly --assumeyes {tail} install fcb",
+    ]
+    assert events == [f"dnf --assumeyes {tail} remove fca"]
+
+
+def test_file_conflict_with_a_package_that_stays():
+    """Nothing is removed for it."""
+    host = Host(("--assumeno", output("shell-upgrade")), ("--assumeyes", output("file-conflict", 1)))
+    with pytest.raises(PackageManagerError, match=r"conflicts with file from package fca-1-1.el9.noarch\.$"):
+        Dnf(host).act(Steps(install=[Item("fcb")], remove=["drv"]), lambda: pytest.fail("nothing was removed"))
+    assert len(host.changes()) == 1
+
+
+# --- interrupted transactions -----------------------------------------------------------------------------------------
+
+
+def history(name: str) -> tuple[int, str, str]:
+    """Return the recorded output of `dnf history info`."""
+    return 0, (FILES / f"history-{name}.txt").read_text(encoding="utf-8"), ""
+
+
+def test_repair():
+    """The old copy is removed, and the new one is installed again because its scriptlets may not have run."""
+    host = Host(("repoquery --duplicates", (0, "slow\tnoarch\n", "")), ("history", history("killed")))
+    backend = Dnf(host)
+    assert len(backend.broken()) == 2
+    host.commands.clear()
+    backend.repair([])
+    assert [text for text in host.changes() if "--quiet" not in text] == [
+        "rpm --erase --nodeps slow-1-1.el9.noarch",
+        f"dnf --assumeyes {' '.join(PREFIX)} reinstall slow-2-1.el9.noarch",
+    ]
+
+
+def test_packages_with_several_versions():
+    """dnf does not report packages such as kernels as duplicates."""
+    assert Dnf(Host(("repoquery --duplicates", (0, "", "")))).broken() == []
+
+
+def test_lost_version():
+    """The error names the package and the way out."""
+    lost = (
+        "Installed package slow-2-1.el9.noarch (from base) not available.\nError: No packages marked for reinstall.\n"
+    )
+    host = Host(("reinstall", (1, "", lost)), ("history", history("killed")))
+    with pytest.raises(PackageManagerError, match=r"slow-2-1.el9.noarch was interrupted, .* Enable their repository"):
+        Dnf(host).repair([])
+
+
+def test_damaged_database():
+    """rpm rebuilds its database. Without success, nothing else runs."""
+    host = Host(("--query --all", (1, "", "error: cannot open Packages database in /var/lib/rpm\n")))
+    backend = Dnf(host)
+    assert backend.broken() == ["rpm cannot read its database"]
+    with pytest.raises(PackageManagerError, match="even after"):
+        backend.repair([])
+    assert host.changes() == ["rpm --rebuilddb"]
+
+
+# --- locks of other programs ------------------------------------------------------------------------------------------
+
+VERSION = ("--version", (0, "4.23.0\n", ""))
+
+
+def write(root: Path, path: str, text: str | bytes) -> Path:
+    """Write a file below the root directory."""
+    target = root / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(text.encode() if isinstance(text, str) else text)
+    return target
+
+
+def test_wait(tmp_path):
+    """The error names the process. The lock of a process that ended does not count."""
+    write(tmp_path, "/var/cache/dnf/metadata_lock.pid", "77")
+    backend = Dnf(Host(VERSION), str(tmp_path))
+    backend.wait(0)
+    write(tmp_path, "/proc/77/cmdline", "dnf\0upgrade\0")
+    with pytest.raises(BusyError, match=r"still busy after 0 seconds: Process 77 \(dnf upgrade\). .*lock_timeout"):
+        backend.wait(0)
+
+
+def test_wait_for_rpm(tmp_path):
+    """Another process can have locked rpm's database."""
+    lock = write(tmp_path, "/var/lib/rpm/.rpm.lock", "")
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with open(lock, "wb") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)
+            os.write(ready[1], b"x")
+            os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    write(tmp_path, f"/proc/{child}/cmdline", "rpm\0-U\0")
+    assert dnf_locks.holder(str(tmp_path)) == f"Process {child} (rpm -U)"
+    os.write(done[1], b"x")
+    os.waitpid(child, 0)
+    assert dnf_locks.holder(str(tmp_path)) is None
+
+
+def test_lock_of_dnf_during_a_command():
+    """dnf exits at once, so that the time limit applies."""
+    host = Host(("makecache", (200, "", "")))
+    backend = Dnf(host)
+    backend._timeout = 0
+    with pytest.raises(BusyError):
+        backend.view("/nowhere", [])
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([("dnf --version", (0, "dnf5 version 5.2.6.2\n", ""))], "is dnf 5.2.6.2, but only dnf 4 is supported"),
+        (
+            [
+                ("dnf5 --version", (0, "dnf5 version 5.2.6.2\n", "")),
+                ("dnf --version", (127, "", "dnf is not installed")),
+            ],
+            "is dnf 5.2.6.2, but only dnf 4 is supported",
+        ),
+        ([("--version", (127, "", ""))], "The command dnf is not installed"),
+    ],
+)
+def test_other_versions(answers, message):
+    """Only dnf 4 is supported."""
+    with pytest.raises(PackageManagerError, match=message):
+        Dnf(Host(*answers)).wait(0)
+
+
+# --- repositories -----------------------------------------------------------------------------------------------------
+
+ENTRY = (
+    b"[new]\nbaseurl=http://new/\nskip_if_unavailable=1\ngpgkey=file:///etc/pki/new.key file:///etc/pki/new.keyring\n"
+)
+
+
+def test_view(tmp_path):
+    """The view is a private directory. The host's files do not change."""
+    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    write(tmp_path, "/etc/yum.repos.d/a.repo", "[a]\n")
+    view = Dnf(Host(), str(tmp_path)).view(str(tmp_path / "view"), files)
+    assert view == View((f"--setopt=reposdir={tmp_path}/view/repositories",))
+    assert sorted(path.name for path in (tmp_path / "view/repositories").iterdir()) == ["000-a.repo", "001-new.repo"]
+    assert (tmp_path / "view/repositories/001-new.repo").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "etc/yum.repos.d/a.repo").read_text(encoding="utf-8") == "[a]\n"
+
+
+def test_unreachable_repository(tmp_path):
+    """The error has the URL without the login."""
+    host = Host(("makecache", output("unreachable", 1)))
+    with pytest.raises(PackageManagerError) as error:
+        Dnf(host, str(tmp_path)).view(str(tmp_path / "view"), [File("/etc/yum.repos.d/new.repo", ENTRY)])
+    assert "http://...@127.0.0.1:9/x/repodata/repomd.xml" in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_apply():
+    """Only a written entry has metadata to fetch. A removed file has no content."""
+    host = Host()
+    backend = Dnf(host)
+    backend.apply(
+        [File("/etc/yum.repos.d/old.repo", None), File("/etc/pki/old.key", None), File("/etc/pki/new.key", KEY)]
+    )
+    assert host.commands == []
+    backend.apply([File("/etc/yum.repos.d/old.repo", None), File("/etc/yum.repos.d/new.repo", ENTRY)])
+    assert host.commands == ["dnf --assumeyes makecache"]
+
+
+def test_forget(tmp_path):
+    """Only the given keys are erased. The caches of other repositories stay."""
+    for name in (
+        "new-0123456789abcdef/x",
+        "new-er-0123456789abcdef/x",
+        "new.solv",
+        "new-filenames.solvx",
+        "newer.solv",
+    ):
+        write(tmp_path, f"/var/cache/dnf/{name}", "")
+    host = Host()
+    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    Dnf(host, str(tmp_path)).forget(files, ["gpg-pubkey-4150cfbf"])
+    assert host.commands == ["rpm --erase gpg-pubkey-4150cfbf"]
+    left = sorted(path.name for path in (tmp_path / "var/cache/dnf").iterdir())
+    assert left == ["new-er-0123456789abcdef", "newer.solv"]
+
+
+def test_reset(tmp_path):
+    """Only the file of a module without a state is removed."""
+    unused = write(tmp_path, "/etc/dnf/modules.d/gpu.module", "[gpu]\nname=gpu\nstream=\nprofiles=\nstate=\n")
+    used = write(tmp_path, "/etc/dnf/modules.d/perl.module", "[perl]\nname=perl\nstream=5\nprofiles=\nstate=enabled\n")
+    Dnf(Host(), str(tmp_path)).reset(["gpu", "perl", "none"])
+    assert (unused.exists(), used.exists()) == (False, True)
+
+
+# --- holds and dependencies -------------------------------------------------------------------------------------------
+
+
+def test_hold():
+    """Installed versions are locked offline. Another version is found in the repositories."""
+    host = Host()
+    Dnf(host).hold(["drv", "ep=1.0-1.el9"])
+    Dnf(host).hold(["drv=2-1.el9"])
+    assert [text for text in host.commands if "versionlock" in text] == [
+        "dnf --quiet --disablerepo=* versionlock add drv-1-1.el9 ep-1.0-1.el9",
+        "dnf --quiet --setopt=*.module_hotfixes=true versionlock add drv-2-1.el9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "names", "message"),
+    [
+        ((0, "No package found for: drv-9\n", ""), ["drv=9"], "found no package for drv-9"),
+        (
+            (1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n"),
+            ["drv"],
+            "python3-dnf-plugin-versionlock",
+        ),
+        ((1, "", "Error: Locklist not set\n"), ["drv"], "Locklist not set"),
+        ((0, "", ""), ["gone"], "not installed cannot be held: gone"),
+    ],
+)
+def test_hold_that_fails(answer, names, message):
+    """dnf exits with status 0 if it finds no package to lock."""
+    with pytest.raises(PackageManagerError, match=message):
+        Dnf(Host(("versionlock", answer))).hold(names)
+
+
+def test_release(tmp_path):
+    """Only the packages' own locks are deleted."""
+    write(
+        tmp_path,
+        "/etc/dnf/plugins/versionlock.list",
+        "# Added\ndrv-0:1-1.el9.*\ndrv*\nep-3:2.0-1.el9.*\n!drv-0:9-1.*\n",
+    )
+    host = Host()
+    Dnf(host, str(tmp_path)).release(["drv", "other"])
+    Dnf(host, str(tmp_path)).release(["other"])
+    assert host.commands == ["dnf --quiet --disablerepo=* versionlock delete drv-0:1-1.el9.*"]
+
+
+NEEDED = "error: Failed dependencies:\n\tdrvlib = 1 is needed by (installed) drv-1-1.el9.noarch\n"
+
+
+def test_remove_test():
+    """rpm names the dependents. Missing packages are not part of its command."""
+    host = Host(("--test", (1, "", NEEDED)))
+    assert Dnf(host).remove_test(["drvlib", "gone"]) == ["drv"]
+    assert host.commands[-1] == "rpm --erase --test --allmatches drvlib"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "without", "requested", "expected"),
+    [
+        # A transaction requested drv, so the user did not.
+        ("drv user\ndrvlib dependency\n", [], ["drv"], ["drv", "drvlib"]),
+        ("drv user\n\ndrvlib dependency\n", [], [], []),
+        # dnf was killed.
+        ("drv user\ndrvlib unknown\n", [], ["drv"], ["drv", "drvlib"]),
+        ("", [], [], ["drv", "drvlib"]),
+        ("drvlib user\n", ["drv"], [], ["drv"]),
+    ],
+)
+def test_unneeded(reasons, without, requested, expected):
+    """A dependency is needed as long as the package that needs it stays."""
+    host = Host(
+        ("--queryformat %{name} %{reason}", (0, reasons, "")),
+        ("--test --allmatches drvlib", (1, "", NEEDED)),
+    )
+    assert Dnf(host).unneeded(["drv", "drvlib", "gone"], without, requested) == expected
+    assert not [text for text in host.changes() if "--test" not in text and "repoquery" not in text]

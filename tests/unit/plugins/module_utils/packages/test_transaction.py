@@ -1,0 +1,283 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError, query
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.fake_manager import (
+    OFFLINE,
+    SOURCES,
+    Package,
+)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.packages.transaction_samples import (
+    OTHER_KEY,
+    Host,
+    new_host,
+    request,
+)
+
+PINS = "/etc/apt/preferences.d/tools"
+ENTRY = "/etc/apt/sources.list.d/tools.sources"
+KEYRING = "/usr/share/keyrings/tools.gpg"
+ARCHIVE = (
+    Package("app", "1.0-1", needs=("lib",)),
+    Package("app", "1.0-2", needs=("lib",)),
+    Package("app", "2.0-1", needs=("lib>=2.0-1",)),
+    Package("lib", "1.0-1"),
+    Package("lib", "2.0-1"),
+    Package("apple"),
+    Package("rival", conflicts=("vim",)),
+    Package("vim", "9-1"),
+)
+VIM = Package("vim", "8-1")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return new_host(tmp_path, *ARCHIVE, installed=(VIM,))
+
+
+# --- install ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("installed", "install", "changes"),
+    [
+        ({}, "app", ["install app 2.0-1", "install lib 2.0-1"]),
+        ({}, "app=1.0-1", ["install app 1.0-1", "install lib 2.0-1"]),
+        ({}, "app=1.0", ["install app 1.0-2", "install lib 2.0-1"]),
+        ({}, "app>=1.5", ["install app 2.0-1", "install lib 2.0-1"]),
+        ({"lib": "1.0-1"}, "app=1.0", ["install app 1.0-2"]),
+        ({"app": "1.0-1", "lib": "1.0-1"}, "app", []),
+        ({"app": "1.0-1", "lib": "1.0-1"}, "app=1.0", []),
+        ({"app": "1.0-1", "lib": "1.0-1"}, "app>=0.9", []),
+        ({"app": "1.0-1", "lib": "1.0-1"}, "app=1.0-2", ["upgrade app from 1.0-1 to 1.0-2"]),
+        ({"app": "2.0-1", "lib": "2.0-1"}, "app=1.0", ["downgrade app from 2.0-1 to 1.0-2"]),
+        ({"app": "2.0-1", "lib": "2.0-1"}, "lib:amd64", []),
+        ({}, "lib:amd64=1.0-1", ["install lib 1.0-1"]),
+    ],
+)
+def test_install(host: Host, installed: dict, install: str, changes: list[str]) -> None:
+    host.manager.packages.update(installed)
+    simulated = host.present(check_mode=True, install=[install])
+    assert [*map(str, simulated.changes)] == changes
+    done = host.present(install=[install])
+    assert done == simulated
+    assert done.changed == bool(changes)
+    came = {re.split(r" ", change)[1] for change in changes if change.startswith("install")}
+    assert {*host.recorded().get("packages", [])} == came
+    before = host.snapshot()
+    assert not host.present(install=[install]).changed
+    assert host.snapshot() == before
+    assert {*host.manager.calls} <= OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"install": ["aple"]}, "no package aple. Packages with similar names: apple."),
+        ({"install": ["nothing"]}, "no package nothing. Correct the name"),
+        ({"install": ["app=3.0"]}, "no app=3.0. They have the versions 2.0-1, 1.0-2, 1.0-1 of app."),
+        ({"install": ["app>=3"]}, "no app>=3. They have the versions 2.0-1, 1.0-2, 1.0-1 of app."),
+        ({"install": ["aple", "app=3.0"]}, "no app=3.0"),
+        ({"streams": ["nvidia:9"]}, "no stream 9 of module nvidia (streams: 1, 2)"),
+        ({"streams": ["other:9"]}, "no stream 9 of module other (streams: none)"),
+    ],
+)
+def test_what_no_repository_offers_changes_nothing(host: Host, options: dict, message: str) -> None:
+    host.manager.offered_streams = {"nvidia": ["1", "2"]}
+    before = host.snapshot()
+    for check_mode in (True, False):
+        with pytest.raises(TransactionError, match=re.escape(message)):
+            host.present(check_mode=check_mode, **options)
+        assert host.snapshot() == before
+
+
+def test_an_installed_package_file_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only the simulation knows which package the file contains.
+    monkeypatch.setattr(host.manager, "simulate", lambda _steps, _view: [])
+    before = host.snapshot()
+    assert not host.present(install=["/root/app.deb"]).changed
+    assert host.snapshot() == before
+    assert not host.changing_calls()
+
+
+def test_a_package_that_the_manager_ignores_is_an_error(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host.manager, "simulate", lambda _steps, _view: [])
+    with pytest.raises(TransactionError, match="would not install app, but reported no error"):
+        host.present(install=["app"])
+    assert not host.changing_calls()
+
+
+def test_the_simulation_of_a_transaction_with_everything_changes_nothing(tmp_path: Path) -> None:
+    host = new_host(tmp_path, *ARCHIVE, installed=(VIM, Package("old")), offered_streams={"nvidia": ["1"]})
+    options = {
+        "install": ["agent", "app"],
+        "remove": ["old"],
+        "hold": ["agent", "lib", "vim=8*"],
+        "repositories": [host.repository(packages=(Package("agent", "3-1"),))],
+        "components": ["contrib"],
+        "streams": ["nvidia:1"],
+        "files": [File(PINS, b"Package: *\n")],
+    }
+    before = host.snapshot()
+    simulated = host.present(check_mode=True, **options)
+    assert host.snapshot() == before
+    assert not host.changing_calls()
+    assert host.present(**options) == simulated
+    assert simulated.held == ["agent", "lib", "vim"]
+    assert {item["after_header"] for item in simulated.files} == {SOURCES, PINS, ENTRY, KEYRING}
+    assert host.recorded()["requested"] == ["agent", "app"]
+    assert host.present(**options).changed is False
+    assert {*host.manager.calls} <= OFFLINE
+    host.absent()
+    files, state, enabled, metadata, locks = before
+    del state["all"]["old"]
+    assert host.snapshot() == (files, state, enabled, metadata, locks)
+
+
+def test_a_query_changes_nothing(host: Host) -> None:
+    host.manager.offered_streams = {"nvidia": ["1"]}
+    before = host.snapshot()
+    wanted = request(repositories=[host.repository(packages=(Package("agent", "3-1"),))])
+    found = query(wanted, ["agent", "app"], ["nvidia"], host.manager, host.journal)
+    assert found == ({"agent": ["3-1"], "app": ["2.0-1", "1.0-2", "1.0-1"]}, {"nvidia": ["1"]})
+    assert host.snapshot() == before
+    assert not host.changing_calls()
+
+
+def test_a_repair_alone_leaves_no_record(host: Host) -> None:
+    host.manager.damage = ["dpkg was interrupted"]
+    assert host.present(check_mode=True).repaired == ["dpkg was interrupted"]
+    assert host.manager.damage
+    assert host.present().repaired == ["dpkg was interrupted"]
+    assert not host.manager.damage
+    assert not host.recorded()
+
+
+# --- judgement ----------------------------------------------------------------------------------------------------
+
+BOTH = {"app": "1.0-1", "lib": "1.0-1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"install": ["rival"]}, "remove vim 8-1 (not in may_change)"),
+        ({"install": ["app=2.0"]}, "upgrade lib from 1.0-1 to 2.0-1 (not in may_change)"),
+        ({"install": ["lib>=2"], "keep": ["lib"]}, None),
+        (
+            {"install": ["app=2.0"], "may_change": ["lib"], "keep": ["lib=2.*"]},
+            "upgrade lib from 1.0-1 to 2.0-1 (in keep)",
+        ),
+        ({"install": ["app=2.0"], "may_upgrade": True}, None),
+        ({"install": ["app=2.0"], "may_change": ["l?b=2.0"]}, None),
+        ({"install": ["app=2.0"], "may_change": ["~^li=~1\\.[0-9]"]}, None),
+        ({"install": ["app=2.0"], "may_change": ["lib:amd64"]}, None),
+        ({"install": ["app=2.0"], "may_change": ["~^ib"]}, "upgrade lib"),
+        ({"install": ["app=2.0"], "may_change": ["lib=3*"]}, "upgrade lib"),
+        ({"install": ["rival"], "may_change": ["vim"]}, None),
+        ({"install": ["rival"], "may_upgrade": True}, "remove vim"),
+        ({"install": ["rival"], "remove": ["vim"]}, None),
+        ({"install": ["rival"], "purge": ["vim:amd64"]}, None),
+        ({"install": ["app=2.0", "lib:amd64=2.0"]}, None),
+        ({"remove": ["lib"]}, "remove app 1.0-1 (not in may_change)"),
+        ({"install": ["apple"], "keep": ["ap*"]}, None),
+        # The other requested package would get another version than the requested one.
+        ({"install": ["app=2.0", "lib=1.0"], "may_change": ["*"]}, "(requested: lib=1.0)"),
+    ],
+)
+def test_judgement(host: Host, options: dict, message: str | None) -> None:
+    host.manager.packages.update(BOTH)
+    before = host.snapshot()
+    for check_mode in (True, False):
+        if message is None:
+            assert host.present(check_mode=check_mode, **options).changes
+            continue
+        with pytest.raises(TransactionError, match=re.escape(message)):
+            host.present(check_mode=check_mode, **options)
+        assert host.snapshot() == before
+        assert not host.changing_calls()
+
+
+# --- repositories -------------------------------------------------------------------------------------------------
+
+AGENT = Package("agent", "3-1")
+
+
+def test_a_repository_with_its_key(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = host.repository(packages=(AGENT,))
+    seen: list[set[str]] = []
+    act = host.manager.act
+    monkeypatch.setattr(host.manager, "act", lambda *given: (seen.append({*host.files()}), act(*given)))
+    host.present(install=["agent"], repositories=[repository])
+    assert {ENTRY, KEYRING, "/var/lib/gpufleet/tools.json"} <= seen[0]
+    assert {file.path for file in host.manager.seen} == {ENTRY, KEYRING}
+    # The host has the key, so it is not fetched again for another setting.
+    Path(repository.key).unlink()
+    changed = dataclasses.replace(repository, priority=700)
+    result = host.present(install=["agent"], repositories=[changed])
+    assert [item["after_header"] for item in result.files] == [PINS]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_wrong_key_changes_nothing(host: Host, check_mode: bool) -> None:
+    repository = host.repository(packages=(AGENT,), key_file=OTHER_KEY)
+    before = host.snapshot()
+    with pytest.raises(key_trust.KeyTrustError, match="has the fingerprint"):
+        host.present(check_mode=check_mode, install=["agent"], repositories=[repository])
+    assert host.snapshot() == before
+    assert not host.changing_calls()
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+@pytest.mark.parametrize("step", ["apply", "act"])
+def test_a_failure_restores_the_files(tmp_path: Path, manager: str, step: str) -> None:
+    host = new_host(tmp_path, *ARCHIVE, installed=(VIM,), name=manager, enabled={"nvidia": "1"})
+    host.manager.offered_streams = {"nvidia": ["2"]}
+    old = tmp_path / "etc/yum.repos.d/old.repo"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"[old]\n")
+    old.chmod(0o600)
+    before = host.snapshot()
+    host.manager.failing = {step: 1}
+    with pytest.raises(TransactionError, match=f"^{step} failed.$"):
+        host.present(
+            install=["agent"],
+            hold=["agent", "vim"],
+            streams=["nvidia:2"],
+            repositories=[host.repository(packages=(AGENT,), replaces=("/etc/yum.repos.d/old.repo",))],
+            files=[File(SOURCES, b"changed\n")],
+        )
+    assert host.snapshot() == before
+    assert "forget" in host.manager.calls
+
+
+def test_records_share_a_repository(host: Host) -> None:
+    repository = host.repository(packages=(AGENT, Package("probe")))
+    other = Host(host.root, host.manager, "other")
+    host.present(install=["agent"], repositories=[repository])
+    other.present(install=["probe"], repositories=[repository])
+    assert host.absent().files == []
+    assert host.files().keys() >= {ENTRY, KEYRING}
+    assert [item["after_header"] for item in other.absent().files] == [ENTRY, KEYRING]
+    assert not {ENTRY, KEYRING} & host.files().keys()
+    assert host.manager.packages == {"vim": "8-1"}
+    assert not host.manager.metadata
+
+
+def test_an_unreadable_file_fails_with_its_path(host: Host) -> None:
+    # Root can read everything, so a directory takes the place of the file.
+    (host.root / PINS.lstrip("/")).mkdir(parents=True)
+    with pytest.raises(RepositoryError, match=re.escape(PINS)):
+        host.present(check_mode=True, files=[File(PINS, b"x")])
+    assert not host.changing_calls()

@@ -1,0 +1,100 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import Selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import Result, TransactionError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+
+PACKAGES = "ansible_collections.gpufleet.hosts.plugins.module_utils.packages"
+MODULE = "ansible_collections.gpufleet.hosts.plugins.modules.package_transaction"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Import the module without the package managers, which these tests do not use."""
+    for name, manager in (("apt", "Apt"), ("dnf_backend", "Dnf"), ("zypper", "Zypper")):
+        stub = types.ModuleType(name)
+        setattr(stub, manager, object)
+        monkeypatch.setitem(sys.modules, f"{PACKAGES}.{name}", stub)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    found = importlib.import_module(MODULE)
+    # Other tests import the module with its package managers.
+    del sys.modules[MODULE]
+    return found
+
+
+def options(module: types.ModuleType, **given: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {name: [] for name in (*module.LISTS, "repositories", "files")}
+    return {**empty, "may_upgrade": False, "lock_timeout": 60, **given}
+
+
+def file(path: str, **given: str) -> dict[str, str]:
+    return {"path": path, "state": "present", "content": "text", "mode": "0644", **given}
+
+
+def test_request(module: types.ModuleType) -> None:
+    given = options(
+        module,
+        install=["app=1.0", "/root/lib.deb"],
+        remove=["old"],
+        hold=["app=1.*"],
+        keep=["~^linux-"],
+        may_upgrade=True,
+        archive_components=["contrib"],
+        files=[file("/etc/apt/x", mode="0600"), file("/etc/dnf/y", state="absent")],
+    )
+    wanted = module.request(given, "apt")
+    assert wanted.install == (Item("app", version="1.0"), Item(file="/root/lib.deb"))
+    assert (wanted.remove, wanted.components, wanted.may_upgrade) == (("old",), ("contrib",), True)
+    assert (wanted.hold, wanted.keep) == ((Selector("app", "1.*"),), (Selector("~^linux-"),))
+    assert wanted.files == (File("/etc/apt/x", b"text", 0o600), File("/etc/dnf/y", None))
+
+
+@pytest.mark.parametrize(
+    ("manager", "given", "message"),
+    [
+        ("dnf", {"archive_components": ["contrib"]}, "archive_components is set, but this host uses dnf"),
+        ("apt", {"module_streams": ["nvidia:580"]}, "module_streams is set, but this host uses apt"),
+        ("dnf", {"module_streams": ["nvidia"]}, "'nvidia' is not a valid stream"),
+        ("dnf", {"module_streams": ["nvidia:580:x"]}, "'nvidia:580:x' is not a valid stream"),
+        ("apt", {"files": [file("/etc/passwd")]}, "'/etc/passwd' is not a file of the package manager"),
+        ("apt", {"files": [file("/etc/apt/../passwd")]}, "is not a file of the package manager"),
+        ("apt", {"files": [file("/etc/apt/")]}, "is not a file of the package manager"),
+    ],
+)
+def test_request_refuses(module: types.ModuleType, manager: str, given: dict, message: str) -> None:
+    with pytest.raises(TransactionError, match=message):
+        module.request(options(module, **given), manager)
+
+
+@pytest.mark.parametrize("given", [{"install": ["app 1"]}, {"hold": ["~("]}, {"repositories": [{"name": "x"}]}])
+def test_the_module_reports_errors_in_its_options(module: types.ModuleType, given: dict) -> None:
+    with pytest.raises(module.ERRORS):
+        module.request(options(module, **given), "apt")
+
+
+def test_diff(module: types.ModuleType) -> None:
+    entry = {"before_header": "/x", "after_header": "/x", "before": "", "after": "new"}
+    changes = [Change("app", "install", None, "1"), Change("lib", "upgrade", "1", "2"), Change("old", "remove", "3")]
+    assert module.diff(Result(changes, [entry])) == [
+        {
+            "before_header": "packages",
+            "after_header": "packages",
+            "before": "lib 1\nold 3\n",
+            "after": "app 1\nlib 2\n",
+        },
+        entry,
+    ]
+    assert module.diff(Result(files=[entry])) == [entry]
+    assert module.diff(Result()) == []
