@@ -22,7 +22,7 @@ description:
     exits before it changes anything. Without C(dockerd), the module only checks known options itself.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
-  - A file that is not a JSON object is reported with line and column, and never overwritten.
+  - If the file is not a JSON object, the module fails with the line and the column, and does not overwrite the file.
   - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. C(dockerd)
     before 23.0 does not start with such a file. On such a host, a restored file contains V({}) instead, or has no mark.
 options:
@@ -38,10 +38,11 @@ options:
       - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and the module
         restores its value when V(null) is no longer requested. If another O(managed_by) requests a value, the module
         fails.
-      - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, all
-        options of O(managed_by) are removed.
-      - With O(state=undone), top-level options that keep their current values. The values given here are ignored. Name
-        C(live-restore) here while containers are running, because a daemon without this option would stop them.
+      - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, the
+        module removes all options of O(managed_by).
+      - With O(state=undone), top-level options that keep their current values. The module ignores the values in this
+        dictionary. Name C(live-restore) here while containers are running, because a daemon without this option would
+        stop them.
       - Two definitions of a runtime are equal if they differ only in an empty C(args) or C(runtimeArgs).
     type: dict
   state:
@@ -57,8 +58,8 @@ options:
     default: present
   managed_by:
     description:
-      - The name of the owner of the options. Two owners can set the same option to the same value. The option is
-        removed when both have removed it. If they request different values, the module fails.
+      - The name of the owner of the options. Two owners can set the same option to the same value. The module removes
+        the option when both have removed it. If they request different values, the module fails.
       - Ignored with O(state=undone).
     type: str
     default: user
@@ -87,7 +88,7 @@ options:
     default: docker.service
   backup:
     description:
-      - Create a backup of the file with a timestamp in its name before it is changed.
+      - Whether to create a backup of the file, with a timestamp in its name, before the module changes the file.
     type: bool
     default: false
   state_directory:

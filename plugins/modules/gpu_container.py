@@ -52,15 +52,15 @@ options:
   image:
     description:
       - Image of the container. Required unless O(state) is V(absent), or V(stopped) with an existing container.
-      - The image's requirements on the driver are checked before the first change. See the notes.
+      - The module checks the image's requirements on the driver before the first change. See the notes.
     type: str
   state:
     description:
       - V(started) creates the container if necessary, and starts it.
-      - V(present) creates the container if necessary. As with M(community.docker.docker_container), Docker does not
-        start a container that is recreated.
-      - V(stopped) stops the container and ignores its other options. It requires no driver. A missing container is
-        created.
+      - V(present) creates the container if necessary. If the container is recreated, Podman starts it and Docker does
+        not.
+      - V(stopped) stops the container and ignores its other options. It requires no driver. V(stopped) creates a
+        missing container.
       - V(absent) removes the container. It requires no driver and no GPU.
     type: str
     choices: [started, present, stopped, absent]
@@ -83,21 +83,22 @@ options:
       - A list can contain indexes, UUIDs, the beginnings of UUIDs, and PCI addresses, also short ones such as
         V(["3b:00"]). A MIG device is a UUID or C(gpu:mig) in quotes, for example V(["1:0"]).
       - A list can be a string, as in C(-e gpus=[0,1]). A single number is a count, also as the string V("2"). The
-        string V("0") is refused because it could mean no GPU or GPU 0.
+        string V("0") is rejected because it could mean no GPU or GPU 0.
       - An empty list is V(none). Duplicates are ignored. V(all), V(none) and UUIDs are not case-sensitive.
       - A count selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this order, the GPUs
         of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by
         NVLink, PCIe and NUMA node.
       - A count never selects a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
-        prohibited. A container with such a GPU is recreated with another GPU. RV(gpu_assignment.reason) names each GPU
-        that was skipped.
+        prohibited. The module recreates a container that has such a GPU. RV(gpu_assignment.reason) names each skipped
+        GPU.
       - A count selects a degraded GPU only if no healthy GPU is left. A warning names the degraded GPU.
       - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
       - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
       - A GPU in MIG mode cannot be assigned as a whole.
       - If O(gpus) is not set, the container gets the GPUs that the image requests by its label
         C(com.nvidia.volumes.needed) or its environment variable C(NVIDIA_VISIBLE_DEVICES). An older CUDA image, with
-        C(CUDA_VERSION) and without C(NVIDIA_REQUIRE_CUDA), requests all GPUs. An image that requests no GPU gets none.
+        C(CUDA_VERSION) and without C(NVIDIA_REQUIRE_CUDA), requests all GPUs. If the
+        image requests no GPU, the container gets none.
     type: raw
   conditions:
     description: Conditions that every selected GPU must meet.
@@ -117,9 +118,9 @@ options:
         type: str
   exclusive:
     description:
-      - Use only GPUs that no other container holds, and prevent counts of other containers from selecting them.
-      - All containers of Docker and Podman are considered, also those that other tools created. A container holds its
-        GPUs while it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
+      - Use only GPUs that no other container holds. Tasks with a count do not select these GPUs for other containers.
+      - All containers of Docker and Podman count, also those that other tools created. A container holds its GPUs while
+        it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
         again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never
         started.
       - A privileged container holds only the GPUs that it requested.
@@ -166,7 +167,8 @@ options:
     default: /var/lib/gpufleet/volumes
   pull:
     description:
-      - When to pull the image. The image is pulled before its requirements are checked. Check mode never pulls.
+      - When to pull the image. The module pulls the image before it checks the image's requirements. Check mode never
+        pulls.
       - With V(never), the task fails if the image is missing.
     type: str
     choices: [missing, always, never]
@@ -232,8 +234,8 @@ options:
     type: list
     elements: str
   devices:
-    description: Additional device nodes, C(host) or C(host:container:mode). The node of a GPU gives access to
-      that GPU in addition to O(gpus).
+    description: Additional device nodes, C(host) or C(host:container:mode). The container can access the GPU of a node
+      in this list, even if O(gpus) does not contain the GPU.
     type: list
     elements: str
   cap_add:
@@ -300,11 +302,11 @@ requirements:
     later with containers.podman 1.16 or later
   - pynvml on the host or on the controller, for a container with GPUs
 notes:
-  - If the engine cannot start the container, the message contains the engine's reason. A new or recreated container
-    that never started is removed, so that it holds no GPU. Other containers remain. The next run creates or starts the
-    container.
+  - If the engine cannot start the container, the message contains the engine's reason. The module removes a new or
+    recreated container that never started, so that it holds no GPU. Other containers remain. The next run
+    creates or starts the container.
   - The image's requirements are the label C(com.nvidia.cuda.version) and the environment variables C(NVIDIA_REQUIRE_*).
-    From CUDA 11 on, an image for a newer minor version of the driver's CUDA version is accepted with a warning.
+    From CUDA 11 on, the module accepts an image that requires only a newer minor version of CUDA, with a warning.
     With O(isolation=runtime) or O(isolation=device_requests), the task fails if the environment requires the newer
     version, because NVIDIA's runtime would reject the container.
   - The GPUs are reserved until the engine's module has finished. A reservation expires after five minutes plus the stop
@@ -445,7 +447,7 @@ gpu_assignment:
         20.10.24 does not support CDI, which requires docker 25 or later)
     changes:
       description:
-        - The changes of the GPU access that recreate the container. RV(ignore:diff) contains other changes.
+        - The changes of the GPU access, which recreate the container. RV(ignore:diff) contains other changes.
       type: list
       elements: str
       returned: always

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Observe everything on a host that its GPU software depends on, in one call
+short_description: Read the state of a host that its GPU software depends on
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
@@ -77,7 +77,7 @@ host:
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:
-      description: User ID that the module ran with. Some values are missing unless it is V(0).
+      description: User ID that the module ran with. If it is not V(0), some values are missing.
       type: int
       sample: 0
     identity:
@@ -164,7 +164,7 @@ host:
       sample: [nvidia, nvidia_uvm]
     module_users:
       description: >-
-        For each of C(modules_loaded), the modules that use it. It cannot be unloaded while one of them is loaded.
+        For each of C(modules_loaded), the loaded modules that use it. They prevent it from being unloaded.
       type: dict
       sample: {nvidia: [gdrdrv, nvidia_uvm]}
     daemon_users:
@@ -180,15 +180,15 @@ host:
       sample: {enabled: false, uefi: true, signatures_enforced: false, lockdown: none, trusted_signers: []}
     packages:
       description:
-        - The C(version), C(held) and C(arch) of only those installed packages that matter for GPU hosts, by name. They
-          belong to drivers, kernels, engines and their tools.
-        - To check whether a package is installed, use C(installed_packages).
+        - The C(version), C(held) and C(arch) of the installed packages of drivers, kernels, engines and their tools, by
+          name.
+        - To check whether any other package is installed, use C(installed_packages).
       type: dict
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
     installed_packages:
       description:
-        - All installed packages by name, each with its version and architecture, separated by a blank. A package that
-          is installed more than once has several, separated by C(, ).
+        - All installed packages by name, each with its version and architecture, separated by a space. If a package is
+          installed more than once, C(, ) separates the entries.
         - The signing keys in rpm's database have the name C(gpg-pubkey-) and their version.
       type: dict
       sample: {bash: 5.2.15-2+b7 amd64, libc6: "2.36-9+deb12u10 amd64, 2.36-9+deb12u10 i386"}
@@ -272,8 +272,8 @@ host:
     reboot_flag:
       description:
         - Whether the distribution requests a reboot (C(present)), and the C(packages) that require it.
-        - Enterprise Linux and Amazon Linux have no file for this. There, C(packages) are those that only take effect at
-          a boot and were installed after the last boot.
+        - Enterprise Linux and Amazon Linux have no file for this. There, C(packages) lists packages that take effect
+          only after a boot and were installed since the last boot.
       type: dict
       sample: {present: false, packages: []}
     reboot_reasons:

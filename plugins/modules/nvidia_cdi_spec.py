@@ -163,18 +163,18 @@ devices:
   elements: str
   sample: ["0", "GPU-c3f1d2a0-5b6e-4c8d-9e7f-001122334455", "all"]
 skipped:
-  description: GPUs and MIG devices that the specification leaves out.
+  description: GPUs and MIG devices that the specification does not contain.
   returned: success
   type: list
   elements: dict
   contains:
     gpu:
-      description: Index of the GPU, or indices of the GPU and the MIG device.
+      description: Index of the GPU, or indexes of the GPU and the MIG device.
       type: str
       returned: always
       sample: "3"
     reason:
-      description: Why the device is left out.
+      description: Why the specification does not contain the device.
       type: str
       returned: always
       sample: "GPU is lost"

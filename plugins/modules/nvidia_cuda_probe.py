@@ -45,7 +45,8 @@ options:
     default: 8
   timeout:
     description:
-      - Seconds to wait for the driver, for all GPUs together. The value must be above 0 and at most 3600.
+      - Seconds to wait for the driver, for all GPUs together. If a GPU hangs, the probe of the remaining GPUs gets the
+        same time again. The value must be above 0 and at most 3600.
     type: float
     default: 60
   driver_root:

@@ -36,7 +36,7 @@ options:
         the engines.
       - V(absent) removes the volume of O(driver_version), or every volume if O(driver_version) is not set. Before any
         removal, V(absent) fails if a container, a process or a CDI specification uses one of these volumes, or if a
-        stopped Docker that the module may not start has one registered.
+        stopped Docker has one registered and the module must not start Docker.
     type: str
     choices: [present, absent]
     default: present
@@ -98,15 +98,15 @@ options:
   prune:
     description:
       - Whether to remove unused volumes of other driver versions.
-      - A volume is kept if a container uses it, running or not, if a process has it mounted, if a CDI specification
-        refers to it, if a stopped Docker has it registered, or if its driver is loaded.
+      - The module keeps a volume if a container uses it, running or not, if a process has it mounted, if a CDI
+        specification refers to it, if a stopped Docker has it registered, or if its driver is loaded.
       - RV(kept) lists these volumes with the reason. Containers that get the volume through CDI are listed like
         containers that mount it.
     type: bool
     default: false
   selinux_type:
     description:
-      - SELinux type of the volume's directories and copies. It is set only if SELinux is enforcing.
+      - SELinux type of the volume's directories and copies. The module sets it only if SELinux is enforcing.
       - A hard link has the type of the host's file.
     type: str
     default: container_ro_file_t
@@ -171,7 +171,7 @@ volume:
       returned: always
       sample: /var/lib/gpufleet/volumes/nvidia_driver/580.95.05:/usr/local/nvidia:ro
     env:
-      description: Environment variables with which a container finds the volume's libraries.
+      description: Environment variables that a container needs to find the volume's libraries.
       type: dict
       returned: always
       sample: {LD_LIBRARY_PATH: "/usr/local/nvidia/lib64:/usr/local/nvidia/lib"}

@@ -36,8 +36,8 @@ attributes:
 options:
   gather_subset:
     description:
-      - Subsets to gather. V(min) is always gathered and contains the identity of a GPU, its memory, its MIG devices and
-        its health.
+      - Subsets to gather. The module always gathers V(min), which contains the identity of a GPU, its memory, its MIG
+        devices and its health.
       - V(all) selects every subset. V(!name) excludes a subset. V(!all) excludes all subsets except V(min) and those
         that are listed explicitly.
       - The other subsets are V(identity), V(pci), V(memory), V(ecc), V(mig), V(power), V(clocks), V(temperature),
@@ -65,7 +65,7 @@ options:
     description: Private. Do not set.
     type: path
 notes:
-  - A value that the product, the driver or pynvml does not support is V(null).
+  - A value is V(null) if the product, the driver or pynvml does not support it.
   - The values come from NVML and are the same as those of C(nvidia-smi -q -x).
 seealso:
   - name: NVML API reference
@@ -222,7 +222,7 @@ ansible_facts:
           type: str
           sample: "0000:3b:00.0"
         pci_device_id:
-          description: Device id of the PCI function, hexadecimal.
+          description: Device ID of the PCI function, hexadecimal.
           returned: always
           type: str
           sample: "0x2330"
@@ -486,12 +486,12 @@ ansible_facts:
           type: bool
           sample: false
         pci_subsystem_vendor_id:
-          description: Subsystem vendor id of the PCI function, hexadecimal.
+          description: Subsystem vendor ID of the PCI function, hexadecimal.
           returned: when the subset V(pci) is gathered
           type: str
           sample: "0x10de"
         pci_subsystem_device_id:
-          description: Subsystem device id of the PCI function, hexadecimal.
+          description: Subsystem device ID of the PCI function, hexadecimal.
           returned: when the subset V(pci) is gathered
           type: str
           sample: "0x16c1"
@@ -1078,12 +1078,12 @@ ansible_facts:
           type: str
           sample: "0000:3b:00.0"
         vendor_id:
-          description: Vendor id, hexadecimal.
+          description: Vendor ID, hexadecimal.
           returned: always
           type: str
           sample: "0x10de"
         device_id:
-          description: Device id, hexadecimal.
+          description: Device ID, hexadecimal.
           returned: always
           type: str
           sample: "0x2330"
@@ -1093,12 +1093,12 @@ ansible_facts:
           type: str
           sample: "0x030200"
         subsystem_vendor_id:
-          description: Subsystem vendor id, hexadecimal.
+          description: Subsystem vendor ID, hexadecimal.
           returned: always
           type: str
           sample: "0x10de"
         subsystem_device_id:
-          description: Subsystem device id, hexadecimal.
+          description: Subsystem device ID, hexadecimal.
           returned: always
           type: str
           sample: "0x16c1"
@@ -1129,12 +1129,12 @@ ansible_facts:
           type: str
           sample: "0000:c3:00.0"
         vendor_id:
-          description: Vendor id, hexadecimal.
+          description: Vendor ID, hexadecimal.
           returned: always
           type: str
           sample: "0x10de"
         device_id:
-          description: Device id, hexadecimal.
+          description: Device ID, hexadecimal.
           returned: always
           type: str
           sample: "0x22a3"
@@ -1144,12 +1144,12 @@ ansible_facts:
           type: str
           sample: "0x068000"
         subsystem_vendor_id:
-          description: Subsystem vendor id, hexadecimal.
+          description: Subsystem vendor ID, hexadecimal.
           returned: always
           type: str
           sample: "0x10de"
         subsystem_device_id:
-          description: Subsystem device id, hexadecimal.
+          description: Subsystem device ID, hexadecimal.
           returned: always
           type: str
           sample: "0x1796"
