@@ -15,7 +15,7 @@ from typing import Any
 from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import module_options
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import (
     NvmlAction,
@@ -96,7 +96,7 @@ class ActionModule(NvmlAction):
         try:
             return self._call(pull["module"], pull["args"])
         except Failure as failure:
-            message = failures.describe(failure.result)
+            message = start_failures.describe(failure.result)
             name = pull["args"]["name"]
             message = message if name in message else f"image {name}: {message}"
             raise Failure({**failure.result, "msg": message}) from failure
@@ -167,17 +167,17 @@ class ActionModule(NvmlAction):
     def _engine_failure(self, plan: dict[str, Any], result: dict[str, Any]) -> Failure:
         """Remove the container that the engine's module could not start, and describe the failure and the result."""
         engine, name = plan["engine"], plan["module_args"]["name"]
-        parts = [failures.message(engine, name, result)]
+        parts = [start_failures.message(engine, name, result)]
         if not self._task.check_mode:
-            keep = failures.is_name_conflict(result)
+            keep = start_failures.is_name_conflict(result)
             arguments = {**self._arguments, "engine": engine, "_before": plan["container_id"], "_keep": keep}
             answer = self._execute(PLANNER, {**arguments, "_phase": "clear"})
             if answer.get("failed"):
                 parts.append(f"The state of the container could not be determined: {answer.get('msg')}")
             else:
-                self._changed |= failures.has_changed(answer["cleared"])
-                parts.append(failures.describe_outcome(answer["cleared"]))
-        return Failure({**result, "msg": failures.join_sentences(parts)})
+                self._changed |= start_failures.has_changed(answer["cleared"])
+                parts.append(start_failures.describe_outcome(answer["cleared"]))
+        return Failure({**result, "msg": start_failures.join_sentences(parts)})
 
     def _release(self, token: str) -> None:
         """Release the reservation. A failure is only a warning, because the reservation expires."""

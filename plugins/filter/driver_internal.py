@@ -13,12 +13,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     activation,
     fabric,
-    installer,
-    persistenced,
     platform_data,
+    runfile,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 
 
 def _checked(host: dict) -> dict:
@@ -59,7 +59,7 @@ def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
 
 def installer_record(host: dict, version: str = "") -> str:
     """Return the record after a run of NVIDIA's installer. `version` is empty if the installer failed."""
-    return installer.record_after(_checked(host), version)
+    return runfile.record_after(_checked(host), version)
 
 
 class FilterModule:
@@ -74,6 +74,6 @@ class FilterModule:
             "_nvidia_driver_reboot": reboot,
             "_nvidia_driver_removal": removal,
             "_nvidia_driver_unload_obstacles": activation.unload_obstacles,
-            "_persistence_off": persistenced.gpus_with_mode_off,
-            "_persistenced_plan": persistenced.plan,
+            "_persistence_off": persistence_plan.gpus_with_mode_off,
+            "_persistenced_plan": persistence_plan.plan,
         }

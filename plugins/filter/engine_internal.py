@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import rollback
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback_report import report
 
 
 def plan(host: dict[str, Any], request: dict[str, Any], platforms: dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def rollback_report(
     applied: dict[str, Any] | None = None,
 ) -> str:
     """Return why Docker's daemon did not apply its options."""
-    return rollback.report(journal, failure, config, undone, applied or {}, was_restarted=was_restarted, is_up=is_up)
+    return report(journal, failure, config, undone, applied or {}, was_restarted=was_restarted, is_up=is_up)
 
 
 class FilterModule:

@@ -61,7 +61,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import host_health
 
 _WIDTHS = (1, 2, 4, 8, 16)
 
@@ -71,13 +71,13 @@ def gpu_host_health(
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` may be text, as from the command line."""
     if pcie_width in (None, ""):
-        return health.judge(host, facts, volume)
+        return host_health.judge(host, facts, volume)
     if str(pcie_width) not in map(str, _WIDTHS):
         raise AnsibleFilterError(
             f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Use one of "
             f"{', '.join(map(str, _WIDTHS))}, or remove the variable."
         )
-    return health.judge(host, facts, volume, int(pcie_width))
+    return host_health.judge(host, facts, volume, int(pcie_width))
 
 
 class FilterModule:

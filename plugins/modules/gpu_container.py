@@ -475,6 +475,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.image import RequirementError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import CAPABILITIES, IsolationError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
@@ -486,7 +487,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservati
     Reservations,
     directory_for,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures, stopped
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import (
     Docker,
     Podman,
@@ -613,7 +614,7 @@ def _clear(module: AnsibleModule) -> dict:
     """Remove a container that the engine's module created and could not start."""
     params = module.params
     engine = _engines(module)[params["engine"]]
-    return failures.remove_unstarted(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
+    return start_failures.remove_unstarted(engine, params["name"], params["_before"], keep=bool(params["_keep"]))
 
 
 def _engines(module: AnsibleModule) -> dict:

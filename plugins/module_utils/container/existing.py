@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import OPTIONAL_NODES, Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
     Assignment,
     describe_unit,
@@ -21,10 +22,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation
     CDI,
     DEVICE_REQUESTS,
     NONE,
-    OPTIONAL_NODES,
     RUNTIME,
     VOLUME,
-    Access,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, environment

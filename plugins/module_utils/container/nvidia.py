@@ -13,9 +13,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access as container_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import image as container_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import isolation as container_isolation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import (
@@ -23,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory
     Unit,
     inventory_from_facts,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Access, Choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Request,
     SelectionError,
@@ -105,11 +107,11 @@ class Nvidia:
         env: Mapping[str, str],
     ) -> Access:
         """Return what the container is given. `env` combines the environments of the image and the user."""
-        return container_isolation.access(isolation, engine, self._host(engine), units, capabilities, env=env)
+        return container_access.access(isolation, engine, self._host(engine), units, capabilities, env=env)
 
     def no_access(self, env: Mapping[str, str]) -> Access:
         """Return the access of a container without GPUs."""
-        return container_isolation.no_access(env)
+        return container_access.no_access(env)
 
     def assigned_gpus(
         self, container: Mapping[str, Any], engine: EngineState, exclude: Collection[str] = ()
@@ -125,7 +127,7 @@ class Nvidia:
 
     def nodes(self, path: str) -> Collection[str]:
         """Return the device nodes that a path refers to, under the names that `access` uses."""
-        return container_isolation.canonical_nodes(container_isolation.Host(None, self._root), path)
+        return container_access.canonical_nodes(container_isolation.Host(None, self._root), path)
 
     def has_driver_files(self, directory: str) -> bool:
         """Return whether a directory contains the loaded driver's files for containers."""

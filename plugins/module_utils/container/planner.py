@@ -16,7 +16,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import in
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import options as container_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignment import (
     Assignment,
-    build_plan,
     describe_unit,
     driver_capabilities,
     unit_indexes,
@@ -34,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request i
     parse_request,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.reservations import LIFETIME, Reservations
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.result import build_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selection import describe_unusable, select_units
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Image, Podman, StoppedDocker
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError

@@ -18,10 +18,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     activation,
     adoption,
     config_files,
-    installer,
     kernel_packages,
     package_plan,
     resolver,
+    runfile,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
@@ -63,7 +63,7 @@ def plan(
                 package_plan.plan_packages(host, request, result, todo, available)
                 package_plan.plan_repositories(host, result, todo, streams)
                 if result.source == "runfile":
-                    installer.plan(host, request, result, todo)
+                    runfile.plan(host, request, result, todo)
                 elif available is None and todo.query:
                     _query_alternatives(host, request, platform, result, todo)
                 package_plan.plan_holds(host, request, result, todo)
@@ -74,7 +74,7 @@ def plan(
             if request.activate:
                 todo.modules = _modules(host, result, todo)
             todo.unfinished = _is_unfinished(host, result)
-            todo.runfile_record = None if todo.runfile else installer.outdated_record(host)
+            todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
         except NoVersion as error:
             result.errors.append(f"{error}{_unknown_branch(result)}")
     steps = _steps(todo)

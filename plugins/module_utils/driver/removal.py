@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation, config_files, installer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
+    activation,
+    config_files,
+    memory_hotadd,
+    runfile,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -115,7 +119,7 @@ def _sources(platform: dict | None, source: str | None, has_record: bool) -> lis
 
 def _uninstaller(host: Host, source: str | None) -> list[str]:
     """Return the command that uninstalls the driver if this role ran NVIDIA's installer."""
-    record, versions = installer.read_record(host), installer.versions_present(host)
+    record, versions = runfile.read_record(host), runfile.versions_present(host)
     own = {version for version in record.values() if version}
     if not own or (versions and not versions.intersection(own)):
         return []
@@ -123,7 +127,7 @@ def _uninstaller(host: Host, source: str | None) -> list[str]:
         return ["nvidia-uninstall", "--silent"]
     # An interrupted installer has not written nvidia-uninstall. The installer remains and can uninstall by its log.
     begun = source == "preinstalled" and record["pending"] and versions
-    return [installer.path(record["pending"]), "--uninstall", "--silent"] if begun else []
+    return [runfile.path(record["pending"]), "--uninstall", "--silent"] if begun else []
 
 
 def _plan_unload(host: Host, result: dict) -> None:

@@ -4,8 +4,8 @@
 """Chooses the NVIDIA driver for a host and gives the reasons.
 
 A pure function from the observed host (`gpu_host_info`), the request and the platform's data to a source, a flavor, a
-branch and packages. This file has the order of the decisions; `source`, `modules`, `version`, `packages` and `adoption`
-make them. `plan` turns the result into actions.
+branch and packages. This file has the order of the decisions; `source`, `modules`, `branch`, `package_choice` and
+`adoption` make them. `plan` turns the result into actions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, packages
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -67,5 +67,5 @@ def _resolve(case: Case) -> None:
         case.result.version = case.request.version
     else:
         case.result.module_build = modules.build(case, data)
-    packages.choose(case, data)
+    package_choice.choose(case, data)
     modules.check_secure_boot(case, data)

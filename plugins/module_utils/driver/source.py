@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer, modules, packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, package_choice, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -68,7 +68,7 @@ def choose(case: Case, installed: str | None) -> str:
         )
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
-    begun = requested == "runfile" and any(installer.read_record(case.host).values())
+    begun = requested == "runfile" and any(runfile.read_record(case.host).values())
     if is_install and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
         raise Refused(_unknown_origin(case, requested))
     if requested == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):
@@ -176,7 +176,7 @@ def _obstacle(case: Case, data: dict) -> str | None:
         return f"none of its branches is suitable ({', '.join(data['branches'])})"
     if case.request.module_build not in ("auto", *data["builds"]):
         return f"it provides no {case.request.module_build} kernel modules"
-    missing = packages.missing_companions(case, data)
+    missing = package_choice.missing_companions(case, data)
     return f"it provides no {' and no '.join(missing)}, which this host needs" if missing else None
 
 

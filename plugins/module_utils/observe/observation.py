@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Callable, cast
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import image as host_image
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image, reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot as host_reboot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, repositories
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, gpu_users, repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import holders as observe_holders
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, module_streams
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
@@ -129,12 +127,12 @@ def observe(
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
         "keyrings": {path: key for path in nvidia_repository.KEYRINGS if (key := key_trust.read(root, path))},
-        "image": host_image.read(root),
-        "reboot_flag": host_reboot.read_flag(root, state["installed_at"]),
+        "image": machine_image.read(root),
+        "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
     host["driver"] = devices.driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
-    host["holders"] = observe_holders.holders(root) if host["driver"]["loaded"] else []
+    host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
     daemon_json = observe_engines.daemon_json(root, host["files"][observe_engines.DAEMON_JSON])
     host["docker_daemon_json"] = masking.masked_tree(daemon_json)
     masks = {
@@ -147,13 +145,13 @@ def observe(
         file = host["files"][path]
         host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = observe_engines.engines(host, ask)
-    observe_holders.add_container_names(host, ask)
+    gpu_users.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = module_streams.read(root)
-    host["reboot_reasons"] = host_reboot.reasons(host)
+    host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return cast("Host", host)
 

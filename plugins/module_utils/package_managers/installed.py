@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot import AT_BOOT_ONLY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

@@ -11,9 +11,9 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
 
 ROOT = Path(__file__).resolve().parents[3] / "roles"
 ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
@@ -22,7 +22,7 @@ TABLES = {
     "container_engine": engine_request.Request,
     "cuda_toolkit": cuda_request.Request,
     "nvidia_driver": driver_request.Request,
-    "nvidia_persistenced": persistenced.Request,
+    "nvidia_persistenced": persistence_request.Request,
 }
 # The type and the choices in the argument specs, by the kind of the variable. Argument specs accept one type only.
 BOOL_OR_AUTO = ("str", ["auto", "true", "false"])

@@ -28,6 +28,7 @@ ORDER = [
     "cdi",
     "facts",
     "driver",
+    "persistence",
     "cuda",
     "container",
     "observe",

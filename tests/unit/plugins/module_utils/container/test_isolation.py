@@ -1,17 +1,15 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Availability and options of each isolation, and warnings about events that can remove the access."""
+"""Availability of each isolation, and warnings about events that can remove the access."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import stat
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,81 +17,28 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     DEFAULT_CAPABILITIES,
-    Host,
     IsolationError,
-    access,
-    canonical_nodes,
     choose,
-    device_nodes,
-    no_access,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.risks import (
     daemon_reload_risk,
     restart_risk,
     selinux_risk,
 )
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, SLICES, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
     MIG_UUIDS,
     UUIDS,
     docker,
     gpu,
-    mig,
     podman,
-    slice_,
 )
-
-WHOLE = inventory_from_facts([gpu(index) for index in range(4)]).by_uuid()
-SLICES = inventory_from_facts([gpu(0, mig=mig(slice_(0), slice_(1)))]).by_uuid()
-ONE = [WHOLE[UUIDS[1]]]  # its minor is 2
-NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", *(f"/dev/nvidia{minor}" for minor in range(4)))
-CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
-
-
-class Tree:
-    """A host's files."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.files(*NODES)
-
-    def files(self, *paths, text=""):
-        for path in paths:
-            file = self.directory / path.lstrip("/")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        return self
-
-    def remove(self, path):
-        (self.directory / path.lstrip("/")).unlink()
-        return self
-
-    def spec(self, names=(UUIDS[1],), node="/dev/nvidia2", version="0.5.0", mounts=(), kind="nvidia.com/gpu"):
-        edits = {"deviceNodes": [{"path": node}], "mounts": [{"hostPath": path} for path in mounts]}
-        devices = [{"name": name, "containerEdits": edits} for name in names]
-        text = json.dumps({"cdiVersion": version, "kind": kind, "devices": devices})
-        return self.files(f"/etc/cdi/{kind.replace('/', '-')}.json", text=text)
-
-    def mig_minors(self):
-        lines = ["config 1", "monitor 2"]
-        lines += [
-            f"gpu3/gi{7 + one}/access {21 + 10 * one}\ngpu3/gi{7 + one}/ci0/access {22 + 10 * one}" for one in (0, 1)
-        ]
-        self.files("/proc/driver/nvidia-caps/mig-minors", text="\n".join(lines) + "\n")
-        return self.files(*(f"/dev/nvidia-caps/nvidia-cap{number}" for number in (21, 22, 31, 32)))
-
-    def host(self, version=DRIVER):
-        root = str(self.directory)
-        return Host(driver_version=version, root=root, specs=reader.read(CDI_DIRS, root))
 
 
 @pytest.fixture
 def tree(tmp_path):
     return Tree(tmp_path)
-
-
-def access_for(name, engine, host, units, capabilities, *, env=None):
-    return access(name, engine, host, units, capabilities, env=env or {})
 
 
 def chosen(tree, engine, wanted="auto", units=None, capabilities=DEFAULT_CAPABILITIES, **options):
@@ -226,84 +171,6 @@ def test_newer_docker_reads_a_newer_specification(tree, version):
 
 
 @pytest.mark.parametrize(
-    ("names", "node", "expected"),
-    [
-        ([UUIDS[1]], "/dev/nvidia2", f"nvidia.com/gpu={UUIDS[1]}"),
-        (["1"], "/dev/nvidia2", "nvidia.com/gpu=1"),
-        (["1", UUIDS[1]], "/dev/nvidia2", f"nvidia.com/gpu={UUIDS[1]}"),
-    ],
-)
-def test_cdi_prefers_device_names_with_uuid(tree, names, node, expected):
-    given = access_for("cdi", podman(), tree.spec(names=names, node=node).host(), ONE, None)
-    assert given.cdi_devices == (expected,)
-    assert given.devices == given.volumes == ()
-    assert given.env == {}
-
-
-@pytest.mark.parametrize("isolation", ["cdi", "volume"])
-def test_nvidia_runtime_does_not_add_gpus_again(tree, isolation):
-    given = access_for(isolation, podman(), tree.spec().host(), ONE, ["utility"], env={"NVIDIA_VISIBLE_DEVICES": "all"})
-    assert given.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
-
-
-def test_nvidias_kind_is_preferred(tree):
-    tree.spec(kind="example.org/gpu").spec()
-    assert access_for("cdi", podman(), tree.host(), ONE, None).cdi_devices == (f"nvidia.com/gpu={UUIDS[1]}",)
-
-
-def test_volume_uses_nodes_by_minor_number_and_the_driver_volume(tree):
-    given = access_for("volume", docker(), tree.host(), [WHOLE[UUIDS[1]], WHOLE[UUIDS[3]]], ["compute", "utility"])
-    assert given.devices == (
-        "/dev/nvidiactl",
-        "/dev/nvidia-uvm",
-        "/dev/nvidia-uvm-tools",
-        "/dev/nvidia2",
-        "/dev/nvidia0",
-    )
-    assert given.volumes == (f"nvidia_driver_{DRIVER}:/usr/local/nvidia:ro",)
-    assert given.driver_volume == f"nvidia_driver_{DRIVER}"
-    assert given.env == {}
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "expected"),
-    [
-        (["utility"], ["/dev/nvidiactl"]),
-        (["compute"], ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]),
-        (["video"], ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]),
-        (["graphics"], ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/renderD129"]),
-        (["display", "utility"], ["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/dri/card1", "/dev/dri/renderD129"]),
-    ],
-)
-def test_capabilities_determine_the_control_nodes(tree, capabilities, expected):
-    tree.files("/dev/nvidia-modeset", "/dev/dri/card0", "/dev/dri/card1", "/dev/dri/renderD129")
-    drm = "/sys/bus/pci/devices/0000:3b:00.0/drm"
-    tree.files(f"{drm}/card1/x", f"{drm}/renderD129/x", f"{drm}/card1-DP-1/x")
-    nodes = device_nodes(tree.host(), ONE, capabilities)
-    assert sorted(nodes) == sorted([*expected, "/dev/nvidia2"])
-
-
-def test_mig_device_has_the_node_of_its_gpu_and_capability_nodes(tree):
-    given = access_for("volume", docker(), tree.mig_minors().host(), [SLICES[MIG_UUIDS[1]]], ["utility"])
-    assert given.devices == (
-        "/dev/nvidiactl",
-        "/dev/nvidia3",
-        "/dev/nvidia-caps/nvidia-cap31",
-        "/dev/nvidia-caps/nvidia-cap32",
-    )
-
-
-def test_mig_nodes_of_older_drivers(tree):
-    base = "/proc/driver/nvidia/capabilities/gpu3/mig/gi7"
-    tree.files(f"{base}/access", text="DeviceFileMinor: 21\nDeviceFileMode: 292\n")
-    tree.files(f"{base}/ci0/access", text="DeviceFileMinor: 22\n")
-    tree.files("/proc/driver/nvidia/capabilities/mig/config", text="DeviceFileMinor: 1\n")
-    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
-    nodes = device_nodes(tree.host(), [SLICES[MIG_UUIDS[0]]], ["utility"])
-    assert nodes[2:] == ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
-
-
-@pytest.mark.parametrize(
     ("change", "units", "words"),
     [
         (lambda tree: tree.remove("/dev/nvidia2"), ONE, "device node /dev/nvidia2 does not exist (`nvidia-modprobe"),
@@ -358,59 +225,6 @@ def test_messages_name_only_existing_roles():
     assert named <= roles
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/dev/nvidia2", ["/dev/nvidia2"]),
-        ("/dev/fuse", ["/dev/fuse"]),
-        ("/dev/char/195:2", ["/dev/nvidia2"]),
-        ("/dev/char/195:255", ["/dev/nvidiactl"]),
-        ("/dev/char/195:254", ["/dev/nvidia-modeset"]),
-        ("/dev/char/241:21", ["/dev/nvidia-caps/nvidia-cap21"]),
-        ("/dev/char/10:229", ["/dev/char/10:229"]),
-        ("/dev/nvidia-caps", ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]),
-    ],
-)
-def test_paths_are_resolved_to_canonical_nodes(tree, path, expected):
-    tree.files("/proc/devices", text="Character devices:\n195 nvidia\n241 nvidia-caps\n\nBlock devices:\n  8 sd\n")
-    tree.files("/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22")
-    assert canonical_nodes(tree.host(), path) == expected
-
-
-def test_alias_is_resolved_by_device_number(tree, monkeypatch):
-    numbers = {"/dev/gpu-a": (195, 3), "/dev/other": (1, 3)}
-
-    def stat_(path):
-        name = "/" + os.path.relpath(path, tree.directory)
-        return SimpleNamespace(st_mode=stat.S_IFCHR | 0o666, st_rdev=os.makedev(*numbers[name]))
-
-    monkeypatch.setattr(os, "stat", stat_)
-    assert canonical_nodes(tree.host(), "/dev/gpu-a") == ["/dev/nvidia3"]
-    assert canonical_nodes(tree.host(), "/dev/other") == ["/dev/other"]
-
-
-@pytest.mark.parametrize(
-    ("engine", "expected"),
-    [
-        (docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"}), "nvidia"),
-        (docker(runtimes={"gpu": "/usr/bin/nvidia-container-runtime"}), "gpu"),
-        (docker(runtimes={"cdi": "/usr/bin/nvidia-container-runtime.cdi"}), "cdi"),
-        (podman(), "/usr/bin/nvidia-container-runtime"),
-    ],
-)
-def test_runtime_uses_the_registered_name(tree, engine, expected):
-    tree.files("/usr/bin/nvidia-container-runtime")
-    assert chosen(tree, engine, "runtime").name == "runtime"
-    units = [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]]
-    given = access_for("runtime", engine, tree.host(), units, ["compute", "utility"])
-    assert given.runtime == expected
-    assert given.env == {
-        "NVIDIA_VISIBLE_DEVICES": f"{UUIDS[1]},{UUIDS[3]}",
-        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-    }
-    assert "NVIDIA_DRIVER_CAPABILITIES" not in access_for("runtime", engine, tree.host(), units, None).env
-
-
 def test_runtime_that_ignores_the_environment_is_refused(tree):
     config = "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n"
     config += "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
@@ -422,17 +236,6 @@ def test_runtime_that_ignores_the_environment_is_refused(tree):
 def test_podman_requires_nvidias_runtime(tree):
     with pytest.raises(IsolationError, match="nvidia-container-runtime is not installed"):
         chosen(tree, podman(), "runtime")
-
-
-def test_device_requests_name_gpus_by_uuid(tree):
-    tree.files("/usr/bin/nvidia-container-runtime-hook")
-    os.utime(tree.directory / "usr/bin/nvidia-container-runtime-hook", (1, 1))
-    engine = docker(started=None)
-    assert chosen(tree, engine, "device_requests").name == "device_requests"
-    given = access_for("device_requests", engine, tree.host(), [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]], ["video"])
-    assert given.device_ids == (UUIDS[1], UUIDS[3])
-    assert given.request_capabilities == ("gpu", "video")
-    assert given.env == {}
 
 
 @pytest.mark.parametrize(
@@ -468,19 +271,6 @@ def test_unavailable_device_requests_are_refused(tree, engine, files, words):
 def test_new_docker_handles_device_requests_through_cdi(tree):
     tree.files("/usr/bin/nvidia-cdi-hook")
     assert chosen(tree, docker("29.2.0", cdi_dirs=CDI_DIRS), "device_requests").name == "device_requests"
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({}, {}),
-        ({"NVIDIA_VISIBLE_DEVICES": "void"}, {}),
-        ({"NVIDIA_VISIBLE_DEVICES": "all"}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
-        ({"CUDA_VERSION": "10.0"}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
-    ],
-)
-def test_no_access_disables_nvidias_runtime(env, expected):
-    assert no_access(env).env == expected
 
 
 @pytest.mark.parametrize(
@@ -574,13 +364,3 @@ def test_restart_risk_is_reported(tree, *, engine, isolation, policy, files, wor
         tree.files(path, text=text)
     risk = restart_risk(isolation, engine, tree.host(), policy)
     assert (risk is None) if words is None else (words in risk)
-
-
-def test_specification_with_the_driver_volume_requires_the_library_path():
-    """Environment variables from a specification do not reach processes that `exec` starts."""
-    device = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/local/nvidia",))
-    plain = reader.Device("nvidia.com/gpu", "GPU-1", "/etc/cdi/a.json", "0.5.0", mounted_at=("/usr/lib/libcuda.so.1",))
-    unit = SimpleNamespace(uuid="GPU-1", index=0, gpu=SimpleNamespace(minor=0))
-    for found, expected in ((device, True), (plain, False)):
-        host = SimpleNamespace(specs=reader.Specs(devices={found.qualified: found}))
-        assert access_for("cdi", None, host, [unit], None).needs_library_path is expected

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot as host_reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host
 
 K12 = KERNELS["debian-12"]
@@ -31,7 +31,7 @@ def upgraded(**changes) -> dict:
         **changes,
     }
     there = host("debian-12", **description)
-    there["reboot_reasons"] = host_reboot.reasons(there)
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
     return there
 
 
@@ -164,7 +164,7 @@ def test_host_without_reasons_is_not_rebooted():
 
 def test_other_reboot_reasons_are_ignored():
     there = host("debian-12", next_kernel="6.1.0-56-amd64", reboot_flag={"present": True, "packages": ["libc6"]})
-    there["reboot_reasons"] = host_reboot.reasons(there)
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
     assert {reason["id"] for reason in there["reboot_reasons"]} == {"distribution", "newer_kernel"}
     assert not activation.reboot(there, "when_required", False)["go"]
 
@@ -280,11 +280,11 @@ REASONS = [
 
 @pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
 def test_every_reason_for_a_reboot_is_explained(name, changes, words):
-    texts = {reason["id"]: reason["text"] for reason in host_reboot.reasons(host("debian-12", **changes))}
+    texts = {reason["id"]: reason["text"] for reason in reboot_reasons.reasons(host("debian-12", **changes))}
     for word in words:
         assert word in texts[name]
 
 
 def test_healthy_host_requires_no_reboot():
     driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
-    assert host_reboot.reasons(host("debian-12", driver=driver)) == []
+    assert reboot_reasons.reasons(host("debian-12", driver=driver)) == []

@@ -7,8 +7,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import persistenced
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.persistenced import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.plan import (
     DROP_IN_FILE,
     UNIT,
     UNIT_FILE,
@@ -223,8 +223,8 @@ def test_gpus_without_persistence_mode_are_listed() -> None:
             {"index": 2, "pci_bus_id": None, "name": None, "persistence_mode": None},
         ]
     }
-    assert persistenced.gpus_with_mode_off(facts) == ["0000:af:00.0 (A100)"]
-    assert persistenced.gpus_with_mode_off({}) == []
+    assert persistence_plan.gpus_with_mode_off(facts) == ["0000:af:00.0 (A100)"]
+    assert persistence_plan.gpus_with_mode_off({}) == []
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("line", "command"), COMMANDS)
 def test_unit_command_is_parsed(line: str, command: str | None) -> None:
-    text = persistenced.drop_in(f"{OWN}[Service]\n{line}")
+    text = persistence_plan.drop_in(f"{OWN}[Service]\n{line}")
     if command is None:
         assert text is None
     else:
@@ -270,13 +270,13 @@ def test_unit_command_is_parsed(line: str, command: str | None) -> None:
 
 @pytest.mark.parametrize("value", ["=true", " = yes", "=True", " =1"])
 def test_unit_that_stops_when_unneeded_is_overridden(value: str) -> None:
-    text = persistenced.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
+    text = persistence_plan.drop_in(f"{OWN}[Unit]\nStopWhenUnneeded{value}\n")
     assert text is not None
     assert "[Unit]\nStopWhenUnneeded=false\n" in text
 
 
 def test_commented_section_is_ignored() -> None:
-    text = persistenced.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
+    text = persistence_plan.drop_in("# [Install]\n[Service]\nExecStart=/usr/bin/d\n")
     assert text is not None
     assert "[Install]\nWantedBy=multi-user.target\n" in text
 
@@ -313,7 +313,7 @@ def test_daemon_runs_as_user_of_package() -> None:
     ],
 )
 def test_user_of_unit_is_kept(lines: str, command: str | None) -> None:
-    text = persistenced.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
+    text = persistence_plan.drop_in(f"{OWN}[Service]\n{lines}\n", "me")
     assert (text or "").rpartition("ExecStart=")[2].strip() == (command or "")
     assert "User" not in (text or "")
 
@@ -350,7 +350,7 @@ def test_unread_own_unit_is_reloaded() -> None:
     seen = host(
         {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
     )
-    seen["files"][UNIT_FILE] = {"content": persistenced._OWN_UNIT}
+    seen["files"][UNIT_FILE] = {"content": persistence_plan._OWN_UNIT}
     assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
 
 

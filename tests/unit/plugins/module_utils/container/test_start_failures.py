@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import failures
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import start_failures
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import Docker, Podman
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.fake_engines import FakeDocker
@@ -76,17 +76,17 @@ def on_podman(_tmp_path, identifier, status):
 def test_only_an_unstarted_new_container_is_removed(tmp_path, place, identifiers, status, removed):
     before, after = identifiers
     engine, gone = place(tmp_path, after, status)
-    outcome = failures.remove_unstarted(engine, "ct", before, keep=False)
+    outcome = start_failures.remove_unstarted(engine, "ct", before, keep=False)
     assert gone == ([NEW] if removed else [])
     assert outcome["removed"] is removed
     assert outcome["after"] == (None if removed else after)
-    assert failures.has_changed(outcome) is ((None if removed else after) != before)
+    assert start_failures.has_changed(outcome) is ((None if removed else after) != before)
 
 
 @pytest.mark.parametrize("place", [on_docker, on_podman])
 def test_container_of_somebody_else_is_kept(tmp_path, place):
     engine, gone = place(tmp_path, NEW, "created")
-    assert failures.remove_unstarted(engine, "ct", None, keep=True)["after"] == NEW
+    assert start_failures.remove_unstarted(engine, "ct", None, keep=True)["after"] == NEW
     assert gone == []
 
 
@@ -96,16 +96,16 @@ def test_failed_removal_is_reported(tmp_path):
             raise EngineError("removal is already in progress")
 
     engine = Busy(Containers(tmp_path / "docker.sock", NEW, "created").host)
-    outcome = failures.remove_unstarted(engine, "ct", None, keep=False)
-    assert failures.has_changed(outcome)
-    assert failures.describe_outcome(outcome) == (
+    outcome = start_failures.remove_unstarted(engine, "ct", None, keep=False)
+    assert start_failures.has_changed(outcome)
+    assert start_failures.describe_outcome(outcome) == (
         "The new container could not be removed: removal is already in progress. Its state is created."
     )
 
 
 def test_unavailable_engine_is_reported():
     with pytest.raises(EngineError, match="podman is not in PATH"):
-        failures.remove_unstarted(Podman(lambda argv: (0, "", ""), None), "ct", None, keep=False)
+        start_failures.remove_unstarted(Podman(lambda argv: (0, "", ""), None), "ct", None, keep=False)
 
 
 WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager is set to systemd"'
@@ -145,8 +145,8 @@ WARNING = 'time="2026-11-21T20:00:00Z" level=warning msg="The cgroupv2 manager i
     ],
 )
 def test_message_contains_the_reason(result, says):
-    assert failures.message("podman", "ct", result) == f"podman container ct: {says}"
+    assert start_failures.message("podman", "ct", result) == f"podman container ct: {says}"
 
 
 def test_sentences_end_with_one_full_stop():
-    assert failures.join_sentences(["one", "", "two.", "three?"]) == "one. two. three?"
+    assert start_failures.join_sentences(["one", "", "two.", "three?"]) == "one. two. three?"

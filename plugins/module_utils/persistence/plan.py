@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -51,13 +51,6 @@ ExecStopPost=/bin/rm -rf /run/nvidia-persistenced
 [Install]
 WantedBy=multi-user.target
 """
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """The variables of role nvidia_persistenced, without its prefix."""
-
-    timeout: int = variable(30, minimum=1)
 
 
 def plan(

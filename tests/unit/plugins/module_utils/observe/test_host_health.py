@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.health import judge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.host_health import judge
 
 RUNNING = {"load_state": "loaded", "active_state": "active", "need_daemon_reload": False}
 GPU = {

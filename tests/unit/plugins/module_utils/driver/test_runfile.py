@@ -8,8 +8,8 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import installer
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import KERNELS, host, platform
 
@@ -28,13 +28,13 @@ KINDS = [
 
 @pytest.mark.parametrize(("version", "flavor", "kind"), KINDS)
 def test_branch_determines_flavor_option(version, flavor, kind):
-    assert installer.options(host(), version, flavor, True) == [
+    assert runfile.options(host(), version, flavor, True) == [
         "--silent",
         "--dkms",
         "--no-nouveau-check",
         *kind,
     ]
-    assert "--dkms" not in installer.options(host(), version, flavor, False)
+    assert "--dkms" not in runfile.options(host(), version, flavor, False)
 
 
 def test_old_gpu_gets_proprietary_modules_from_installer():
@@ -119,8 +119,8 @@ V, FORMER = "580.95.05", "570.86.15"
 )
 def test_the_driver_state_tells_how_an_installer_run_ended(driver, expected, is_outdated):
     there = recorded({"pending": V}, driver=driver)
-    assert json.loads(installer.record_after(there)) == expected
-    text = installer.outdated_record(there)
+    assert json.loads(runfile.record_after(there)) == expected
+    text = runfile.outdated_record(there)
     assert (text is not None) is is_outdated
     assert text is None or json.loads(text) == expected
 
@@ -131,7 +131,7 @@ def recorded(content: object, **changes) -> dict:
 
 def test_a_successful_installer_run_is_recorded():
     there = recorded({"installed": FORMER, "pending": V}, driver={"library": V, "runfile": True})
-    assert json.loads(installer.record_after(there, V)) == {"installed": V}
+    assert json.loads(runfile.record_after(there, V)) == {"installed": V}
 
 
 def test_the_former_version_stays_recorded_until_the_installer_succeeds():
@@ -142,10 +142,10 @@ def test_the_former_version_stays_recorded_until_the_installer_succeeds():
     begun = json.loads(driver_plan.plan(there, request, platform("debian-12")).todo.runfile["record"])
     assert begun == {"installed": FORMER, "pending": V}
     failed = recorded(begun, driver={"library": FORMER, "runfile": True})
-    assert json.loads(installer.record_after(failed)) == {"installed": FORMER}
+    assert json.loads(runfile.record_after(failed)) == {"installed": FORMER}
 
 
 @pytest.mark.parametrize("content", [None, [], "text", {"installed": None}, {"packages": ["vim"]}])
 def test_a_damaged_record_is_empty(content):
-    assert installer.read_record(recorded(content)) == {"installed": None, "pending": None}
-    assert installer.outdated_record(recorded(content)) is None
+    assert runfile.read_record(recorded(content)) == {"installed": None, "pending": None}
+    assert runfile.outdated_record(recorded(content)) is None
