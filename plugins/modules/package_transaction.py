@@ -234,8 +234,8 @@ options:
 attributes:
   check_mode:
     description: >-
-      Simulates the transaction with the package manager's solver. The metadata of the repositories is downloaded to a
-      private directory.
+      Simulates the transaction with the package manager's solver. dnf and zypper may refresh the cached metadata of
+      the host's repositories. Nothing else on the host changes, and the metadata of new repositories is not kept.
     support: full
   diff_mode:
     description: >-

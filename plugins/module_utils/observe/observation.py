@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, gpu_users, repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, module_streams
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
@@ -150,7 +150,7 @@ def observe(
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
-    host["module_streams"] = module_streams.read(root)
+    host["module_streams"] = installed.streams(root)
     host["reboot_reasons"] = reboot_reasons.reasons(host)
     host["reboot_required_reasons"] = [reason["text"] for reason in host["reboot_reasons"]]
     return cast("Host", host)

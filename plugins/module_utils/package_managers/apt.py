@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     apt_view,
     dpkg_state,
     installed,
+    lock_files,
     simulation,
     version_order,
 )
@@ -80,15 +81,9 @@ class Apt:
         self._wait(timeout)
 
     def _wait(self, timeout: float) -> None:
-        end = time.monotonic() + timeout
-        while True:
-            holder = dpkg_state.holder(self._root)
-            if not holder:
-                return
-            left = end - time.monotonic()
-            if left <= 0:
-                raise BusyError(busy(holder, self._timeout))
-            time.sleep(min(1.0, left))
+        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), timeout)
+        if holder:
+            raise BusyError(busy(holder, self._timeout))
 
     def broken(self) -> list[str]:
         """Describe what an interrupted run of dpkg left to repair, and dependencies that are not met."""
@@ -301,6 +296,10 @@ class Apt:
         """Hold installed packages."""
         if names:
             self._succeed(["apt-mark", "hold", *names], f"apt-mark failed to hold {' '.join(names)}")
+
+    def locks_versions(self, changes: list[Change]) -> bool:
+        """Return False: apt holds installed packages only."""
+        return False
 
     def release(self, names: list[str]) -> None:
         """Release the holds on these packages."""

@@ -119,7 +119,8 @@ class Steps:
 class View:
     """The repositories as they will be: command-line options that make the package manager use them.
 
-    The view is a private directory. The host's own configuration, lists and keys do not change.
+    The view is a private directory. The host's own configuration and keys do not change. dnf and zypper refresh the
+    cached metadata of the host's repositories, but keep none of new repositories.
     """
 
     options: tuple[str, ...] = ()
@@ -194,6 +195,12 @@ class Backend(Protocol):
 
     def hold(self, names: list[str]) -> None:
         """Hold installed packages, or with dnf also `name=version` before the installation."""
+
+    def locks_versions(self, changes: list[Change]) -> bool:
+        """Return whether `hold` can lock versions before their installation.
+
+        Raise PackageManagerError if packages cannot be held, not even after these changes. Changes nothing.
+        """
 
     def release(self, names: list[str]) -> None:
         """Release the holds on these packages. Holds with wildcards stay."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import glob
 import os
@@ -13,7 +14,7 @@ import time
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
@@ -21,7 +22,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     dnf_repair,
     dnf_view,
     installed,
-    module_streams,
+    lock_files,
     offers,
     removable,
     simulation,
@@ -33,6 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     busy,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _LOCKED = 200
@@ -69,14 +71,9 @@ class Dnf:
         """Wait until no other program uses dnf or rpm. Later commands wait as long for dnf's own lock."""
         self._check_version()
         self._timeout = timeout
-        end = time.monotonic() + timeout
-        while True:
-            holder = dnf_locks.holder(self._root)
-            if not holder:
-                return
-            if time.monotonic() >= end:
-                raise BusyError(busy(holder, timeout))
-            time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), timeout)
+        if holder:
+            raise BusyError(busy(holder, timeout))
 
     def _check_version(self) -> None:
         rc, out, err = self._host_run(["dnf", "--version"])
@@ -141,17 +138,20 @@ class Dnf:
 
     def enabled_streams(self) -> dict[str, str]:
         """Return the enabled stream of each module."""
-        return module_streams.read(self._root)
+        return installed.streams(self._root)
 
     def view(self, directory: str, files: list[File]) -> View:
         """Copy the host's repository files, write those that change, and refresh dnf's cache.
 
-        The cache is the host's own: it has a directory for each URL, so the installation downloads no metadata again.
+        The cache is the host's own, because its lock also keeps other programs from changing it. It has a directory
+        for each URL, so the installation downloads no metadata again.
         """
         options: tuple[str, ...] = ()
         if files:
             dnf_view.write(dnf_view.contents(directory, self._repository_files(), files))
             options = (f"--setopt=reposdir={directory}/repositories",)
+            # In check mode or after a refusal, the files are never written.
+            atexit.register(self._clear_unwritten, files, frozenset(listing(self._root, _CACHE)))
         # --assumeyes: the cache of a repository with signed metadata has its own list of keys.
         argv = ["dnf", *options, "--assumeyes", "makecache", "--refresh"]
         rc, out, err = self._run(argv)
@@ -162,35 +162,33 @@ class Dnf:
             )
         return View(options)
 
+    def _clear_unwritten(self, files: list[File], kept: frozenset[str]) -> None:
+        """Remove what the view cached of entries that the host does not have."""
+        for file in files:
+            if file.content is not None and host_files.current(file.path, self._root).content != file.content:
+                self._clear_cache(file, kept)
+
+    def _clear_cache(self, file: File, kept: frozenset[str] = frozenset()) -> None:
+        if file.content is not None and dnf_view.is_entry(file.path):
+            for identifier in dnf_view.identifiers(file.content):
+                dnf_view.clear_cache(self._path(_CACHE), identifier, kept)
+
     def _repository_files(self) -> dict[str, str]:
         paths = [path for place in dnf_view.DIRECTORIES for path in sorted(glob.glob(f"{self._path(place)}/*.repo"))]
         return {f"/{os.path.relpath(path, self._root)}": read_text("/", path) or "" for path in paths}
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first, also of packages that modules hide."""
-        try:
-            return offers.read("dnf", names, self._run, view.options)
-        except offers.OffersError as error:
-            raise PackageManagerError(str(error)) from error
+        return offers.read("dnf", names, self._run, view.options)
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each module."""
-        try:
-            return offers.streams(modules, self._run, view.options)
-        except offers.OffersError as error:
-            raise PackageManagerError(str(error)) from error
+        return offers.streams(modules, self._run, view.options)
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that depend on these packages."""
         known = {one.name for one in self._packages()}
-        names = sorted({*names} & known)
-        if not names:
-            return []
-        rc, out, err = self._run(["rpm", "--erase", "--test", "--allmatches", *names])
-        found = simulation.rpm_dependents(out + "\n" + err)
-        if rc != 0 and not found:
-            raise dnf_command.error("rpm --erase --test", rc, out, err)
-        return sorted(found - {*names})
+        return removable.dependents(sorted({*names} & known), self._run)
 
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
         """Select the names that neither a package nor the user needs without the packages `without`."""
@@ -200,7 +198,7 @@ class Dnf:
         known = {one.name for one in self._packages()}
         rows = [line.split() for line in out.splitlines()]
         others = {row[0] for row in rows if row[1:] == ["user"]} - {*requested}
-        return removable.unneeded_by_rpm(
+        return removable.unneeded(
             [name for name in names if name in known - others], [name for name in without if name in known], self._run
         )
 
@@ -229,8 +227,7 @@ class Dnf:
             raise dnf_command.error(dnf_command.title(steps), rc, out, err)
         if dnf_command.ABORTED not in out + err:
             return []
-        # dnf prints no epoch that is 0.
-        versions = {(one.name, one.arch): one.version.removeprefix("0:") for one in packages}
+        versions = {(one.name, one.arch): one.version for one in packages}
         try:
             changes = simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
         except simulation.SimulationError as error:
@@ -281,9 +278,7 @@ class Dnf:
     def forget(self, files: list[File], keys: list[str]) -> None:
         """Remove the keys, and the cached metadata of removed entries. The files have their former content."""
         for file in files:
-            if file.content is not None and dnf_view.is_entry(file.path):
-                for identifier in dnf_view.identifiers(file.content):
-                    dnf_view.clear_cache(self._path(_CACHE), identifier)
+            self._clear_cache(file)
         if keys:
             self._checked(["rpm", "--erase", *keys])
 
@@ -321,6 +316,16 @@ class Dnf:
         if lost:
             raise PackageManagerError(f"dnf versionlock add found no package for {', '.join(lost)}.")
 
+    def locks_versions(self, changes: list[simulation.Change]) -> bool:
+        """Return whether dnf has the plugin that locks versions. Fail if the changes do not install it either."""
+        try:
+            self._versionlock("list", [], [_OFFLINE])
+        except dnf_locks.NoPluginError:
+            if any(change.after and "versionlock" in change.name for change in changes):
+                return False
+            raise
+        return True
+
     def release(self, names: list[str]) -> None:
         """Delete the locks on these packages. Locks with wildcards in the name or version stay."""
         lines = (line.strip() for line in (read_text(self._root, _LOCKS) or "").splitlines())
@@ -331,11 +336,12 @@ class Dnf:
     def _versionlock(self, verb: str, specs: list[str], options: list[str]) -> tuple[int, str, str]:
         rc, out, err = self._run(["dnf", "--quiet", *options, "versionlock", verb, *specs])
         if "No such command" in out + err:
-            raise PackageManagerError(
-                "dnf cannot lock versions because its plugin is missing. Install python3-dnf-plugin-versionlock."
+            raise dnf_locks.NoPluginError(
+                "dnf cannot hold packages because its plugin versionlock is missing or disabled. Install "
+                "python3-dnf-plugin-versionlock, and enable it in /etc/dnf/plugins/versionlock.conf."
             )
         if rc != 0:
-            raise dnf_command.error(f"dnf versionlock {verb} {' '.join(specs)}", rc, out, err)
+            raise dnf_command.error(" ".join(["dnf versionlock", verb, *specs]), rc, out, err)
         return rc, out, err
 
     # --- programs -------------------------------------------------------------------------------------------------
@@ -352,7 +358,8 @@ class Dnf:
             if argv[0] != "dnf" or rc != _LOCKED:
                 return rc, out, err
             if time.monotonic() >= end:
-                raise BusyError(busy(dnf_locks.holder(self._root) or "another program uses dnf", self._timeout))
+                holder = lock_files.holder(self._root, self.name)
+                raise BusyError(busy(holder or "another program uses dnf", self._timeout))
             time.sleep(_RETRY_INTERVAL)
 
     def _checked(self, argv: list[str]) -> tuple[int, str, str]:

@@ -72,10 +72,10 @@ def installed(run: Run) -> list[Package] | None:
 
 
 def parse(text: str) -> list[Package]:
-    """Parse rpm's list of packages, without the keys, which rpm stores as packages."""
+    """Parse rpm's list of packages, without the keys, which rpm stores as packages. dnf prints no epoch that is 0."""
     rows = (line.split("\t") for line in text.splitlines())
     return [
-        Package(row[0], row[1], row[2], (int(row[3]), int(row[4])))
+        Package(row[0], row[1].removeprefix("0:"), row[2], (int(row[3]), int(row[4])))
         for row in rows
         if len(row) == 5 and row[0] != "gpg-pubkey"
     ]

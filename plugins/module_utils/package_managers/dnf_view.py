@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # dnf reads these directories in this order.
@@ -67,9 +68,9 @@ def identifiers(content: bytes) -> list[str]:
     return [found["id"] for found in _SECTION.finditer(content.decode("utf-8", "replace"))]
 
 
-def clear_cache(cache: str, identifier: str) -> None:
-    """Remove what dnf's cache has of a repository."""
-    for name in os.listdir(cache) if os.path.isdir(cache) else ():
+def clear_cache(cache: str, identifier: str, kept: frozenset[str] = frozenset()) -> None:
+    """Remove what dnf's cache has of a repository, except the names `kept`."""
+    for name in {*listing("/", cache)} - kept:
         path = os.path.join(cache, name)
         if re.fullmatch(rf"{re.escape(identifier)}-[0-9a-f]{{16}}", name):
             shutil.rmtree(path, ignore_errors=True)

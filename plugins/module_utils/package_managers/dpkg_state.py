@@ -1,30 +1,18 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read dpkg's database and the locks of dpkg and apt. Nothing is changed."""
+"""Read dpkg's database. Nothing is changed."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import struct
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
-# A frontend such as apt holds the first lock during its whole run, and dpkg holds the second. apt holds the others
-# while it downloads.
-LOCKS = (
-    "/var/lib/dpkg/lock-frontend",
-    "/var/lib/dpkg/lock",
-    "/var/lib/apt/lists/lock",
-    "/var/cache/apt/archives/lock",
-)
 INSTALLED, CONFIG_FILES = "installed", "config-files"
 _STATUS = "/var/lib/dpkg/status"
-_FLOCK = "hhqqi4x"
 _FIELD = re.compile(r"^(Package|Status|Version|Architecture): (.*)", re.MULTILINE)
 
 
@@ -53,34 +41,6 @@ class Package(NamedTuple):
     def is_leaving(self) -> bool:
         """Whether the package is to be removed."""
         return self.want in ("deinstall", "purge")
-
-
-class Holder(NamedTuple):
-    """The process that holds a lock. `pid` is 0 if it runs in another container."""
-
-    path: str
-    pid: int
-    process: str
-
-    def __str__(self) -> str:
-        """Describe the process and the lock."""
-        process = f"process {self.pid} ({self.process})" if self.pid else "a process outside this container"
-        return f"{process} holds {self.path}"
-
-
-def holder(root: str) -> Holder | None:
-    """Return a process that holds a lock of dpkg or apt. This does not take a lock."""
-    for path in LOCKS:
-        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        try:
-            with open(_below(root, path), "rb") as file:
-                found = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, wanted))
-        except OSError:
-            # The lock file is created with the first lock.
-            continue
-        if found[0] != fcntl.F_UNLCK:
-            return Holder(path, found[4], (read_text("/", f"/proc/{found[4]}/comm") or "unknown name").strip())
-    return None
 
 
 def has_journal(root: str) -> bool:
@@ -131,7 +91,3 @@ def select(packages: list[Package], requested: str) -> list[Package]:
     if not arch:
         return native or found
     return found if arch == "any" else [p for p in found if p.name == requested] or native
-
-
-def _below(root: str, path: str) -> str:
-    return os.path.join(root, path.lstrip("/"))

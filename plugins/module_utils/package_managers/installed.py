@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import struct
-import time
 from typing import TYPE_CHECKING, Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -29,9 +27,6 @@ INTERESTING = re.compile(
 )
 _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
 _FIELD = re.compile(r"\n(Package|Status|Version|Architecture): (.*)")
-# A frontend such as apt holds the first lock during its whole run. dpkg holds the second lock.
-_DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
-_FLOCK = "hhqqi4x"
 _INSTALLED_STATES = ("installed", "triggers-pending", "triggers-awaited")
 
 
@@ -75,6 +70,16 @@ def read(root: str, manager: str | None, run: Run) -> dict:
         if INTERESTING.search(name)
     }
     return state
+
+
+def streams(root: str) -> dict[str, str]:
+    """Return the enabled stream of each dnf module."""
+    found = {}
+    for name in listing(root, "/etc/dnf/modules.d"):
+        fields = shell_assignments(read_text(root, f"/etc/dnf/modules.d/{name}"))
+        if name.endswith(".module") and fields.get("state") == "enabled" and fields.get("stream"):
+            found[name[: -len(".module")]] = fields["stream"]
+    return found
 
 
 def is_installed(host: Host, name: str) -> bool:
@@ -126,28 +131,12 @@ def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set
 
 def is_busy(root: str) -> bool:
     """Return whether a process holds one of dpkg's locks. This does not take a lock."""
-    return any(_is_locked(os.path.join(root, path.lstrip("/"))) for path in _DPKG_LOCKS)
+    return any(lock_files.owner(os.path.join(root, path.lstrip("/"))) is not None for path in lock_files.DPKG)
 
 
 def wait_until_free(root: str, seconds: float) -> None:
     """Wait until no process holds dpkg's locks, or the time is over."""
-    end = time.monotonic() + seconds
-    while is_busy(root) and time.monotonic() < end:
-        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
-
-
-def _is_locked(path: str) -> bool:
-    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        with open(path, "rb") as file:
-            found = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
-    except PermissionError:
-        # Only root can open the file, but all users can read the kernel's list of locks.
-        inode = os.stat(path).st_ino
-        return re.search(rf"^\d+: POSIX .*:{inode} ", read_text("/", "/proc/locks") or "", re.MULTILINE) is not None
-    except OSError:
-        return False
+    lock_files.wait(lambda: is_busy(root), seconds)
 
 
 def _is_interrupted(root: str) -> bool:

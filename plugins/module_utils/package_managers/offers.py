@@ -13,15 +13,12 @@ from typing import Callable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
-# Architecture suffixes: after a colon with apt, after a dot with rpm.
-_ARCHES = "any|native|all|amd64|arm64|i386|noarch|x86_64|aarch64|i686"
+_INSTALLED = "(System Packages)"
+_ARCHES = "noarch|x86_64|aarch64|i686"
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
-
-
-class OffersError(Exception):
-    """The package manager failed."""
 
 
 def read(manager: str, names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
@@ -54,17 +51,16 @@ def streams(modules: list[str], run: Run, options: Iterable[str] = ()) -> dict[s
     return {name: sorted(names, key=natural_key) for name, names in found.items()}
 
 
-def _error(command: str, rc: int, out: str, err: str) -> OffersError:
+def _error(command: str, rc: int, out: str, err: str) -> PackageManagerError:
     output = addresses.masked(err.strip() or out.strip())
-    return OffersError(f"{command} failed with exit status {rc}: {output}")
+    return PackageManagerError(f"{command} failed with exit status {rc}: {output}")
 
 
 def _selects(requested: str, name: str, version: str) -> bool:
     """Return whether `requested` is the package's name, optionally with a version or an architecture."""
-    if requested == name or re.fullmatch(rf"{re.escape(f'{name}-{version}')}(\.\w+)?", requested):
-        return True
+    versions = "|".join(re.escape(text) for text in (version, version.rpartition(":")[2]))
     # Accept known architectures only: "python3.12" has no architecture.
-    return re.fullmatch(rf"{re.escape(name)}[.:]({_ARCHES})", requested) is not None
+    return bool(re.fullmatch(rf"{re.escape(name)}(-({versions})(\.\w+)?|\.({_ARCHES}))?", requested))
 
 
 def _is_pattern(name: str) -> bool:
@@ -72,11 +68,13 @@ def _is_pattern(name: str) -> bool:
 
 
 def _dnf(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
-    query = ["--available", "--showduplicates", "--queryformat", "%{name}\t%{version}-%{release}\n", *names]
+    form = "%{name}\t%{epoch}:%{version}-%{release}\n"
+    query = ["--available", "--showduplicates", "--queryformat", form, *names]
     rc, out, err = run(["dnf", "--quiet", *options, "--setopt=*.module_hotfixes=true", "repoquery", *query])
     if rc != 0:
         raise _error("dnf repoquery", rc, out, err)
-    return [(name, version) for name, tab, version in (line.partition("\t") for line in out.splitlines()) if tab]
+    rows = (line.partition("\t") for line in out.splitlines())
+    return [(name, version.removeprefix("0:")) for name, tab, version in rows if tab]
 
 
 def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, str]]:
@@ -87,7 +85,8 @@ def _zypper(names: list[str], run: Run, options: list[str]) -> list[tuple[str, s
     if rc not in (0, 6, 104):
         raise _error("zypper search", rc, out, err)
     rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
-    return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package"]
+    # zypper also lists installed versions that no repository has.
+    return [(row[1], row[3]) for row in rows if len(row) >= 6 and row[2] == "package" and row[5] != _INSTALLED]
 
 
 _QUERIES = {"dnf": _dnf, "zypper": _zypper}

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable
 from typing import Any, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     installed,
+    lock_files,
     offers,
     removable,
     simulation,
@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 _SUCCESS = (0, 102, 103, 106)
 _LOCKED = 7
 _INSTALL = ("install", "--no-recommends", "--auto-agree-with-licenses")
+_CACHED = ("--no-refresh",)
 _MULTIVERSION = re.compile(r"^(?:multiversion\(|kernel-uname-r\b)", re.MULTILINE)
 _VERIFY = ("--verify", "--nodeps", "--noscripts", "--nofiledigest")
 # A missing file that is not a configuration, documentation or ghost file.
@@ -59,14 +60,9 @@ class Zypper:
     def wait(self, timeout: float) -> None:
         """Wait until no other program uses zypper's library or rpm. Raise BusyError after `timeout` seconds."""
         self._lock_timeout = timeout
-        end = time.monotonic() + timeout
-        while True:
-            holder = zypper_locks.holder(self.root)
-            if not holder:
-                return
-            if time.monotonic() >= end:
-                raise BusyError(busy(holder, timeout))
-            time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+        holder = lock_files.wait(lambda: lock_files.holder(self.root, self.name), timeout)
+        if holder:
+            raise BusyError(busy(holder, timeout))
 
     def broken(self) -> list[str]:
         """Describe what an interrupted run left: two versions of a package, or a damaged database."""
@@ -109,27 +105,32 @@ class Zypper:
                 )
         doubles = self._doubles(self._listing()[1])
         incomplete = self._incomplete(planned, doubles)
-        former = {name: versions[0] for name, versions in doubles.items()}
+        offered = self.offers(list(incomplete), View(_CACHED)) if incomplete else {}
+        again = {name: version for name, version in incomplete.items() if version in offered[name]}
+        former = {name: versions[0] for name, versions in doubles.items() if versions[0] in offered[name]}
         try:
             try:
-                self._reinstall(incomplete)
+                self._reinstall(again)
             except zypper_output.SolverError:
                 # Another package still needs the former version.
-                self._reinstall({**incomplete, **former})
+                self._reinstall({**again, **former})
         except zypper_output.SolverError:
             self._erase_former()
-            self._reinstall(incomplete)
+            self._reinstall(again)
         self._erase_former()
+        lost = [f"{name}-{version}" for name, version in sorted(incomplete.items()) if name not in again]
+        if lost:
+            raise PackageManagerError(
+                f"An interrupted transaction may have left {', '.join(lost)} incomplete, and no repository offers "
+                "these versions now. Enable their repository, remove the packages, or install another version."
+            )
 
     def _reinstall(self, versions: dict[str, str]) -> None:
-        """Install packages again, except versions that the repositories no longer have."""
-        view = View(("--no-refresh",))
-        offered = self.offers(list(versions), view) if versions else {}
-        items = [f"{name}={version}" for name, version in sorted(versions.items()) if version in offered[name]]
-        if items:
+        if versions:
+            items = [f"{name}={version}" for name, version in sorted(versions.items())]
             # The locks of the transaction may already exist.
             with zypper_locks.ignored(self.root) as environment:
-                self._zypper([*_INSTALL, "--force", "--oldpackage", *items], view.options, environment)
+                self._zypper([*_INSTALL, "--force", "--oldpackage", *items], _CACHED, environment)
 
     def _erase_former(self) -> None:
         doubles = self._doubles(self._listing()[1])
@@ -158,7 +159,7 @@ class Zypper:
 
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and locks, as `installed.read` does."""
-        return installed.read(self.root, self.name, lambda argv: self._rpm(argv[1:]))
+        return installed.read(self.root, self.name, self._run)
 
     def component_files(self, components: list[str]) -> list[File]:
         """Return no files: components belong to apt."""
@@ -170,13 +171,7 @@ class Zypper:
 
     def view(self, directory: str, files: list[File]) -> View:
         """Create a private view in the empty `directory`. Refresh the host's metadata."""
-
-        def zypper(arguments: list[str]) -> str:
-            # The options precede the command.
-            split = next(position for position, word in enumerate(arguments) if not word.startswith("-"))
-            return self._zypper(arguments[split:], arguments[:split])
-
-        return self._repositories.view(directory, files, zypper, self._checked_rpm)
+        return self._repositories.view(directory, files, self._zypper, self._checked_rpm)
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""
@@ -186,10 +181,7 @@ class Zypper:
             self._check_lock(*result)
             return result
 
-        try:
-            return offers.read(self.name, names, run, view.options)
-        except offers.OffersError as error:
-            raise PackageManagerError(str(error)) from error
+        return offers.read(self.name, names, run, view.options)
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return no streams: they belong to dnf."""
@@ -227,18 +219,11 @@ class Zypper:
 
         zypper considers each package needed that was installed by name. rpm knows the dependencies.
         """
-        return removable.unneeded_by_rpm(self._present(names), self._present(without), lambda argv: self._rpm(argv[1:]))
+        return removable.unneeded(self._present(names), self._present(without), self._run)
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that depend on these packages."""
-        present = self._present(names)
-        if not present:
-            return []
-        rc, out, err = self._rpm(["--erase", "--test", "--allmatches", *present])
-        dependents = simulation.rpm_dependents(err)
-        if rc and not dependents:
-            raise zypper_output.failure("rpm --erase --test", rc, out, err)
-        return sorted(dependents)
+        return removable.dependents(self._present(names), self._run)
 
     # --- changes --------------------------------------------------------------------------------------------------
 
@@ -284,6 +269,10 @@ class Zypper:
         missing = [name for name in _names(names) if name not in zypper_locks.names(self.root)]
         if missing:
             self._zypper(["addlock", *missing])
+
+    def locks_versions(self, changes: list[Change]) -> bool:
+        """Return False: zypper locks names."""
+        return False
 
     def release(self, names: list[str]) -> None:
         """Remove the locks of these packages. Locks with wildcards stay."""
@@ -339,11 +328,10 @@ class Zypper:
             raise BusyError(f"The package manager is in use. {zypper_output.problems(out, err)}")
 
     def _rpm(self, arguments: list[str]) -> tuple[int, str, str]:
-        return self._run(["rpm", *(["--root", self.root] if self.root != "/" else []), *arguments])
+        return self._run(["rpm", *arguments])
 
     def _checked_rpm(self, arguments: list[str]) -> str:
-        # The private root directory of a view replaces the root directory of the host.
-        rc, out, err = self._run(["rpm", *arguments]) if "--root" in arguments else self._rpm(arguments)
+        rc, out, err = self._rpm(arguments)
         if rc:
             raise zypper_output.failure(f"rpm {' '.join(arguments)}", rc, out, err)
         return out

@@ -68,12 +68,13 @@ def problems(out: str, err: str) -> str:
 def doubles(text: str) -> dict[str, list[str]]:
     """Return the packages that are installed several times for one architecture, the latest installation last.
 
-    `text` has the name, the version, the architecture and the installation time of one package on each line.
+    `text` has the name, the version, the architecture and the installation time of one package on each line. As with
+    zypper, the result has no epoch that is 0.
     """
     copies: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for name, version, arch, installed_at in (line.split("\t") for line in text.splitlines() if line.count("\t") == 3):
         if name != "gpg-pubkey":
-            copies.setdefault((name, arch), []).append((int(installed_at), version))
+            copies.setdefault((name, arch), []).append((int(installed_at), version.removeprefix("0:")))
     return {
         name: [version for _time, version in sorted(found, key=lambda copy: copy[0])]
         for (name, _arch), found in sorted(copies.items())

@@ -25,8 +25,9 @@ _KEY_SIZE = 1 << 20
 # What the private root must not have: repositories and services of the host, and its locks.
 _NOT_COPIED = ("repos.d", "services.d", "locks")
 
-# Runs a program, returns its output, and raises PackageManagerError if it fails.
-Checked = Callable[["list[str]"], str]
+# Runs a program with arguments, for zypper also with options that precede them. Returns its output, and raises
+# PackageManagerError if it fails.
+Checked = Callable[..., str]
 
 
 class Entry(NamedTuple):
@@ -151,7 +152,7 @@ class Repositories:
                 _write(f"{root}/{number}.asc", openpgp.armored(content))
                 rpm(["--root", root, "--import", f"{root}/{number}.asc"])
         if enabled:
-            zypper([f"--root={root}", "refresh", *(entry.alias for entry in enabled)])
+            zypper(["refresh", *(entry.alias for entry in enabled)], [f"--root={root}"])
 
 
 def _ignored(directory: str, _names: list[str]) -> tuple[str, ...]:

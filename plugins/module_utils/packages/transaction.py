@@ -213,6 +213,8 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
     # A hold that the transaction releases and sets again does not change.
     result.held = sorted({*(set(todo.hold) - moved), *comes} - set(state["held"]))
     result.released = sorted({*todo.release, *((moved - comes) & set(state["held"]))})
+    if result.held or result.released:
+        backend.locks_versions(changes)
     return result, files, steps
 
 
@@ -380,13 +382,12 @@ def _must_release(name: str, run: _Run) -> bool:
 
 def _locks(run: _Run) -> list[str]:
     """Return the locks to set before the installation. Only dnf can lock a version that is not installed."""
-    if run.backend.name != "dnf":
-        return []
-    return [
+    locks = [
         f"{change.name}={change.after}"
         for change in run.result.changes
         if change.after and judgement.is_selected(run.request.hold, change.name, change.after)
     ]
+    return locks if locks and run.backend.locks_versions(run.result.changes) else []
 
 
 def _hold(run: _Run, interrupted: list[str]) -> None:

@@ -22,7 +22,10 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 def full(key: str, version: str) -> str:
     """Return the full package version on the platform."""
-    return f"{version}-1ubuntu1" if key.startswith("ubuntu") else f"{version}-1"
+    if key.startswith("ubuntu"):
+        return f"{version}-1ubuntu1"
+    # NVIDIA's packages for Enterprise Linux have an epoch.
+    return f"3:{version}-1" if key.startswith("el-") else f"{version}-1"
 
 
 def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A100,)) -> dict:

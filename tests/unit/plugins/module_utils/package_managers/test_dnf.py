@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import fcntl
+import atexit
 import os
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
     Item,
@@ -21,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     item,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 FILES = Path(__file__).parent / "files" / "dnf"
@@ -203,31 +204,12 @@ def write(root: Path, path: str, text: str | bytes) -> Path:
 
 def test_wait(tmp_path):
     """The error names the process. The lock of a process that ended does not count."""
-    write(tmp_path, "/var/cache/dnf/metadata_lock.pid", "77")
+    lock = write(tmp_path, "/var/cache/dnf/metadata_lock.pid", "99999999")
     backend = Dnf(Host(VERSION), str(tmp_path))
     backend.wait(0)
-    write(tmp_path, "/proc/77/cmdline", "dnf\0upgrade\0")
-    with pytest.raises(BusyError, match=r"still busy after 0 seconds: Process 77 \(dnf upgrade\). .*lock_timeout"):
+    lock.write_text(str(os.getppid()))
+    with pytest.raises(BusyError, match=rf"still busy after 0 seconds: process {os.getppid()} \(.*lock_timeout"):
         backend.wait(0)
-
-
-def test_wait_for_rpm(tmp_path):
-    """Another process can have locked rpm's database."""
-    lock = write(tmp_path, "/var/lib/rpm/.rpm.lock", "")
-    ready, done = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        with open(lock, "wb") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX)
-            os.write(ready[1], b"x")
-            os.read(done[0], 1)
-        os._exit(0)
-    os.read(ready[0], 1)
-    write(tmp_path, f"/proc/{child}/cmdline", "rpm\0-U\0")
-    assert dnf_locks.holder(str(tmp_path)) == f"Process {child} (rpm -U)"
-    os.write(done[1], b"x")
-    os.waitpid(child, 0)
-    assert dnf_locks.holder(str(tmp_path)) is None
 
 
 def test_lock_of_dnf_during_a_command():
@@ -277,6 +259,30 @@ def test_view(tmp_path):
     assert (tmp_path / "etc/yum.repos.d/a.repo").read_text(encoding="utf-8") == "[a]\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        # Check mode, or a transaction that is not allowed.
+        (None, ["base.solv", "new-0123456789abcdef"]),
+        (ENTRY, ["base.solv", "new-0123456789abcdef", "new-ffffffffffffffff", "new.solv"]),
+    ],
+)
+def test_the_view_leaves_no_cache_of_an_entry_that_is_not_written(tmp_path, monkeypatch, written, expected):
+    """The entry can have the ID of another one, whose cache stays."""
+    at_exit = []
+    monkeypatch.setattr(atexit, "register", lambda call, *arguments: at_exit.append((call, arguments)))
+    write(tmp_path, "/var/cache/dnf/new-0123456789abcdef/x", "")
+    files = [File("/etc/yum.repos.d/new.repo", ENTRY), File("/etc/pki/new.key", KEY)]
+    Dnf(Host(), str(tmp_path)).view(str(tmp_path / "view"), files)
+    for name in ("base.solv", "new-ffffffffffffffff/x", "new.solv"):
+        write(tmp_path, f"/var/cache/dnf/{name}", "")
+    if written:
+        write(tmp_path, "/etc/yum.repos.d/new.repo", written)
+    for call, arguments in at_exit:
+        call(*arguments)
+    assert sorted(path.name for path in (tmp_path / "var/cache/dnf").iterdir()) == expected
+
+
 def test_unreachable_repository(tmp_path):
     """The error has the URL without the login."""
     host = Host(("makecache", output("unreachable", 1)))
@@ -324,6 +330,30 @@ def test_reset(tmp_path):
     assert (unused.exists(), used.exists()) == (False, True)
 
 
+def test_offers():
+    """Versions have an epoch as dnf prints it elsewhere: only if it is not 0. Packages may be named with a version."""
+    host = Host(("repoquery", output("repoquery")))
+    found = Dnf(host).offers(["ep", "plain", "zero.noarch", "ep-1.0-1.el9", "ep-3:1.0-1.el9.noarch", "none"], View())
+    assert found == {
+        "ep": ["3:2.0-1.el9", "3:1.0-1.el9"],
+        "plain": ["1.0-1.el9"],
+        "zero.noarch": ["1.0-1.el9"],
+        "ep-1.0-1.el9": ["3:1.0-1.el9"],
+        "ep-3:1.0-1.el9.noarch": ["3:1.0-1.el9"],
+        "none": [],
+    }
+
+
+@pytest.mark.parametrize("text", ["ep=3:1.0-1.el9", "ep=1.0-1.el9", "ep=3:1.0", "ep=1.0", "ep>=3:1.0", "ep>=1.0"])
+def test_chosen_version_has_the_epoch(text):
+    """dnf gets name-epoch:version-release, whether the user wrote the epoch or not."""
+    host = Host(("repoquery", output("repoquery")))
+    (chosen,) = choice.choose([item(text)], Dnf(host), View())
+    Dnf(host).simulate(Steps(install=[chosen]), View())
+    version = "2.0" if ">=" in text else "1.0"
+    assert host.commands[-1].endswith(f" install ep-3:{version}-1.el9")
+
+
 # --- holds and dependencies -------------------------------------------------------------------------------------------
 
 
@@ -355,6 +385,31 @@ def test_hold_that_fails(answer, names, message):
     """dnf exits with status 0 if it finds no package to lock."""
     with pytest.raises(PackageManagerError, match=message):
         Dnf(Host(("versionlock", answer))).hold(names)
+
+
+NO_PLUGIN = (1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "coming", "expected"),
+    [
+        ((0, "", ""), "drv", True),
+        (NO_PLUGIN, "python3-dnf-plugin-versionlock", False),
+        (NO_PLUGIN, "drv", "Install python3-dnf-plugin-versionlock, and enable it in"),
+        # The plugin has no configuration, so the changes cannot make it work.
+        ((1, "", "Error: Locklist not set\n"), "python3-dnf-plugin-versionlock", "Locklist not set"),
+    ],
+)
+def test_the_plugin_that_locks_versions(answer, coming, expected):
+    """Whether it works is known before the first change, and without a repository."""
+    host = Host(("versionlock list", answer))
+    changes = [Change("drv", "upgrade", "1-1", "2-1"), Change(coming, "install", None, "1-1")]
+    if isinstance(expected, bool):
+        assert Dnf(host).locks_versions(changes) is expected
+    else:
+        with pytest.raises(PackageManagerError, match=expected):
+            Dnf(host).locks_versions(changes)
+    assert host.commands == ["dnf --quiet --disablerepo=* versionlock list"]
 
 
 def test_release(tmp_path):

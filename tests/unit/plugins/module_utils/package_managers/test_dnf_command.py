@@ -106,6 +106,17 @@ def test_killed_transaction():
     assert gone == {"drv-1-1.el9.noarch"}
 
 
+def test_epoch_that_is_0():
+    """rpm prints an epoch that a package sets to 0. dnf's history does not."""
+    listing = "slow\t0:2-1.el9\tnoarch\t1\t1\nnewdrv\t4-1.el9\tnoarch\t1\t2\nep\t3:2.0-1.el9\tnoarch\t1\t3\n"
+    found = dnf_repair.damage(lambda _argv: (0, read("history-killed.txt"), ""), dnf_repair.parse(listing))
+    assert [one.nevra for one in found.came] == [
+        "ep-3:2.0-1.el9.noarch",
+        "newdrv-4-1.el9.noarch",
+        "slow-2-1.el9.noarch",
+    ]
+
+
 def test_removal_is_completed_only_with_its_replacement():
     """An obsoleted package stays until the packages of the transaction are installed."""
 

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import files a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
 STATUS = """\
 Package: nvidia-smi
@@ -358,7 +359,7 @@ def test_module_streams_are_read_through_the_view():
     missing = (1, "", "Error: No matching Modules to list\n")
     assert packages_offers.streams(["x"], lambda argv: missing) == {"x": []}
     assert packages_offers.streams([], nothing) == {}
-    with pytest.raises(packages_offers.OffersError, match="no space left"):
+    with pytest.raises(PackageManagerError, match="no space left"):
         packages_offers.streams(["x"], lambda argv: (1, "", "no space left"))
 
 
@@ -381,7 +382,7 @@ def test_no_names_run_no_command():
 
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
 def test_the_error_of_the_package_manager_is_reported(manager):
-    with pytest.raises(packages_offers.OffersError, match="the lists are broken"):
+    with pytest.raises(PackageManagerError, match="the lists are broken"):
         packages_offers.read(manager, ["x"], lambda argv: (1, "", "the lists are broken"))
 
 

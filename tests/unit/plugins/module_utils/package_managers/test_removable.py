@@ -8,35 +8,66 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import removable
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+
+TEST = "rpm --erase --test --allmatches "
 
 
-def erased(name, *needed_by, rc=None, error=""):
-    lines = [f"\tlib{name}.so.1()(64bit) is needed by (installed) {other}-2:51.0-1.2.x86_64" for other in needed_by]
-    stderr = "\n".join(["error: Failed dependencies:", *lines] if lines else [error])
-    return {"item": name, "rc": bool(lines) if rc is None else rc, "stderr": stderr}
+def rpm(needed_by, broken=()):
+    """Return a rpm that knows which packages need each package. `broken` packages cannot be erased at all."""
+
+    def run(argv):
+        command = " ".join(argv)
+        assert command.startswith(TEST)
+        names = command[len(TEST) :].split()
+        if {*names} & {*broken}:
+            return 1, "", f"error: package {names[0]} is not installed"
+        dependents = {other for name in names for other in needed_by.get(name, ())} - {*names}
+        lines = [
+            f"\tlib.so.1()(64bit) is needed by (installed) {name}-2:51.0-1.2.x86_64" for name in sorted(dependents)
+        ]
+        return (1, "", "\n".join(["error: Failed dependencies:", *lines])) if lines else (0, "", "")
+
+    return run
 
 
 @pytest.mark.parametrize(
-    ("tests", "removed", "expected"),
+    ("needed_by", "names", "without", "expected"),
     [
-        ([], [], []),
-        ([erased("nvlsm"), erased("libOpenCL1")], [], ["libOpenCL1", "nvlsm"]),
+        ({}, [], [], []),
+        ({}, ["nvlsm", "libOpenCL1"], [], ["nvlsm", "libOpenCL1"]),
         # Needed only by each other, or by removed packages.
         (
-            [erased("libibumad3", "infiniband-diags"), erased("infiniband-diags")],
+            {"libibumad3": ["infiniband-diags"]},
+            ["libibumad3", "infiniband-diags"],
             [],
-            ["infiniband-diags", "libibumad3"],
+            ["libibumad3", "infiniband-diags"],
         ),
-        ([erased("libOpenCL1", "nvidia-compute-G06")], ["nvidia-compute-G06"], ["libOpenCL1"]),
+        ({"libOpenCL1": ["nvidia-compute-G06"]}, ["libOpenCL1"], ["nvidia-compute-G06"], ["libOpenCL1"]),
         # Needed by a package that stays, directly or indirectly.
-        ([erased("a", "b"), erased("b", "c", "mine"), erased("c"), erased("d")], [], ["c", "d"]),
-        ([erased("a", "b"), erased("b", "c"), erased("c", "mine")], ["mine-too"], []),
-        # rpm failed for another reason.
-        ([erased("a", rc=1, error="error: package a is not installed"), erased("b")], [], ["b"]),
+        ({"a": ["b"], "b": ["c", "mine"]}, ["a", "b", "c", "d"], [], ["c", "d"]),
+        ({"a": ["b"], "b": ["c"], "c": ["mine"]}, ["a", "b", "c"], ["mine-too"], []),
     ],
 )
-def test_removable_returns_packages_that_nothing_else_needs(tests, removed, expected):
-    assert removable.removable(tests, removed) == expected
+def test_packages_that_nothing_else_needs(needed_by, names, without, expected):
+    assert removable.unneeded(names, without, rpm(needed_by)) == expected
+
+
+def test_a_package_that_rpm_cannot_erase_stays():
+    assert removable.unneeded(["a", "b"], [], rpm({}, broken=["a"])) == ["b"]
+
+
+def test_dependents():
+    run = rpm({"a": ["b"], "b": ["c"]}, broken=["x"])
+    assert removable.dependents(["a"], run) == ["b"]
+    assert removable.dependents(["a", "b"], run) == ["c"]
+    assert removable.dependents(["c"], run) == []
+    with pytest.raises(
+        PackageManagerError, match=r"the removal of x .exit status 1.: error: package x is not installed"
+    ):
+        removable.dependents(["x"], run)
+    # Without a name, rpm fails.
+    assert removable.dependents([], rpm({}, broken=["x"])) == []
 
 
 NEEDED = "error: Failed dependencies:\n\tbase = 2-1 is needed by (installed) app-2-1.noarch\n"
@@ -63,29 +94,6 @@ def test_rpm_decides_together_which_packages_are_unneeded(failing, names, withou
         assert command.startswith("rpm --erase --test --allmatches ")
         return (1, "", NEEDED) if command.partition(" --allmatches ")[2] in failing else (0, "", "")
 
-    assert removable.unneeded_by_rpm(names, without, run) == expected
+    assert removable.unneeded(names, without, run) == expected
     # The last test has all packages that go.
     assert not expected or {*expected, *without} == {*commands[-1].partition(" --allmatches ")[2].split()}
-
-
-APT = """\
-Reading package lists...
-The following packages will be REMOVED:
-  cuda-nvcc-12-6
-The following packages have been kept back:
-  libgomp1
-Remv cuda-nvcc-12-6 [12.6.85-1]
-Remv other [1]
-"""
-ZYPPER = """\
-S | Repository | Name           | Version   | Arch
---+------------+----------------+-----------+-------
-i | cuda       | cuda-nvcc-12-6 | 12.6.85-1 | x86_64
-i | libgomp1   | other          | 1         | noarch
-"""
-
-
-@pytest.mark.parametrize("text", [APT, "\ncuda-nvcc-12-6\nother\n", ZYPPER], ids=["apt", "dnf", "zypper"])
-def test_only_unneeded_packages_are_selected(text):
-    assert removable.unneeded(text, ["libgomp1", "cuda-nvcc-12-6"]) == ["cuda-nvcc-12-6"]
-    assert removable.unneeded(text, ["other", "cuda-nvcc-12-6"]) == ["other", "cuda-nvcc-12-6"]

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -182,24 +179,6 @@ def test_waiting_names_the_process_that_uses_zypper(root):
     backend.wait(0)
 
 
-def test_waiting_names_the_process_that_writes_to_the_database_of_rpm(root):
-    write(root, "/var/lib/rpm/.rpm.lock", b"")
-    path = str(root / "var/lib/rpm/.rpm.lock")
-    code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        with pytest.raises(BusyError, match=rf"process {other.pid} \(python"):
-            Zypper(Programs(), str(root)).wait(0)
-        other.communicate("\n")
-    Zypper(Programs(), str(root)).wait(0)
-    # Waiting took no lock.
-    with open(path, "w", encoding="utf-8") as handle:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def test_packages_are_locked_once_and_without_a_version(root):
     write(root, "/etc/zypp/locks", (FILES / "locks").read_bytes())
     programs = Programs()
@@ -250,6 +229,23 @@ def test_planned_packages_are_reinstalled_if_they_are_installed_in_the_planned_v
     assert programs.ran("install ")[0].endswith("--oldpackage app=3-1 base=3-1")
 
 
+def test_packages_that_a_repository_has_are_reinstalled_before_the_others_are_named():
+    programs = interrupted()
+    with pytest.raises(PackageManagerError, match="left job-1-1 incomplete"):
+        Zypper(programs).repair([Change("job", "install", None, "1-1"), Change("base", "install", None, "3-1")])
+    assert programs.ran("install ")[0].endswith("--oldpackage app=3-1 base=3-1")
+    assert programs.ran("--erase") == ["rpm --erase --nodeps app-2-1"]
+
+
+def test_a_package_with_an_explicit_epoch_of_0_is_reinstalled():
+    """rpm prints this epoch, but zypper does not."""
+    programs = interrupted()
+    listing = output("two-versions.txt").replace("\t3-1\t", "\t0:3-1\t").replace("\t2-1\t", "\t0:2-1\t")
+    programs.answers.insert(0, ("rpm -qa", 0, listing, ""))
+    Zypper(programs).repair([])
+    assert programs.ran("install ")[0].endswith("--oldpackage app=3-1")
+
+
 def test_a_package_whose_removal_was_interrupted_gets_its_files_back():
     programs = Programs(
         ("--verify app", 1, output("verify-missing.txt"), ""),
@@ -260,9 +256,10 @@ def test_a_package_whose_removal_was_interrupted_gets_its_files_back():
     assert programs.ran("install ")[0].endswith("--oldpackage app=2-1")
 
 
-def test_without_a_repository_the_former_version_is_erased():
+def test_without_a_repository_the_former_version_is_erased_and_the_lost_one_is_named():
     programs = interrupted(("search --details", 104, "", ""))
-    Zypper(programs).repair([])
+    with pytest.raises(PackageManagerError, match=r"left app-3-1 incomplete, .* Enable their repository"):
+        Zypper(programs).repair([])
     assert programs.ran("install ") == []
     assert programs.ran("--erase") == ["rpm --erase --nodeps app-2-1"]
 
@@ -313,6 +310,11 @@ def test_offers_come_from_the_view():
     assert programs.commands[0].startswith("zypper --no-refresh ")
     with pytest.raises(BusyError):
         Zypper(Programs(("search", 7, output("busy.xml"), ""))).offers(["app"], View())
+
+
+def test_installed_versions_that_no_repository_has_are_no_offers():
+    programs = Programs(("search", 0, output("search-lost.txt"), ""))
+    assert Zypper(programs).offers(["base", "ep"], View()) == {"base": ["1.0-1.el9"], "ep": []}
 
 
 def test_the_dependents_of_packages_are_named():
@@ -384,13 +386,13 @@ def test_a_written_repository_is_imported_and_forgotten(root):
     # The transaction has already removed the old files.
     backend.apply([File(KEY_FILE, KEY), File("/etc/zypp/repos.d/old.repo", None), File(REPO, ENTRY)])
     assert programs.commands == [
-        f"rpm --root {root} --import {root}{KEY_FILE}",
+        f"rpm --import {root}{KEY_FILE}",
         "zypper --xmlout --non-interactive refresh new",
     ]
     for path in (REPO, KEY_FILE):
         (root / path.lstrip("/")).unlink()
     backend.forget([File(KEY_FILE, KEY), File(REPO, ENTRY)], [KEY_PACKAGE])
-    assert programs.commands[2:] == [f"rpm --root {root} --erase {KEY_PACKAGE}"]
+    assert programs.commands[2:] == [f"rpm --erase {KEY_PACKAGE}"]
     assert sorted(str(path.relative_to(root / "var/cache/zypp")) for path in root.glob("var/cache/zypp/*/*")) == [
         "raw/newer"
     ]

@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
 OFFLINE = {"installed", "broken", "enabled_streams", "component_files"}
-READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait"}
+READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait", "locks_versions"}
 
 
 class Killed(BaseException):
@@ -329,6 +329,10 @@ class FakeManager:
                 assert not version
                 assert name in self.packages
             self.locks.setdefault(name, set()).add((version or self.packages[name]) if self.name == "dnf" else "")
+
+    def locks_versions(self, changes: list[Change]) -> bool:
+        self._call("locks_versions")
+        return self.name == "dnf"
 
     def release(self, names: list[str]) -> None:
         self._call("release")

@@ -58,7 +58,7 @@ class Host:
         on_host = not any(word in ("-c", "--refresh") or word.startswith("--root=") for word in argv)
         if argv == ["dnf", "--version"]:
             return 0, "4.23.0\n", ""
-        if argv[0] == "rpm" and str(self.root) in argv and "--import" in argv:
+        if argv[0] == "rpm" and "--import" in argv and "--root" not in argv:
             self.keys.append(KEY_PACKAGE)
         if argv[0] == "rpm" and "--erase" in argv:
             self.keys.remove(argv[-1])

@@ -57,6 +57,31 @@ def test_dnf_locks_a_version_before_its_installation(tmp_path: Path, monkeypatch
     assert seen == [{"app": {"2-1"}, "lib": {"2-1"}}]
 
 
+def test_packages_that_cannot_be_held_change_nothing(tmp_path: Path) -> None:
+    host = new_host(tmp_path, APP2, LIB2, installed=(APP1, VIM), name="dnf")
+    host.manager.failing = {"locks_versions": 0}
+    before = host.snapshot()
+    for check_mode in (True, False):
+        for options in ({"install": ["app=2"], "hold": ["lib"]}, {"hold": ["vim"]}):
+            with pytest.raises(PackageManagerError, match="locks_versions failed"):
+                host.present(check_mode=check_mode, **options)
+            assert host.snapshot() == before
+    assert host.present(install=["lib"]).changed
+
+
+def test_a_transaction_can_install_the_plugin_that_locks_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = new_host(tmp_path, Package("plugin"), LIB2, name="dnf")
+    monkeypatch.setattr(host.manager, "locks_versions", lambda _changes: "plugin" in host.manager.packages)
+    seen = []
+    act = host.manager.act
+    monkeypatch.setattr(host.manager, "act", lambda *a: (seen.append({**host.manager.locks}), act(*a)))
+    assert host.present(install=["lib", "plugin"], hold=["lib"]).held == ["lib"]
+    assert seen == [{}]
+    assert host.manager.state()["held"] == ["lib"]
+
+
 @pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
 def test_a_hold_of_the_user_stays(tmp_path: Path, manager: str) -> None:
     host = new_host(tmp_path, APP2, LIB2, installed=(APP1, VIM), name=manager)
