@@ -16,12 +16,14 @@ description:
   - Configures package repositories, installs, removes and holds packages with apt, dnf 4 or zypper, and records this
     under a name.
   - O(state=absent) removes the recorded packages, repositories, files and holds, and nothing else. It does not
-    reinstall packages that a transaction removed, and does not revert upgrades or downgrades.
+    reinstall packages that a transaction removed, and does not revert upgrades or downgrades. It does not restore files
+    that a transaction removed because of O(files) or O(repositories[].replaces).
   - Reads the repositories through a private view, simulates the transaction with the package manager's own solver, and
     fails before the first change if the transaction would remove or change a package that the options do not allow.
+    After it has written repositories or other files, it simulates and checks the transaction again.
   - If the transaction fails, the module installs the removed and replaced packages in their former versions again, and
     sets their holds again. If no new package is installed, it also restores the repositories, the other files and the
-    module streams. The message lists everything that it could not restore.
+    module streams. The message lists what it restored, and everything that it could not restore.
   - If the module or the host is stopped during the transaction, the next run with the same record repairs the packages,
     and then applies its own options.
   - If no change is necessary, the module needs no network.
@@ -53,6 +55,8 @@ options:
       - C(name=version) also upgrades or downgrades an installed package. A version without a revision or release, such
         as C(580.95.05), selects the newest build of this version.
       - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the newest version.
+      - A package file is not installed again if exactly its version is installed. The module reads the file in each
+        run.
     type: list
     elements: str
     default: []
@@ -478,7 +482,7 @@ def main() -> None:
         )
     try:
         wanted = request(options, manager)
-        program = BACKENDS[manager](base_run.runner(module))
+        program = BACKENDS[manager](base_run.runner(module), lock_timeout=options["lock_timeout"])
         record = journal.Journal(options["record"])
         if options["query"] or options["query_streams"]:
             versions, streams = transaction.query(wanted, options["query"], options["query_streams"], program, record)

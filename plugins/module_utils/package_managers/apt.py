@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from typing import Any, Callable
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
@@ -33,6 +33,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     Steps,
     View,
     busy,
+    package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
@@ -59,7 +60,6 @@ _KEEP_CONFIGURATION = ["--force-confdef", "--force-confold"]
 _LOCKED = re.compile(r"Could not get lock|is another process using it|lock (?:was|is) locked by")
 # apt before version 2.3 only warns if a repository does not answer.
 _NOT_FETCHED = re.compile(r"^W: (?:Failed to fetch|Some index files failed)", re.MULTILINE)
-_DEFAULT_TIMEOUT = 60.0
 
 
 class Apt:
@@ -67,18 +67,17 @@ class Apt:
 
     name = "apt"
 
-    def __init__(self, run: Run, root: str = "/") -> None:
+    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60) -> None:
         """Use `run` for all programs. `root` is only for tests without apt."""
         self._run = run
         self._root = root
-        self._timeout = _DEFAULT_TIMEOUT
+        self._timeout = lock_timeout
 
     # --- the state of dpkg ----------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float) -> None:
-        """Wait until no other program uses apt or dpkg. All later commands wait as long, too."""
-        self._timeout = timeout
-        self._wait(timeout)
+    def wait(self) -> None:
+        """Wait until no other program uses apt or dpkg."""
+        self._wait(self._timeout)
 
     def _wait(self, timeout: float) -> None:
         holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), timeout)
@@ -178,6 +177,11 @@ class Apt:
             )
         return view
 
+    def package_file(self, path: str) -> Item:
+        """Read the name and the version of a package file."""
+        show = ["dpkg-deb", "--show", "--showformat", r"${Package}\t${Version}\t${Architecture}\n"]
+        return package_file(path, show, self._run)
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return the sources of the host that must change so that the archive has these components."""
         if not components:
@@ -258,8 +262,8 @@ class Apt:
 
     # --- the packages ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View) -> list[Change]:
-        """Return what apt would do. Held packages may change and versions may go down: the caller judges the result."""
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+        """Return what apt would do. Versions may go down: the caller judges the result."""
         packages = dpkg_state.read(self._root)
         # apt does not mention configuration files.
         purged = [
@@ -269,15 +273,16 @@ class Apt:
         arguments = _arguments(packages, steps)
         if not arguments:
             return purged
-        argv = ["apt-get", *view.options, "--simulate", *_SOLVER, "--allow-downgrades", "--ignore-hold", "install"]
+        options = ["--simulate", *_SOLVER, "--allow-downgrades", *([] if with_holds else ["--ignore-hold"])]
+        argv = ["apt-get", *view.options, *options, "install"]
         rc, out, err = self._run([*argv, *arguments], environment=apt_view.environment(view))
         if rc:
             raise PackageManagerError(
-                f"apt cannot install or remove {' '.join(arguments)}: {reason(out, err)} Nothing was changed."
+                f"apt cannot install or remove {' '.join(arguments)}: {reason(out, err)} No package was changed."
             )
         return sorted([*simulation.apt(out), *purged])
 
-    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+    def act(self, steps: Steps) -> None:
         """Install and remove in one transaction, and then purge the configuration files of `steps.purge`."""
         arguments = _arguments(dpkg_state.read(self._root), steps)
         if arguments:

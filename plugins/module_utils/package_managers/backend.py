@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Callable, Protocol
+from typing import Any, Protocol
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -30,7 +32,8 @@ class ItemError(Exception):
 class Item:
     """A package to install: a name with an exact `version` or a `minimum` version, or the path of a `file`.
 
-    A version without a release, such as 580.95.05, stands for the newest build of it.
+    A version without a release, such as 580.95.05, stands for the newest build of it. An item with a `file` has the
+    name and the version of this file as soon as `package_file` has read them.
     """
 
     name: str = ""
@@ -61,6 +64,23 @@ def item(text: str) -> Item:
         )
     version = found["version"] or ""
     return Item(found["name"], **({"minimum": version} if found["sign"] == ">=" else {"version": version}))
+
+
+def package_file(path: str, command: list[str], run: Run) -> Item:
+    """Read a package file with a command that prints its name, full version and architecture."""
+    rc, out, err = run([*command, path])
+    fields = out.split()
+    if rc or len(fields) != 3:
+        # rpm also warns about keys that it does not know.
+        reasons = [line for line in err.splitlines() if line and not line.startswith("warning:")]
+        raise PackageManagerError(
+            f"The package file {path} could not be read: {addresses.masked(' '.join(reasons)) or 'it is damaged'}. "
+            "Nothing was changed. Copy the file to the host again, or correct the path."
+        )
+    name, version, arch = fields
+    name += "" if arch in ("all", "noarch") else f":{arch}"
+    # Package managers print no epoch that is 0.
+    return Item(name, version.removeprefix("0:"), file=path)
 
 
 def busy(holder: object, timeout: float) -> str:
@@ -127,13 +147,16 @@ class View:
 
 
 class Backend(Protocol):
-    """One package manager. Every method that runs a program raises PackageManagerError if the program fails."""
+    """One package manager. Every method that runs a program raises PackageManagerError if the program fails.
+
+    If another program uses the package manager, each method waits up to the lock timeout that the constructor gets.
+    """
 
     # apt, dnf or zypper.
     name: str
 
-    def wait(self, timeout: float) -> None:
-        """Wait until no other program uses the package manager. Raise BusyError after `timeout` seconds."""
+    def wait(self) -> None:
+        """Wait until no other program uses the package manager. Raise BusyError after the lock timeout."""
 
     def broken(self) -> list[str]:
         """Describe what an interrupted run left to repair, for example `dpkg was interrupted`. Changes nothing."""
@@ -147,6 +170,9 @@ class Backend(Protocol):
 
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and holds, as `installed.read` does."""
+
+    def package_file(self, path: str) -> Item:
+        """Read the name and the version of a package file. Fail if the file is missing or damaged."""
 
     def component_files(self, components: list[str]) -> list[File]:
         """Return the files that must change so that apt's entries of the archive have these components."""
@@ -167,8 +193,11 @@ class Backend(Protocol):
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each dnf module."""
 
-    def simulate(self, steps: Steps, view: View) -> list[Change]:
-        """Return what the real solver would do, with the old and the new version of each package."""
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+        """Return what the real solver would do, with the old and the new version of each package.
+
+        Without `with_holds`, holds have no effect, because the transaction releases its holds before `act`.
+        """
 
     def apply(self, files: list[File]) -> None:
         """Make the package manager know files that were just written: import keys, fetch metadata."""
@@ -187,11 +216,8 @@ class Backend(Protocol):
     def reset(self, modules: list[str]) -> None:
         """Reset dnf's modules, and remove the files that have no effect after it."""
 
-    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
-        """Carry out the transaction, if possible as one. Otherwise download everything before the first removal.
-
-        Call `on_removed` after a removal that precedes the installation.
-        """
+    def act(self, steps: Steps) -> None:
+        """Carry out the transaction, if possible as one. Otherwise download everything before the first removal."""
 
     def hold(self, names: list[str]) -> None:
         """Hold installed packages, or with dnf also `name=version` before the installation."""

@@ -11,7 +11,7 @@ import glob
 import os
 import re
 import time
-from typing import Any, Callable
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
@@ -29,10 +29,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
+    Item,
     PackageManagerError,
     Steps,
     View,
     busy,
+    package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -59,21 +61,20 @@ class Dnf:
 
     name = "dnf"
 
-    def __init__(self, run: Run, root: str = "/") -> None:
+    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60) -> None:
         """Store how programs run on the host."""
         self._host_run = run
         self._root = root
-        self._timeout = 60.0
+        self._timeout = lock_timeout
+        self._is_checked = False
 
     # --- locks and interrupted runs -------------------------------------------------------------------------------
 
-    def wait(self, timeout: float) -> None:
-        """Wait until no other program uses dnf or rpm. Later commands wait as long for dnf's own lock."""
-        self._check_version()
-        self._timeout = timeout
-        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), timeout)
+    def wait(self) -> None:
+        """Wait until no other program uses dnf or rpm."""
+        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), self._timeout)
         if holder:
-            raise BusyError(busy(holder, timeout))
+            raise BusyError(busy(holder, self._timeout))
 
     def _check_version(self) -> None:
         rc, out, err = self._host_run(["dnf", "--version"])
@@ -131,6 +132,10 @@ class Dnf:
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and version locks."""
         return installed.read(self._root, "dnf", self._run)
+
+    def package_file(self, path: str) -> Item:
+        """Read the name and the version of a package file."""
+        return package_file(path, installed.RPM_FILE, self._run)
 
     def component_files(self, components: list[str]) -> list[File]:
         """Return no files: components belong to apt."""
@@ -210,14 +215,9 @@ class Dnf:
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View) -> list[simulation.Change]:
-        """Return what dnf would do. Nothing is downloaded, and no stream is enabled.
-
-        Version locks have no effect, because the transaction releases its locks. The caller judges the result.
-        """
-        return self._simulated(steps, (*view.options, "--disableplugin=versionlock"))
-
-    def _simulated(self, steps: Steps, options: tuple[str, ...] = ()) -> list[simulation.Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[simulation.Change]:
+        """Return what dnf would do. Nothing is downloaded, and no stream is enabled. The caller judges the result."""
+        options = (*view.options, *(() if with_holds else ("--disableplugin=versionlock",)))
         packages = self._packages()
         command = dnf_command.transaction(steps, {one.name for one in packages}, "--assumeno", options)
         if not command:
@@ -235,18 +235,15 @@ class Dnf:
         downgraded = [str(change) for change in changes if change.action == simulation.DOWNGRADE]
         if downgraded and not steps.may_downgrade:
             raise PackageManagerError(
-                f"dnf would downgrade packages, which is not allowed: {', '.join(downgraded)}. Nothing was changed."
+                f"dnf would downgrade packages, which is not allowed: {', '.join(downgraded)}. No package was changed."
             )
         return changes
 
-    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+    def act(self, steps: Steps) -> None:
         """Carry out the transaction as one.
 
         Where rpm finds that a new package has a file of a package to remove, remove that package first.
         """
-        # dnf's shell continues after an error. The simulation finds errors before the first change.
-        if not self._simulated(steps) and not steps.streams:
-            return
         try:
             self._act(steps)
         except _ConflictError as error:
@@ -254,7 +251,6 @@ class Dnf:
                 raise
             # rpm checks the files after the download, so the packages are in the cache.
             self._act(dataclasses.replace(steps, install=[], streams=[]))
-            on_removed()
             self._act(dataclasses.replace(steps, remove=[], purge=[]), "--cacheonly")
 
     def _act(self, steps: Steps, *options: str) -> None:
@@ -351,6 +347,9 @@ class Dnf:
     ) -> tuple[int, str, str]:
         """Run a program. Repeat dnf while another program holds dnf's lock, without which dnf changes nothing."""
         if argv[0] == "dnf":
+            if not self._is_checked:
+                self._check_version()
+                self._is_checked = True
             argv = ["dnf", "--setopt=exit_on_lock=True", *argv[1:]]
         end = time.monotonic() + self._timeout
         while True:

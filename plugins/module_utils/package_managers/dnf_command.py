@@ -43,8 +43,9 @@ def transaction(
     argv = ["dnf", *options, answer, *POLICY, *(["--allowerasing"] if steps.may_erase else [])]
     if steps.streams or (removed and added):
         lines = [["module", "enable", *steps.streams]] if steps.streams else []
-        lines += [["remove", *removed]] if removed else []
+        # dnf refuses to add package files after the shell's first removal.
         lines += [["install", *added]] if added else []
+        lines += [["remove", *removed]] if removed else []
         script = "".join(" ".join(map(shlex.quote, line)) + "\n" for line in [*lines, ["run"]])
         return [*argv, SWITCH_STREAMS, "shell"], script
     if removed:

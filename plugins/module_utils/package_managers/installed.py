@@ -26,6 +26,14 @@ INTERESTING = re.compile(
     r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
 )
 _RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
+# The command that prints name, version and architecture of a package file.
+RPM_FILE = [
+    "rpm",
+    "--query",
+    "--queryformat",
+    r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n",
+    "--package",
+]
 _FIELD = re.compile(r"\n(Package|Status|Version|Architecture): (.*)")
 _INSTALLED_STATES = ("installed", "triggers-pending", "triggers-awaited")
 

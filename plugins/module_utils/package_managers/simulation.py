@@ -110,7 +110,8 @@ def dnf(text: str, installed: Callable[[str, str], str | None] | None = None) ->
         changes.append(Change(name, action, before, None if action == REMOVE else version, arch))
     if sum(int(count) for count in _DNF_COUNT.findall(text)) != len(changes):
         raise SimulationError(
-            f"The transaction that dnf printed could not be parsed. Nothing was changed. The output is: {text.strip()}"
+            "The transaction that dnf printed could not be parsed. No package was changed. The output is: "
+            f"{text.strip()}"
         )
     return sorted({*changes, *replaced}, key=lambda change: (change.name, change.action, change.arch))
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
@@ -22,10 +23,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
+    Item,
     PackageManagerError,
     Steps,
     View,
     busy,
+    package_file,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -48,21 +51,20 @@ class Zypper:
 
     name = "zypper"
 
-    def __init__(self, run: Run, root: str = "/") -> None:
+    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60) -> None:
         """`run` runs a program. `root` is the root directory of the host."""
         self._run = run
         self.root = root
         self._repositories = zypper_repositories.Repositories(root)
-        self._lock_timeout = 60.0
+        self._lock_timeout = lock_timeout
 
     # --- wait and repair ------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float) -> None:
-        """Wait until no other program uses zypper's library or rpm. Raise BusyError after `timeout` seconds."""
-        self._lock_timeout = timeout
-        holder = lock_files.wait(lambda: lock_files.holder(self.root, self.name), timeout)
+    def wait(self) -> None:
+        """Wait until no other program uses zypper's library or rpm. Raise BusyError after the lock timeout."""
+        holder = lock_files.wait(lambda: lock_files.holder(self.root, self.name), self._lock_timeout)
         if holder:
-            raise BusyError(busy(holder, timeout))
+            raise BusyError(busy(holder, self._lock_timeout))
 
     def broken(self) -> list[str]:
         """Describe what an interrupted run left: two versions of a package, or a damaged database."""
@@ -161,6 +163,10 @@ class Zypper:
         """Return the installed packages and locks, as `installed.read` does."""
         return installed.read(self.root, self.name, self._run)
 
+    def package_file(self, path: str) -> Item:
+        """Read the name and the version of a package file."""
+        return package_file(path, installed.RPM_FILE, self._run)
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return no files: components belong to apt."""
         return []
@@ -187,12 +193,12 @@ class Zypper:
         """Return no streams: they belong to dnf."""
         return {}
 
-    def simulate(self, steps: Steps, view: View) -> list[Change]:
-        """Return what zypper's solver would do. Locks have no effect, because the transaction releases its locks."""
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
+        """Return what zypper's solver would do."""
         command = self._command(steps)
         if not command:
             return []
-        with zypper_locks.ignored(self.root) as environment:
+        with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
             out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
         try:
             changes = simulation.zypper(out)
@@ -207,7 +213,7 @@ class Zypper:
         for item in steps.install:
             after = {change.after for change in changes if change.name == item.name}
             copies = {copy.split(" ")[0] for copy in state.get(item.name, "").split(", ")}
-            if item.version and item.version not in after | copies:
+            if item.version and not item.file and item.version not in after | copies:
                 raise PackageManagerError(
                     f"zypper would not install {item}, but exits with status 0. Installed is "
                     f"{', '.join(sorted(copies - {''})) or 'no version'}. Check zypper's configuration, or "
@@ -253,7 +259,7 @@ class Zypper:
     def reset(self, modules: list[str]) -> None:
         """Do nothing: streams belong to dnf."""
 
-    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+    def act(self, steps: Steps) -> None:
         """Carry out the transaction with one command.
 
         zypper removes packages before it installs others, and its check for file conflicts ignores packages that it

@@ -35,6 +35,8 @@ def is_satisfied(item: Item, state: dict[str, Any], manager: str) -> bool:
 
 def is_version(item: Item, version: str, manager: str) -> bool:
     """Return whether a version of a package is a requested one."""
+    if item.file:
+        return version.removeprefix("0:") == item.version
     if item.version:
         return newest([version], item.version) is not None
     return not item.minimum or satisfies(version, item.minimum, manager)

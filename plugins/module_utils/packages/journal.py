@@ -35,6 +35,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 # boot: a process that waits for a removed file would not exclude a process that creates the file again.
 LOCK = f"{owned.RUNTIME_DIRECTORY}/package_transaction.lock"
 _NAME = r"[a-z0-9_]+"
+# Other files in the directory of the records.
+_NO_RECORDS = (owned.DRIVER_RUNFILE_RECORD, owned.DRIVER_REBOOT_MARKER)
 _INTERVAL = 0.2
 
 
@@ -58,11 +60,13 @@ class Journal:
                 f"{name!r} is not a valid record name. Use lowercase letters, digits and underscores, for example "
                 "my_tools."
             )
-        if f"{owned.STATE_DIRECTORY}/{name}.json" == owned.DRIVER_REBOOT_MARKER:
-            raise JournalError(f"{name!r} is a reserved name. Use another name for the record.")
         self.name = name
         self.root = root
         self.path = f"{owned.STATE_DIRECTORY}/{name}.json"
+        if self.path in _NO_RECORDS:
+            raise JournalError(
+                f"{name!r} cannot be the name of a record: {self.path} belongs to role nvidia_driver. Use another name."
+            )
         self._clock = clock
         self._sleep = sleep
         # The installed packages at `begin`. None: this process has not begun a transaction.
@@ -81,8 +85,7 @@ class Journal:
     def others(self) -> list[dict[str, Any]]:
         """Return the content of all other records on the host."""
         paths = [f"{owned.STATE_DIRECTORY}/{name}" for name in listing(self.root, owned.STATE_DIRECTORY)]
-        # The marker is valid JSON, but no record.
-        records = [path for path in paths if path.endswith(".json") and path != owned.DRIVER_REBOOT_MARKER]
+        records = [path for path in paths if path.endswith(".json") and path not in _NO_RECORDS]
         found = [self._content(path) for path in records if path != self.path and os.path.isfile(self._real(path))]
         return [ownership.normalized(content) for content in found if content is not None]
 
@@ -180,11 +183,6 @@ class Journal:
         )
         self._write(content)
         self._before = list(state["all"])
-
-    def note(self, step: str) -> None:
-        """Record that the transaction completed a step."""
-        known = self.read()
-        self._write({**known, "steps": [*known["steps"], step]})
 
     def begin_removal(self, names: Iterable[str]) -> None:
         """Record the packages to remove as requested: an interrupted package manager may mark them as the user's."""

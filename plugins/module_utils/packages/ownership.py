@@ -13,7 +13,6 @@ add:
   version after and architecture;
 - `previous`: the former content of the files that this transaction writes or removes. None: the file did not exist;
 - `released`: the holds that this transaction released;
-- `steps`: the completed steps of this transaction;
 - `more_streams`, `more_pending_streams`: further items like `stream` and `pending_stream`, for other modules.
 """
 
@@ -32,7 +31,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 # The keys of a record by type: lists of texts, other lists, dictionaries, texts, and dictionaries or None.
 TEXT_LISTS = (
     *("packages", "uncertain", "pending", "asked", "holds", "former_keys"),
-    *("requested", "repositories", "written", "released", "steps"),
+    *("requested", "repositories", "written", "released"),
 )
 _LISTS = (*TEXT_LISTS, "planned", "more_streams", "more_pending_streams")
 DICTIONARIES = ("files", "previous")
@@ -40,7 +39,7 @@ _ITEMS = ("key", "pending_key", "stream", "pending_stream", "runfile", "pending_
 _FIELDS = (*_LISTS, *DICTIONARIES, *_ITEMS)
 # Keys that only a transaction that has not finished has.
 _UNTIL_FINISHED: dict[str, Any] = {
-    **{name: [] for name in ("pending", "asked", "planned", "released", "steps")},
+    **{name: [] for name in ("pending", "asked", "planned", "released")},
     "pending_key": None,
     "previous": {},
 }
@@ -146,7 +145,6 @@ def begin(
         # A hold that the user set stays the user's, even if the transaction releases it for a while.
         "holds": sorted({*known["holds"], *holds} - (all_released - set(known["holds"]))),
         "released": sorted(all_released),
-        "steps": [],
     }
     return with_shared_keys(content, others)
 

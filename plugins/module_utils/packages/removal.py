@@ -33,7 +33,7 @@ def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: 
         result.repaired = leftover(backend.broken(), journal.is_unfinished())
         return result
     with journal.locked(request.lock_timeout):
-        repaired = prepare(backend, journal, request.lock_timeout)
+        repaired = prepare(backend, journal)
         result, removal, files = _plan(request, backend, journal)
         # The record is removed last, so that another run continues after an interruption.
         _remove_packages(result, backend, journal)
@@ -59,7 +59,7 @@ def _remove_packages(result: Result, backend: Backend, journal: Journal) -> None
         names = list(dict.fromkeys(change.name for change in result.changes))
         journal.begin_removal(names)
         try:
-            backend.act(Steps(purge=names, may_erase=True), lambda: None)
+            backend.act(Steps(purge=names, may_erase=True))
         except Exception:
             _hold_again(result.released, backend)
             raise

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice, judgement, undo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
@@ -103,29 +103,29 @@ class Todo:
 
 def present(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
     """Make the requested changes. In check mode, only simulate them."""
+    items = [backend.package_file(item.file) if item.file else item for item in request.install]
+    request = dataclasses.replace(request, install=tuple(items))
     todo = plan(request, backend, journal)
     if not todo.acts:
         return Result()
     if check_mode:
-        result = _simulate(request, todo, backend, journal)[0]
+        result = _simulate(request, todo, backend, journal).result
         result.repaired = leftover(todo.broken, todo.finish)
         return result
     with journal.locked(request.lock_timeout):
-        repaired = prepare(backend, journal, request.lock_timeout)
+        repaired = prepare(backend, journal)
         # Another program or the repair may have changed packages.
         todo = plan(request, backend, journal)
-        result, files, steps = _simulate(request, todo, backend, journal)
-        result.repaired = []
-        # A package file may be installed already, which only the simulation knows.
-        if result.changed or todo.finish:
-            _act(_Run(request, todo, backend, journal, result, files, steps))
-    result.repaired = repaired
-    return result
+        run = _simulate(request, todo, backend, journal)
+        if todo.acts:
+            _act(run)
+    run.result.repaired = repaired
+    return run.result
 
 
-def prepare(backend: Backend, journal: Journal, timeout: int) -> list[str]:
+def prepare(backend: Backend, journal: Journal) -> list[str]:
     """Wait for the package manager, and complete an interrupted run. Return what was completed."""
-    backend.wait(timeout)
+    backend.wait()
     remove_abandoned(journal.root)
     for file in journal.previous():
         host_files.remove_temporary(file.path, journal.root)
@@ -186,9 +186,25 @@ def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, An
 # --- simulation ---------------------------------------------------------------------------------------------------
 
 
-def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) -> tuple[Result, list[File], Steps]:
-    """Return the changes, the files to write, and the steps with exact versions. Fail if a change is not allowed."""
-    state = backend.installed()
+@dataclasses.dataclass
+class _Run:
+    """A simulated transaction, whose changes are allowed."""
+
+    request: Request
+    todo: Todo
+    backend: Backend
+    journal: Journal
+    # The installed packages and holds before it.
+    before: dict[str, Any]
+    # The files to write, and the steps with exact versions.
+    files: list[File]
+    steps: Steps
+    result: Result = dataclasses.field(default_factory=Result)
+
+
+def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) -> _Run:
+    """Simulate the transaction in a private view. Fail if a change is not allowed."""
+    before = backend.installed()
     files = _with_keys(todo, backend, journal)
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
@@ -202,20 +218,13 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
             may_downgrade=True,
         )
         changes = backend.simulate(steps, view) if steps.install or steps.remove or steps.purge else []
-    own = journal.holds()
-    held = {name for name in state["held"] if name not in own and not _is_selected(request.release, name, state)}
-    _check_chosen(steps.install, changes)
-    _judge(changes, request, held, backend.name)
-    result = Result(changes, streams=todo.streams)
-    result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
-    moved = {change.name for change in changes if change.before or change.after}
-    comes = {name for name in moved if _comes_held(name, changes, request)}
-    # A hold that the transaction releases and sets again does not change.
-    result.held = sorted({*(set(todo.hold) - moved), *comes} - set(state["held"]))
-    result.released = sorted({*todo.release, *((moved - comes) & set(state["held"]))})
-    if result.held or result.released:
+    run = _Run(request, todo, backend, journal, before, files, steps)
+    run.result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
+    run.result.streams = todo.streams
+    _judge(run, changes)
+    if run.result.held or run.result.released:
         backend.locks_versions(changes)
-    return result, files, steps
+    return run
 
 
 def _with_keys(todo: Todo, backend: Backend, journal: Journal) -> list[File]:
@@ -234,33 +243,25 @@ def _written(journal: Journal, files: list[File]) -> list[File]:
     return [file for file in found if file.content is not None]
 
 
-def _comes_held(name: str, changes: list[Change], request: Request) -> bool:
-    return any(
-        change.after and judgement.is_selected(request.hold, name, change.after)
-        for change in changes
-        if change.name == name and change.action != REMOVE
-    )
-
-
-def _check_chosen(items: list[Item], changes: list[Change]) -> None:
-    """Fail if the package manager ignores a requested package."""
+def _judge(run: _Run, changes: list[Change]) -> None:
+    """Fail if a change is not allowed. Complete the result."""
+    request, held = run.request, set(run.before["held"])
     coming = {change.name for change in changes if change.after}
-    ignored = [str(item) for item in items if not item.file and _bare(item.name) not in coming]
+    ignored = [str(item) for item in run.steps.install if _bare(item.name) not in coming]
     if ignored:
         raise TransactionError(
-            f"The package manager would not install {', '.join(ignored)}, but reported no error. Nothing was changed. "
-            "Check whether another package replaces it, or whether the configuration excludes it."
+            f"The package manager would not install {', '.join(ignored)}, but reported no error. No package was "
+            "changed. Check whether another package replaces it, or whether the configuration excludes it."
         )
-
-
-def _judge(changes: list[Change], request: Request, held: set[str], manager: str) -> None:
     allowed = judgement.Allowed(
         install=frozenset(_bare(item.name) for item in request.install),
         remove=frozenset(_bare(name) for name in (*request.remove, *request.purge)),
         may_change=request.may_change,
         may_upgrade=request.may_upgrade,
         keep=request.keep,
-        held=frozenset(held),
+        held=frozenset(
+            name for name in held - set(run.journal.holds()) if not _is_selected(request.release, name, run.before)
+        ),
     )
     refused = judgement.refused(changes, allowed)
     # A requested package may change, but not to another version than the requested one.
@@ -268,15 +269,29 @@ def _judge(changes: list[Change], request: Request, held: set[str], manager: str
         f"{change} (requested: {item})"
         for item in request.install
         for change in changes
-        if change.name == item.name and change.after and not choice.is_version(item, change.after, manager)
+        if _bare(item.name) == change.name
+        and change.after
+        # The copies of the package for other architectures may have other versions.
+        and item.name.partition(":")[2] in ("", "any", change.arch)
+        and not choice.is_version(item, change.after, run.backend.name)
     ]
     if refused:
         subject = ", ".join(map(str, (*request.install, *request.remove, *request.purge)))
         raise TransactionError(
-            f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. Nothing was "
-            "changed. Allow upgrades with may_upgrade and other changes with may_change, release holds with release, "
-            "or request other versions."
+            f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. No package "
+            "was changed. Allow upgrades with may_upgrade and other changes with may_change, release holds with "
+            "release, or request other versions."
         )
+    comes = {
+        change.name
+        for change in changes
+        if change.after and judgement.is_selected(request.hold, change.name, change.after)
+    }
+    moved = {change.name for change in changes if change.before or change.after}
+    # A hold that the transaction releases and sets again does not change.
+    run.result.changes = changes
+    run.result.held = sorted({*(set(run.todo.hold) - moved), *comes} - held)
+    run.result.released = sorted({*run.todo.release, *((moved - comes) & held)})
 
 
 def _bare(name: str) -> str:
@@ -286,36 +301,13 @@ def _bare(name: str) -> str:
 # --- act ----------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class _Run:
-    request: Request
-    todo: Todo
-    backend: Backend
-    journal: Journal
-    result: Result
-    files: list[File]
-    steps: Steps
-
-
 def _act(run: _Run) -> None:
-    backend, journal = run.backend, run.journal
-    before = backend.installed()
-    released = [name for name in before["held"] if _must_release(name, run)]
-    keys, interrupted, locks = _keys(run), _interrupted(run, before), _locks(run)
+    backend, journal, steps = run.backend, run.journal, run.steps
+    released = [name for name in run.before["held"] if _must_release(name, run)]
+    keys, interrupted, locks = _keys(run), _interrupted(run), _locks(run)
     enabled = backend.enabled_streams()
-    journal.begin(
-        before,
-        enabled=enabled,
-        requested=[item.name for item in run.steps.install],
-        planned=run.result.changes,
-        files=run.files,
-        repositories=[*(repository.name for repository in run.request.repositories), *run.request.uses],
-        keys=keys,
-        streams=run.steps.streams,
-        holds=run.result.held,
-        released=released,
-    )
-    begun = undo.Begun(backend, journal, before, run.result.changes, enabled, run.steps.streams, released, locks)
+    _begin(run, keys, released)
+    begun = undo.Begun(backend, journal, run.before, run.result.changes, enabled, steps.streams, released, locks)
     try:
         for file in run.files:
             host_files.write(file, journal.root)
@@ -326,7 +318,16 @@ def _act(run: _Run) -> None:
             backend.release([*released, *interrupted.locks])
         if locks:
             backend.hold(locks)
-        backend.act(run.steps, lambda: journal.note("removed"))
+        is_changed = run.files or interrupted.files or steps.streams or released
+        # dnf's shell removes packages even if it cannot install the others, for example because of a lock.
+        if is_changed or (steps.install and (steps.remove or steps.purge)):
+            # The solver may decide otherwise with the host's own repositories and the remaining holds.
+            changes = backend.simulate(steps, View(), with_holds=True)
+            if changes != run.result.changes:
+                _judge(run, changes)
+                _begin(run, keys, released)
+                begun.changes = changes
+        backend.act(steps)
         _hold(run, interrupted.released)
     except undo.FAILURES as error:
         sentences = [str(error), undo.undo(begun)]
@@ -343,6 +344,21 @@ def _act(run: _Run) -> None:
     journal.finish(backend.installed(), enabled=backend.enabled_streams(), keys=keys, holds=run.result.held)
 
 
+def _begin(run: _Run, keys: list[str], released: list[str]) -> None:
+    run.journal.begin(
+        run.before,
+        enabled=run.backend.enabled_streams(),
+        requested=[_bare(item.name) for item in run.steps.install],
+        planned=run.result.changes,
+        files=run.files,
+        repositories=[*(repository.name for repository in run.request.repositories), *run.request.uses],
+        keys=keys,
+        streams=run.steps.streams,
+        holds=run.result.held,
+        released=released,
+    )
+
+
 @dataclasses.dataclass
 class _Interrupted:
     """The steps of an interrupted run that this run completes."""
@@ -354,13 +370,13 @@ class _Interrupted:
     locks: list[str] = dataclasses.field(default_factory=list)
 
 
-def _interrupted(run: _Run, before: dict[str, Any]) -> _Interrupted:
+def _interrupted(run: _Run) -> _Interrupted:
     if not run.todo.finish:
         return _Interrupted()
     return _Interrupted(
         _written(run.journal, run.files),
         run.journal.released(),
-        [name for name in run.journal.holds() if name not in before["held"]],
+        [name for name in run.journal.holds() if name not in run.before["held"]],
     )
 
 
@@ -382,10 +398,14 @@ def _must_release(name: str, run: _Run) -> bool:
 
 def _locks(run: _Run) -> list[str]:
     """Return the locks to set before the installation. Only dnf can lock a version that is not installed."""
+    # dnf cannot find the version of a package file in the repositories.
+    files = {_bare(item.name) for item in run.steps.install if item.file}
     locks = [
         f"{change.name}={change.after}"
         for change in run.result.changes
-        if change.after and judgement.is_selected(run.request.hold, change.name, change.after)
+        if change.after
+        and change.name not in files
+        and judgement.is_selected(run.request.hold, change.name, change.after)
     ]
     return locks if locks and run.backend.locks_versions(run.result.changes) else []
 

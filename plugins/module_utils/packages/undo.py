@@ -19,13 +19,14 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.choice import TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # How a step of a transaction fails.
-FAILURES = (PackageManagerError, RepositoryError, JournalError, OSError)
+FAILURES = (PackageManagerError, TransactionError, RepositoryError, JournalError, OSError)
 # rpm's packages for keys.
 _KEY = "gpg-pubkey-"
 
@@ -52,6 +53,7 @@ def undo(begun: Begun) -> str:
 
     New packages stay unless they conflict, because other packages may need them already. Their repositories stay, too.
     """
+    restored: list[str] = []
     lost: list[str] = []
     try:
         # Incomplete packages neither count as installed, nor can the package manager install others.
@@ -60,16 +62,22 @@ def undo(begun: Begun) -> str:
                 begun.backend.repair(begun.changes)
         is_complete = _is_complete(begun.changes, begun.backend.installed())
         if not is_complete:
-            _restore(begun, lost)
+            if begun.locks:
+                # dnf would not find the former versions.
+                names = [lock.partition("=")[0] for lock in begun.locks]
+                _attempt(f"the locks on {', '.join(names)}", lambda: begun.backend.release(names), lost)
+            _restore(begun, restored, lost)
         _hold_again(begun, lost)
     except FAILURES as error:
         return f"The host may be only partly restored, because its state could not be read: {error} Run the task again."
-    done = (
+    sentences = [
         "All packages changed as planned, but a later step failed. Run the task again to complete it."
         if is_complete
-        else ""
-    )
-    return " ".join(filter(None, [done, f"Not restored: {'; '.join(lost)}." if lost else ""]))
+        else "",
+        f"Restored: {', '.join(restored)}." if restored else "",
+        f"Not restored: {'; '.join(lost)}." if lost else "",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _is_complete(changes: list[Change], now: dict[str, Any]) -> bool:
@@ -95,16 +103,21 @@ def _version(copy: str) -> str:
 # --- packages and files -------------------------------------------------------------------------------------------
 
 
-def _restore(begun: Begun, lost: list[str]) -> None:
+def _restore(begun: Begun, restored: list[str], lost: list[str]) -> None:
+    missing = {*_missing(begun)}
     reason = _reinstall(begun)
+    files: list[File] = []
     if not _remains(begun):
-        former = _restore_files(begun, lost)
+        files = _restore_files(begun, lost)
+        former = [file for file in files if file.content is not None]
         if _missing(begun) and former:
             # The former repositories may offer the packages.
             _attempt("the package lists", lambda: begun.backend.apply(former), lost)
             reason = _reinstall(begun)
-    for name, copies in _missing(begun).items():
-        lost.append(f"package {name} {', '.join(map(_version, copies))} ({reason})")
+    still = _missing(begun)
+    restored += [f"package {name}" for name in sorted(missing - {*still})]
+    restored += [f"{len(files)} file{'s' if len(files) > 1 else ''}"] if files else []
+    lost += [f"package {name} {', '.join(map(_version, copies))} ({reason})" for name, copies in still.items()]
 
 
 def _remains(begun: Begun) -> list[str]:
@@ -150,7 +163,7 @@ def _install(begun: Begun, missing: dict[str, list[str]]) -> None:
     refused = judgement.refused(backend.simulate(steps, View()), allowed)
     if refused:
         raise PackageManagerError(f"The package manager would also {'; '.join(refused)}.")
-    backend.act(steps, lambda: None)
+    backend.act(steps)
 
 
 def _qualified(name: str, copy: str, begun: Begun) -> str:
@@ -172,9 +185,11 @@ def _restore_files(begun: Begun, lost: list[str]) -> list[File]:
     keys = [name for name in backend.installed()["all"] if name.startswith(_KEY) and name not in known]
     if written or keys:
         _attempt("the package lists and keys", lambda: backend.forget(written, keys), lost)
-    for file in former:
-        _attempt(f"file {file.path}", lambda file=file: host_files.write(file, journal.root), lost)  # type: ignore
-    return [file for file in former if file.content is not None]
+    return [
+        file
+        for file in former
+        if _attempt(f"file {file.path}", lambda file=file: host_files.write(file, journal.root), lost)  # type: ignore
+    ]
 
 
 def _restore_streams(begun: Begun, modules: list[str]) -> None:
@@ -189,21 +204,15 @@ def _restore_streams(begun: Begun, modules: list[str]) -> None:
 
 def _hold_again(begun: Begun, lost: list[str]) -> None:
     now = begun.backend.installed()
-    stale = []
-    for lock in begun.locks:
-        name, _sign, version = lock.partition("=")
-        if version not in map(_version, _copies(name, now)):
-            stale.append(name)
-    if stale:
-        _attempt(f"the locks on {', '.join(stale)}", lambda: begun.backend.release(stale), lost)
-        now = begun.backend.installed()
     holds = [name for name in begun.released if name in now["all"] and name not in now["held"]]
     if holds:
         _attempt(f"the holds on {', '.join(holds)}", lambda: begun.backend.hold(holds), lost)
 
 
-def _attempt(what: str, action: Callable[[], Any], lost: list[str]) -> None:
+def _attempt(what: str, action: Callable[[], Any], lost: list[str]) -> bool:
     try:
         action()
     except FAILURES as error:
         lost.append(f"{what} ({error})")
+        return False
+    return True

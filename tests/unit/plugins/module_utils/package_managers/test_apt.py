@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ap
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_output import reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
+    Item,
     PackageManagerError,
     Steps,
     View,
@@ -56,7 +57,7 @@ class Host:
         self.answers: dict[str, Any] = {}
         self.ran: list[str] = []
         self.environments: list[dict[str, str]] = []
-        self.apt = Apt(self.run, str(root))
+        self.apt = Apt(self.run, str(root), lock_timeout=0)
         self.write("/var/lib/dpkg/status", DPKG)
 
     def run(self, argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None) -> Any:
@@ -107,26 +108,27 @@ def locked(host: Host) -> Iterator[subprocess.Popen]:
 
 def test_wait_names_the_process_that_holds_a_lock(host: Host, locked: subprocess.Popen) -> None:
     with pytest.raises(BusyError) as error:
-        host.apt.wait(0)
+        host.apt.wait()
     assert f"process {locked.pid} (python" in str(error.value)
     assert "still busy after 0 seconds: process" in str(error.value)
 
 
 def test_wait_ends_when_the_lock_is_released(host: Host, locked: subprocess.Popen) -> None:
     locked.communicate("\n")
-    host.apt.wait(0)
+    host.apt.wait()
 
 
 @pytest.mark.parametrize("name", ["locked-apt", "locked-dpkg"])
 def test_a_lock_that_is_taken_between_two_commands_is_awaited(host: Host, name: str) -> None:
     results = [(100, *output(name)), (0, "", "")]
     host.answers = {"apt-mark hold": lambda: results.pop(0)}
+    host.apt = Apt(host.run, str(host.root), lock_timeout=5)
     host.apt.hold(["a"])
     assert host.ran == ["apt-mark hold a"] * 2
 
 
 def test_a_lock_that_stays_is_an_error(host: Host) -> None:
-    host.apt.wait(0)
+    host.apt.wait()
     host.answers = {"apt-mark hold": (100, *output("locked-apt"))}
     with pytest.raises(BusyError, match="is held by process 2514"):
         host.apt.hold(["a"])
@@ -465,7 +467,7 @@ def test_simulation_of_all_kinds_of_steps(host: Host) -> None:
 def test_nothing_to_do_runs_no_program(host: Host) -> None:
     steps = Steps(remove=["absent"], purge=["absent"])
     assert host.apt.simulate(steps, HOST) == []
-    host.apt.act(steps, pytest.fail)
+    host.apt.act(steps)
     assert host.ran == []
 
 
@@ -478,7 +480,7 @@ def test_a_conflict_is_explained(host: Host) -> None:
         "apt cannot install or remove txrival txapp: The following packages have unmet dependencies: "
     )
     assert "txapp : Depends: txbase (= 2.0-1) but it is not installable" in text
-    assert text.endswith("Nothing was changed.")
+    assert text.endswith("No package was changed.")
 
 
 @pytest.mark.parametrize(
@@ -492,8 +494,8 @@ def test_a_conflict_is_explained(host: Host) -> None:
 )
 def test_act_may_do_only_what_is_allowed(host: Host, options: Any, present: list[str], absent: list[str]) -> None:
     host.packages(entry("job"))
-    host.apt.wait(7)
-    host.apt.act(Steps([item("app=2.0-1")], **options), pytest.fail)
+    host.apt = Apt(host.run, str(host.root), lock_timeout=7)
+    host.apt.act(Steps([item("app=2.0-1")], **options))
     words = host.ran[0].split()
     assert {*present, "--assume-yes", "--option=DPkg::Lock::Timeout=7"} <= set(words)
     assert not set(absent) & set(words)
@@ -501,11 +503,33 @@ def test_act_may_do_only_what_is_allowed(host: Host, options: Any, present: list
     assert host.environments[0]["NEEDRESTART_MODE"] == "l"
 
 
+def test_only_the_first_simulation_ignores_holds(host: Host) -> None:
+    host.apt.simulate(Steps([item("app")]), HOST)
+    host.apt.simulate(Steps([item("app")]), HOST, with_holds=True)
+    assert ["--ignore-hold" in command for command in host.ran] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "version"),
+    [("app\t2:1.0-1\tamd64\n", "app:amd64", "2:1.0-1"), ("data\t1.0-1\tall\n", "data", "1.0-1")],
+)
+def test_a_package_file_has_a_name_and_a_version(host: Host, text: str, name: str, version: str) -> None:
+    host.answers = {"dpkg-deb --show": (0, text, "")}
+    assert host.apt.package_file("/root/app.deb") == Item(name, version, file="/root/app.deb")
+
+
+def test_a_damaged_package_file_is_named(host: Host) -> None:
+    message = "dpkg-deb: error: '/root/app.deb' is not a Debian format archive\n"
+    host.answers = {"dpkg-deb --show": (2, "", message)}
+    with pytest.raises(PackageManagerError, match=r"^The package file /root/app\.deb could .*not a Debian format"):
+        host.apt.package_file("/root/app.deb")
+
+
 def test_act_purges_only_the_named_packages(host: Host) -> None:
     host.packages(entry("a"), entry("b"), entry("kept", "deinstall ok config-files"))
     removed = [entry(name, "deinstall ok config-files") for name in ("a", "b", "kept")]
     host.answers = {"install": finishing(host, *removed)}
-    host.apt.act(Steps(remove=["a"], purge=["b"]), pytest.fail)
+    host.apt.act(Steps(remove=["a"], purge=["b"]))
     assert last_words(host, "install") == ["a-", "b-"]
     assert host.ran[1:] == ["dpkg --purge b"]
 
@@ -513,7 +537,7 @@ def test_act_purges_only_the_named_packages(host: Host) -> None:
 def test_act_reports_what_the_script_of_a_package_printed(host: Host) -> None:
     host.answers = {"install": (100, *output("failed-script"))}
     with pytest.raises(PackageManagerError) as error:
-        host.apt.act(Steps([item("txfail")]), pytest.fail)
+        host.apt.act(Steps([item("txfail")]))
     assert str(error.value) == (
         "apt failed to change txfail: make: error: cannot build module dpkg: error processing package txfail "
         "(--configure): installed txfail package post-installation script subprocess returned error exit status 3 "

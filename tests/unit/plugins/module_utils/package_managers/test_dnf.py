@@ -47,6 +47,8 @@ class Host:
 
     def __call__(self, argv, environment=None, stdin=None):
         command = " ".join(argv)
+        if command == "dnf --version" and not any("--version" in text for text, _answer in self.answers):
+            return 0, "4.23.0\n", ""
         self.commands.append(command.replace("--setopt=exit_on_lock=True ", ""))
         self.scripts.append(stdin)
         for number, (text, answer) in enumerate(self.answers):
@@ -102,44 +104,48 @@ DOWNGRADE = (
 
 def test_downgrade():
     """dnf downgrades without being asked, so the simulation refuses it."""
-    host = Host(("--assumeno", DOWNGRADE))
+    backend = Dnf(Host(("--assumeno", DOWNGRADE)))
     with pytest.raises(PackageManagerError, match=r"downgrade drv from 1-1.el9 to 0-1.el9"):
-        Dnf(host).act(Steps(install=[item("drv=0-1.el9")]), lambda: None)
-    assert host.changes() == []
-    Dnf(host).act(Steps(install=[item("drv=0-1.el9")], may_downgrade=True), lambda: None)
-    assert len(host.changes()) == 1
+        backend.simulate(Steps(install=[item("drv=0-1.el9")]), View())
+    assert len(backend.simulate(Steps(install=[item("drv=0-1.el9")], may_downgrade=True), View())) == 1
 
 
-def test_error_of_the_shell_prevents_the_removal():
-    """dnf's shell removes a package although the installation in the line before failed."""
+def test_the_simulation_finds_an_error_of_the_shell():
+    """dnf's shell removes a package although the installation failed."""
     host = Host(("--assumeno", output("shell-unknown")))
     with pytest.raises(PackageManagerError, match="Unable to find a match: nope-3"):
-        Dnf(host).act(Steps(install=[item("nope=3")], remove=["fca"]), lambda: None)
-    assert host.changes() == []
+        Dnf(host).simulate(Steps(install=[item("nope=3")], remove=["fca"]), View(), with_holds=True)
+    assert "versionlock" not in host.commands[-1]
+
+
+def test_package_file():
+    """The output is that of rpm 4.20. Another package manager than dnf 4 is not used."""
+    host = Host(("--package", (0, "ep\t3:1.0-1\tx86_64\n", "warning: /root/ep.rpm: Header V4: NOKEY\n")))
+    assert Dnf(host).package_file("/root/ep.rpm") == Item("ep:x86_64", "3:1.0-1", file="/root/ep.rpm")
+    missing = (1, "", "error: open of /root/ep.rpm failed: No such file or directory\n")
+    with pytest.raises(PackageManagerError, match=r"file /root/ep.rpm could not be read: .*No such file or directory"):
+        Dnf(Host(("--package", missing))).package_file("/root/ep.rpm")
 
 
 def test_file_conflict_with_a_package_to_remove():
     """The removal comes first, and the installation then uses the downloaded packages."""
-    events = []
     host = Host(
-        ("--assumeno", output("shell-upgrade")),
         ("--assumeyes", output("file-conflict")),
         ("--assumeyes", (0, "", "")),
     )
-    Dnf(host).act(Steps(install=[Item("fcb")], remove=["fca"]), lambda: events.append(host.changes()[-1]))
+    Dnf(host).act(Steps(install=[Item("fcb")], remove=["fca"]))
     tail = " ".join(PREFIX)
     assert host.changes()[1:] == [
         f"dnf --assumeyes {tail} remove fca",
         f"dnf --cacheonly --assumeyes {tail} install fcb",
     ]
-    assert events == [f"dnf --assumeyes {tail} remove fca"]
 
 
 def test_file_conflict_with_a_package_that_stays():
     """Nothing is removed for it."""
-    host = Host(("--assumeno", output("shell-upgrade")), ("--assumeyes", output("file-conflict", 1)))
+    host = Host(("--assumeyes", output("file-conflict", 1)))
     with pytest.raises(PackageManagerError, match=r"conflicts with file from package fca-1-1.el9.noarch\.$"):
-        Dnf(host).act(Steps(install=[Item("fcb")], remove=["drv"]), lambda: pytest.fail("nothing was removed"))
+        Dnf(host).act(Steps(install=[Item("fcb")], remove=["drv"]))
     assert len(host.changes()) == 1
 
 
@@ -205,18 +211,17 @@ def write(root: Path, path: str, text: str | bytes) -> Path:
 def test_wait(tmp_path):
     """The error names the process. The lock of a process that ended does not count."""
     lock = write(tmp_path, "/var/cache/dnf/metadata_lock.pid", "99999999")
-    backend = Dnf(Host(VERSION), str(tmp_path))
-    backend.wait(0)
+    backend = Dnf(Host(), str(tmp_path), 0)
+    backend.wait()
     lock.write_text(str(os.getppid()))
     with pytest.raises(BusyError, match=rf"still busy after 0 seconds: process {os.getppid()} \(.*lock_timeout"):
-        backend.wait(0)
+        backend.wait()
 
 
 def test_lock_of_dnf_during_a_command():
     """dnf exits at once, so that the time limit applies."""
     host = Host(("makecache", (200, "", "")))
-    backend = Dnf(host)
-    backend._timeout = 0
+    backend = Dnf(host, lock_timeout=0)
     with pytest.raises(BusyError):
         backend.view("/nowhere", [])
 
@@ -236,9 +241,22 @@ def test_lock_of_dnf_during_a_command():
     ],
 )
 def test_other_versions(answers, message):
-    """Only dnf 4 is supported."""
+    """Only dnf 4 is supported, also for a query or in check mode."""
+    host = Host(*answers)
     with pytest.raises(PackageManagerError, match=message):
-        Dnf(Host(*answers)).wait(0)
+        Dnf(host).broken()
+    with pytest.raises(PackageManagerError, match=message):
+        Dnf(host).view("/nowhere", [])
+    assert not [command for command in host.commands if "--version" not in command and "dnf" in command]
+
+
+def test_the_version_is_read_once():
+    """It takes half a second."""
+    host = Host(("dnf --version", (0, "4.23.0\n", "")))
+    backend = Dnf(host)
+    backend.broken()
+    backend.broken()
+    assert host.commands.count("dnf --version") == 1
 
 
 # --- repositories -----------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def read(name):
         (
             Steps(install=[Item(file="/root/a b.rpm")], remove=["fca"], purge=["drv"], streams=["gpu:s1"]),
             ["--setopt=module_stream_switch=True", "shell"],
-            "module enable gpu:s1\nremove drv fca\ninstall '/root/a b.rpm'\nrun\n",
+            "module enable gpu:s1\ninstall '/root/a b.rpm'\nremove drv fca\nrun\n",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def steps(*install: str, **options) -> Steps:
 )
 def test_a_transaction_is_one_command(planned, command):
     programs = Programs()
-    Zypper(programs).act(planned, lambda: pytest.fail("nothing is removed beforehand"))
+    Zypper(programs).act(planned)
     common = "--download in-advance --no-recommends --auto-agree-with-licenses "
     assert programs.ran("zypper") == [
         "zypper --xmlout --non-interactive " + command.replace("install ", "install " + common)
@@ -103,20 +103,20 @@ def test_a_transaction_is_one_command(planned, command):
 @pytest.mark.parametrize("planned", [Steps(), steps(remove=["missing"]), steps(purge=["missing"], may_erase=True)])
 def test_nothing_runs_if_nothing_is_to_do(planned):
     programs = Programs()
-    Zypper(programs).act(planned, lambda: None)
+    Zypper(programs).act(planned)
     assert Zypper(programs).simulate(planned, View()) == []
     assert programs.ran("zypper") == []
 
 
 @pytest.mark.parametrize("status", [0, 102, 103, 106])
 def test_these_exit_statuses_mean_success(status):
-    Zypper(Programs(("zypper install", status, "", ""))).act(steps("app"), lambda: None)
+    Zypper(Programs(("zypper install", status, "", ""))).act(steps("app"))
 
 
 def test_a_failed_package_script_is_a_failure():
     programs = Programs(("install", 107, output("failed-post.xml"), ""))
     with pytest.raises(PackageManagerError, match=r"(?s)exit status 107: nope.*scriptlet failed"):
-        Zypper(programs).act(steps("failing"), lambda: None)
+        Zypper(programs).act(steps("failing"))
 
 
 def test_the_simulation_uses_the_view_and_returns_what_the_solver_changes():
@@ -148,13 +148,17 @@ def test_the_simulation_ignores_locks_but_the_transaction_does_not(root):
     programs = Programs()
     backend = Zypper(programs, str(root))
     backend.simulate(steps("app"), View())
-    backend.act(steps("app"), lambda: None)
-    simulated, acted = (text for text, command in zip(programs.settings, programs.commands) if "install" in command)
+    backend.simulate(steps("app"), View(), with_holds=True)
+    backend.act(steps("app"))
+    simulated, again, acted = (
+        text for text, command in zip(programs.settings, programs.commands) if "install" in command
+    )
     lines = simulated.splitlines()
     assert lines[0] == "[main]"
     assert lines[1].startswith("locksfile.path = ")
     assert lines.count("[main]") == 1
     assert "multiversion = provides:multiversion(kernel)" in lines
+    assert not again
     assert not acted
 
 
@@ -164,19 +168,19 @@ def test_the_simulation_ignores_locks_but_the_transaction_does_not(root):
 def test_a_lock_of_zypper_is_not_waited_for_twice():
     programs = Programs(("install", 7, output("busy.xml"), ""))
     with pytest.raises(BusyError, match="is locked by the application with pid"):
-        Zypper(programs).act(steps("app"), lambda: None)
+        Zypper(programs).act(steps("app"))
     assert programs.environments[-1]["ZYPP_LOCK_TIMEOUT"] == "60"
 
 
 def test_waiting_names_the_process_that_uses_zypper(root):
-    backend = Zypper(Programs(), str(root))
-    backend.wait(0)
+    backend = Zypper(Programs(), str(root), 0.1)
+    backend.wait()
     write(root, "/run/zypp.pid", f"{os.getppid()}\n".encode())
     with pytest.raises(BusyError, match=rf"still busy after 0.1 seconds: process {os.getppid()} \(.+\)"):
-        backend.wait(0.1)
+        backend.wait()
     # The process with this number ended.
     write(root, "/run/zypp.pid", b"99999999\n")
-    backend.wait(0)
+    backend.wait()
 
 
 def test_packages_are_locked_once_and_without_a_version(root):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
+    Item,
     PackageManagerError,
     Steps,
     View,
@@ -22,7 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
-OFFLINE = {"installed", "broken", "enabled_streams", "component_files"}
+OFFLINE = {"package_file", "installed", "broken", "enabled_streams", "component_files"}
 READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait", "locks_versions"}
 
 
@@ -61,6 +62,8 @@ class FakeManager:
     # Packages that the host's own repositories offer, and those of repositories by the path of their entry.
     archive: list[Package] = field(default_factory=list)
     repositories: dict[str, list[Package]] = field(default_factory=dict)
+    # path -> package
+    package_files: dict[str, Package] = field(default_factory=dict)
     # name -> version
     packages: dict[str, str] = field(default_factory=dict)
     # name -> locked version. apt and zypper have no version.
@@ -92,7 +95,7 @@ class FakeManager:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: float) -> None:
+    def wait(self) -> None:
         self._call("wait")
 
     def broken(self) -> list[str]:
@@ -112,6 +115,13 @@ class FakeManager:
         held = [name for name in self.packages if self.locks.get(name, set()) & {"", self.packages[name]}]
         keys = dict.fromkeys(self.keys, "1 none")
         return {"all": dict(sorted({**copies, **keys}.items())), "held": sorted(held), "config_files": []}
+
+    def package_file(self, path: str) -> Item:
+        self._call("package_file")
+        if path not in self.package_files:
+            raise PackageManagerError(f"{path} is missing.")
+        package = self.package_files[path]
+        return Item(f"{package.name}:amd64", package.version, file=path)
 
     def component_files(self, components: list[str]) -> list[File]:
         self._call("component_files")
@@ -149,9 +159,12 @@ class FakeManager:
 
     # --- the solver -----------------------------------------------------------------------------------------------
 
-    def simulate(self, steps: Steps, view: View) -> list[Change]:
+    def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
         self._call("simulate")
-        return self._changes(steps, view.options or self.metadata)
+        changes = self._changes(steps, view.options or self.metadata)
+        if with_holds:
+            self._check_holds(changes)
+        return changes
 
     def _changes(self, steps: Steps, entries: Any) -> list[Change]:
         target = self._solve(steps, self._available(entries))
@@ -169,6 +182,7 @@ class FakeManager:
         return self.known.get((name, version), Package(name, version))
 
     def _solve(self, steps: Steps, available: list[Package]) -> dict[str, str]:
+        available = [*available, *(self.package_files[item.file] for item in steps.install if item.file)]
         self.known.update({(package.name, package.version): package for package in available})
         offered: dict[str, list[str]] = {}
         for package in available:
@@ -266,7 +280,7 @@ class FakeManager:
         for module in modules:
             self.enabled.pop(module, None)
 
-    def act(self, steps: Steps, on_removed: Callable[[], None]) -> None:
+    def act(self, steps: Steps) -> None:
         self._call("act")
         for stream in steps.streams:
             self.kill.point()
@@ -279,18 +293,21 @@ class FakeManager:
             raise PackageManagerError(f"This would remove {', '.join(sorted(others))}.")
         if not steps.may_downgrade and any(change.action == "downgrade" for change in changes):
             raise PackageManagerError("This would downgrade packages.")
-        # apt and zypper refuse to change held packages. dnf only installs locked versions.
-        for change in changes:
-            allowed = self.locks.get(change.name) or {"", change.after}
-            if (change.before and allowed == {""}) or (change.after and not allowed & {"", change.after}):
-                raise PackageManagerError(f"{change.name} is held.")
+        self._check_holds(changes)
         self.damage = ["dpkg was interrupted"] if changes else []
-        done = self._carry_out(changes, on_removed)
+        done = self._carry_out(changes)
         self.damage = []
         if done:
             raise PackageManagerError(done)
 
-    def _carry_out(self, changes: list[Change], on_removed: Callable[[], None]) -> str:
+    def _check_holds(self, changes: list[Change]) -> None:
+        """apt and zypper refuse to change held packages. dnf only installs locked versions."""
+        for change in changes:
+            allowed = self.locks.get(change.name) or {"", change.after}
+            if (change.before and allowed == {""}) or (change.after and not allowed & {"", change.after}):
+                raise PackageManagerError(f"{change.name} is held.")
+
+    def _carry_out(self, changes: list[Change]) -> str:
         removed = [change for change in changes if not change.after]
         others = [change for change in changes if change.after]
         ordered = [*self._in_order(removed, True), *self._in_order(others, False)]
@@ -304,8 +321,6 @@ class FakeManager:
                 del self.packages[change.name]
                 if self.name == "apt":
                     self.locks.pop(change.name, None)
-            if count + 1 == len(removed):
-                on_removed()
         return ""
 
     def _in_order(self, changes: list[Change], removal: bool) -> list[Change]:

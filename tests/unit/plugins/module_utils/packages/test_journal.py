@@ -64,11 +64,9 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
         holds=["app"],
         released=["vim"],
     )
-    journal.note("removed")
     begun = Journal("tools", str(tmp_path))
     assert begun.is_unfinished()
     assert begun.planned() == planned
-    assert begun.read()["steps"] == ["removed"]
     assert begun.previous() == [
         File(SOURCES, b"deb http://me:secret@archive.example/ main\n"),
         File(LEGACY, b"old", 0o600),
@@ -210,11 +208,11 @@ def test_an_interrupted_write_leaves_the_former_record(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            journal.note("removed")
+            journal.begin_removal(["vim"])
     assert calls == ["replace"]
     assert (directory(tmp_path) / "tools.json").read_text() == former
     assert len(list(directory(tmp_path).iterdir())) == 2
-    journal.note("removed")
+    journal.begin_removal(["vim"])
     assert [path.name for path in directory(tmp_path).iterdir()] == ["tools.json"]
 
 
@@ -232,7 +230,7 @@ def test_the_data_is_on_the_disk_before_the_record_has_its_name(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), replace(*names)))
-    journal.note("removed")
+    journal.begin_removal(["vim"])
     assert calls == ["file", "replace", "directory"]
 
 
@@ -245,7 +243,7 @@ def test_forget_keeps_other_files(tmp_path: Path, journal: Journal) -> None:
     assert other.exists()
 
 
-@pytest.mark.parametrize("name", ["", "../x", "Tools", "a.json", "nvidia_driver_reboot"])
+@pytest.mark.parametrize("name", ["", "../x", "Tools", "a.json", "nvidia_driver_reboot", "nvidia_driver_runfile"])
 def test_names_of_records_are_checked(name: str) -> None:
     with pytest.raises(JournalError, match="name"):
         Journal(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError, query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
@@ -102,17 +103,80 @@ def test_what_no_repository_offers_changes_nothing(host: Host, options: dict, me
         assert host.snapshot() == before
 
 
-def test_an_installed_package_file_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only the simulation knows which package the file contains.
-    monkeypatch.setattr(host.manager, "simulate", lambda _steps, _view: [])
+FILE = "/root/app.deb"
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+@pytest.mark.parametrize("installed", [{}, {"app": "1.0-1"}, {"app": "2.0-1"}])
+def test_a_package_file(tmp_path: Path, manager: str, installed: dict) -> None:
+    host = new_host(tmp_path, *ARCHIVE, installed=(VIM,), name=manager)
+    host.manager.packages.update({"lib": "2.0-1", **installed})
+    # The repositories do not have this version.
+    host.manager.package_files[FILE] = Package("app", "1.5-1", needs=("lib",))
+    options = {"install": [FILE], "hold": ["app"]}
+    simulated = host.present(check_mode=True, **options)
+    assert [(change.name, change.after) for change in simulated.changes] == [("app", "1.5-1")]
+    assert host.present(**options) == simulated
+    assert host.manager.state()["held"] == ["app"]
+    assert not host.present(**options).changed
+    assert {*host.manager.calls} <= OFFLINE
+    assert host.recorded().get("requested", []) == ([] if installed else ["app"])
+    host.absent()
+    assert ("app" in host.manager.packages) == bool(installed)
+
+
+def test_a_package_file_is_judged_like_other_packages(host: Host) -> None:
+    host.manager.package_files[FILE] = Package("app", "1.5-1", needs=("lib>=2.0-1",))
+    host.manager.packages.update({"app": "1.0-1", "lib": "1.0-1"})
+    with pytest.raises(TransactionError, match=r"for /root/app.deb .*: upgrade lib from 1.0-1 to 2.0-1 \(not in may"):
+        host.present(install=[FILE])
+    host.manager.hold(["app"])
+    with pytest.raises(TransactionError, match=r"upgrade app from 1.0-1 to 1.5-1 \(held\)"):
+        host.present(install=[FILE], may_upgrade=True)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_missing_package_file_changes_nothing(host: Host, check_mode: bool) -> None:
     before = host.snapshot()
-    assert not host.present(install=["/root/app.deb"]).changed
+    with pytest.raises(PackageManagerError, match=r"/root/none\.deb is missing"):
+        host.present(check_mode=check_mode, install=["/root/none.deb"], remove=["vim"])
     assert host.snapshot() == before
     assert not host.changing_calls()
 
 
+@pytest.mark.parametrize("what", ["package", "version"])
+def test_the_host_decides_otherwise_than_the_view(host: Host, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    host.manager.packages["lib"] = "1.0-1"
+    before = host.snapshot()
+    options = {"install": ["agent"], "repositories": [host.repository(packages=(Package("agent", "3-1"),))]}
+    newer = Package("agent", "4-1", needs=("lib>=2.0-1",) if what == "version" else ("apple",))
+    apply = host.manager.apply
+
+    def apply_and_publish(files: list[File]) -> None:
+        host.manager.repositories[ENTRY].append(newer)
+        apply(files)
+
+    monkeypatch.setattr(host.manager, "apply", apply_and_publish)
+    if what == "version":
+        # The new version needs a change that is not allowed.
+        with pytest.raises(TransactionError, match=r"upgrade lib .* No package was changed.*Restored: 2 files\.$"):
+            host.present(**options)
+        assert "act" not in host.manager.calls
+        assert host.snapshot() == before
+        return
+    assert [*map(str, host.present(**options).changes)] == ["install agent 4-1", "install apple 1-1"]
+    assert host.recorded()["packages"] == ["agent", "apple"]
+    host.absent()
+    assert host.snapshot() == before
+
+
+def test_a_transaction_without_new_files_is_simulated_once(host: Host) -> None:
+    host.present(install=["apple"])
+    assert host.manager.calls.count("simulate") == 1
+
+
 def test_a_package_that_the_manager_ignores_is_an_error(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host.manager, "simulate", lambda _steps, _view: [])
+    monkeypatch.setattr(host.manager, "simulate", lambda *_given: [])
     with pytest.raises(TransactionError, match="would not install app, but reported no error"):
         host.present(install=["app"])
     assert not host.changing_calls()
@@ -250,7 +314,7 @@ def test_a_failure_restores_the_files(tmp_path: Path, manager: str, step: str) -
     old.chmod(0o600)
     before = host.snapshot()
     host.manager.failing = {step: 1}
-    with pytest.raises(TransactionError, match=f"^{step} failed.$"):
+    with pytest.raises(TransactionError, match=rf"^{step} failed\. Restored: 4 files\.$"):
         host.present(
             install=["agent"],
             hold=["agent", "vim"],

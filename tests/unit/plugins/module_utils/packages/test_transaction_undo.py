@@ -129,7 +129,7 @@ def test_a_failure_at_each_package(tmp_path: Path, manager: str, after: int) -> 
             host.manager.act_fails_after = None
 
     host.manager.act = act_once  # type: ignore[method-assign]
-    with pytest.raises(TransactionError, match=r"^The script of \S+ failed\.$"):
+    with pytest.raises(TransactionError, match=r"^The script of \S+ failed\.( Restored: .+\.)?$"):
         host.present(
             install=["app=2", "agent"],
             remove=["old"],
@@ -151,12 +151,36 @@ def test_a_failure_at_each_package(tmp_path: Path, manager: str, after: int) -> 
     assert host.snapshot() == before
 
 
+@pytest.mark.parametrize("manager", ["apt", "dnf", "zypper"])
+def test_the_message_names_what_was_restored(tmp_path: Path, manager: str) -> None:
+    host = new_host(tmp_path, APP2, LIB1, LIB2, installed=(APP1, OLD, VIM), name=manager)
+    host.manager.packages["lib"] = "1-1"
+    host.present(install=["lib=1-1"], hold=["app"])
+    host.manager.act_fails_after = 2
+    act = host.manager.act
+
+    def act_once(*given: Any) -> None:
+        host.manager.act = act  # type: ignore[method-assign]
+        try:
+            act(*given)
+        finally:
+            host.manager.act_fails_after = None
+
+    host.manager.act = act_once  # type: ignore[method-assign]
+    pins = File("/etc/apt/preferences.d/pins", b"pins")
+    # With dnf, the lock on the new version of app hides the former version.
+    with pytest.raises(TransactionError, match=r"failed\. Restored: package lib, package old, 1 file\.$"):
+        host.present(install=["app=2"], remove=["old"], may_change=["lib"], hold=["app", "lib"], files=[pins])
+    assert host.manager.packages == {"app": "1-1", "lib": "1-1", "old": "1-1", "vim": "1-1"}
+    assert host.manager.state()["held"] == ["app"]
+
+
 def test_the_message_names_what_could_not_be_put_back(tmp_path: Path) -> None:
     host = new_host(tmp_path, installed=(OLD, VIM))
     host.manager.archive = [VIM]
     host.manager.hold(["old"])
     host.manager.act_fails_after = 1
-    message = "The script of agent-lib failed. Not restored: package old 1-1 (There is no old=1-1.)."
+    message = "The script of agent-lib failed. Restored: 2 files. Not restored: package old 1-1 (There is no old=1-1.)."
     with pytest.raises(TransactionError, match=f"^{re.escape(message)}$"):
         host.present(
             install=["agent"],
