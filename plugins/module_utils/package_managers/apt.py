@@ -10,10 +10,10 @@ import fnmatch
 import os
 import re
 import shutil
-import time
+from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform
@@ -21,43 +21,32 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     apt_view,
     dpkg_state,
     installed,
-    lock_files,
     simulation,
     version_order,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_output import reason
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import (
+    KEEP_CONFIGURATION,
+    SOLVER,
+    AptCommand,
+    reason,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
-    BusyError,
     Item,
     PackageManagerError,
     Steps,
     View,
-    busy,
     package_file,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import INSTALL, Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LISTS = "/var/lib/apt/lists"
 _MARKS = "var/lib/apt/extended_states"
-# Ask no questions, and restart no services.
-_ENVIRONMENT = {
-    "DEBIAN_FRONTEND": "noninteractive",
-    "APT_LISTCHANGES_FRONTEND": "none",
-    "NEEDRESTART_MODE": "l",
-    "NEEDRESTART_SUSPEND": "1",
-}
-_SOLVER = [
-    "--no-install-recommends",
-    # The host's configuration may remove unneeded packages with every transaction.
-    "--option=APT::Get::AutomaticRemove=false",
-    # Without this option, apt takes a missing package's name as a pattern if it contains a dot.
-    "--option=APT::Cmd::Pattern-Only=true",
-]
-_KEEP_CONFIGURATION = ["--force-confdef", "--force-confold"]
-_LOCKED = re.compile(r"Could not get lock|is another process using it|lock (?:was|is) locked by")
+# apt writes nothing, not even its cache.
+_NO_CACHE = ["--option=Dir::Cache::pkgcache=", "--option=Dir::Cache::srcpkgcache="]
+_FIX = ["--fix-broken", "install"]
 # apt before version 2.3 only warns if a repository does not answer.
 _NOT_FETCHED = re.compile(r"^W: (?:Failed to fetch|Some index files failed)", re.MULTILINE)
 
@@ -67,27 +56,63 @@ class Apt:
 
     name = "apt"
 
-    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60) -> None:
-        """Use `run` for all programs. `root` is only for tests without apt."""
+    def __init__(self, run: Run, root: str = "/", lock_timeout: float = 60, predicted: str = "") -> None:
+        """Use `run` for all programs. `root` is only for tests without apt. `predicted` replaces dpkg's database."""
         self._run = run
         self._root = root
-        self._timeout = lock_timeout
+        self._predicted = predicted
+        self._command = AptCommand(run, root, lock_timeout)
 
     # --- the state of dpkg ----------------------------------------------------------------------------------------
 
     def wait(self) -> None:
         """Wait until no other program uses apt or dpkg."""
-        self._wait(self._timeout)
+        self._command.wait()
 
-    def _wait(self, timeout: float) -> None:
-        holder = lock_files.wait(lambda: lock_files.holder(self._root, self.name), timeout)
-        if holder:
-            raise BusyError(busy(holder, self._timeout))
+    def _database(self) -> str:
+        """Return the text of dpkg's database. Raise PackageManagerError if the database is damaged."""
+        if self._predicted:
+            return self._predicted
+        text = read_text(self._root, dpkg_state.STATUS)
+        problem = dpkg_state.problem(text)
+        if problem:
+            raise PackageManagerError(
+                f"dpkg's database {dpkg_state.STATUS} is damaged: {problem}. Nothing was changed. Restore it from "
+                f"{dpkg_state.STATUS}-old or from /var/backups/dpkg.status.0, and run again."
+            )
+        return (text or "") + dpkg_state.journal(self._root)
+
+    def _packages(self) -> list[dpkg_state.Package]:
+        return dpkg_state.parse(self._database())
+
+    @contextlib.contextmanager
+    def as_repaired(self) -> Iterator[Apt]:
+        """Predict the host after `repair`, with a private copy of dpkg's database. The host does not change."""
+        if not self.broken():
+            yield self
+            return
+        predicted = dpkg_state.repaired(self._database())
+        with workspace() as directory:
+            status = f"{directory}/status"
+            with open(status, "w", encoding="utf-8") as file:
+                file.write(predicted)
+            options = [f"--option=Dir::State::status={status}", *_NO_CACHE]
+            missing: list[str] = []
+
+            def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
+                return self._run([argv[0], *options, *argv[1:], *(missing if "--simulate" in argv else [])], **more)
+
+            apt = Apt(run, self._root, predicted=predicted)
+            if apt.broken():
+                # A plus sign installs a package with all commands.
+                missing = [f"{change.name}+" for change in apt._missing_dependencies()]
+            yield apt
 
     def broken(self) -> list[str]:
         """Describe what an interrupted run of dpkg left to repair, and dependencies that are not met."""
-        packages = dpkg_state.read(self._root)
-        found = ["dpkg was interrupted"] if dpkg_state.has_journal(self._root) else []
+        packages = self._packages()
+        interrupted = not self._predicted and dpkg_state.has_journal(self._root)
+        found = ["dpkg was interrupted"] if interrupted else []
         found += [
             f"{package.name} is {package.state}" + (" and must be reinstalled" if package.reinstall else "")
             for package in packages
@@ -97,41 +122,24 @@ class Apt:
         return found or self._unmet()
 
     def _unmet(self) -> list[str]:
-        # Nothing is written, not even apt's cache.
-        options = [
-            "--option=Debug::NoLocking=true",
-            "--option=Dir::Cache::pkgcache=",
-            "--option=Dir::Cache::srcpkgcache=",
-        ]
-        rc, out, err = self._run(["apt-get", *options, "check"])
+        rc, out, err = self._run(["apt-get", "--option=Debug::NoLocking=true", *_NO_CACHE, "check"])
         # The simulation reports other problems, for example a damaged entry of a repository that will be replaced.
         return [reason(out, err)] if rc and "Unmet dependencies" in err else []
 
     def repair(self, planned: list[Change]) -> None:
         """Complete what dpkg began: configure, remove and reinstall packages, and install missing dependencies."""
-        dpkg_state.read(self._root)
-        configure = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
-        failure = self._attempt(configure)
+        self._database()
+        configure = ["dpkg", "--configure", "-a", *KEEP_CONFIGURATION]
+        failure = self._command.attempt(configure)
         leaving = [p.name for p in self._unfinished() if p.is_leaving]
         if leaving:
-            failure = self._attempt(["dpkg", "--force-remove-reinstreq", "--remove", *leaving]) or failure
-        damaged = [p.name for p in self._unfinished() if p.is_damaged]
-        if damaged:
-            # The download requires current lists. If they cannot be fetched, the package may be in apt's cache.
-            self._attempt(self._update())
-            failure = self._attempt(
-                [*self._get(), "--no-remove", "--reinstall", "--allow-change-held-packages", "install", *damaged]
-            )
-            rest = [p.name for p in self._unfinished() if p.is_damaged]
-            if rest:
-                raise PackageManagerError(
-                    f"The installation of {', '.join(rest)} was interrupted, and apt cannot repeat it: {failure} "
-                    "Install the package file with dpkg --install, or remove the package with dpkg --remove "
-                    "--force-remove-reinstreq. Then run again."
-                )
+            failure = self._command.attempt(["dpkg", "--force-remove-reinstreq", "--remove", *leaving]) or failure
+        if any(p.is_damaged for p in self._unfinished()):
+            failure = self._reinstall(planned)
         if self._unfinished() or self._unmet():
-            self._fix_dependencies()
-            failure = self._attempt(configure)
+            self._missing_dependencies()
+            self._command.attempt([*self._command.get(), "--no-remove", *_FIX])
+            failure = self._command.attempt(configure)
         rest = self.broken()
         if rest:
             raise PackageManagerError(
@@ -140,29 +148,64 @@ class Apt:
             )
 
     def _unfinished(self) -> list[dpkg_state.Package]:
-        return [package for package in dpkg_state.read(self._root) if not package.is_finished]
+        return [package for package in self._packages() if not package.is_finished]
 
-    def _fix_dependencies(self) -> None:
-        fix = ["--fix-broken", "install"]
-        rc, out, err = self._run(["apt-get", "--simulate", *_SOLVER, *fix])
+    def _reinstall(self, planned: list[Change]) -> str:
+        """Install damaged packages in their versions, or in those of the interrupted transaction."""
+        # The download requires current lists. If they cannot be fetched, the package may be in apt's cache.
+        self._command.attempt(self._command.update())
+        after = {change.name: change.after for change in planned}
+        damaged = [p for p in self._unfinished() if p.is_damaged]
+        items = [Item(p.name, version=after.get(p.bare) or p.version) for p in damaged]
+        arguments = ["--reinstall", "--allow-downgrades", "--allow-change-held-packages", "install"]
+        arguments += map(_argument, items)
+        rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, *arguments])
+        others = [
+            str(change)
+            for change in simulation.apt(out)
+            if change.action != INSTALL and change not in planned and change.name not in {p.bare for p in damaged}
+        ]
+        if rc or others:
+            failure = reason(out, err) if rc else f"apt would also {'; '.join(others)}."
+        else:
+            failure = self._command.attempt([*self._command.get(), "--no-remove", *arguments])
+        rest = {p.name for p in self._unfinished() if p.is_damaged}
+        if rest:
+            names = ", ".join(str(item) for item in items if item.name in rest)
+            raise PackageManagerError(
+                f"The installation of {names} was interrupted, and apt cannot repeat it: {failure} Install this or "
+                "another version with apt-get install NAME=VERSION or dpkg --install FILE, or remove the package with "
+                "dpkg --remove --force-remove-reinstreq. Then run again."
+            )
+        return failure
+
+    def _missing_dependencies(self) -> list[Change]:
+        """Return what apt would do to repair the dependencies. Fail if apt would remove packages."""
+        rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, *_FIX])
         if rc:
             raise PackageManagerError(
                 f"apt cannot repair the dependencies of the installed packages: {reason(out, err)}"
             )
-        removed = sorted(simulation.removed(simulation.apt(out)))
+        changes = simulation.apt(out)
+        removed = sorted(simulation.removed(changes))
         if removed:
             raise PackageManagerError(
                 f"apt can repair the dependencies of the installed packages only if it removes {', '.join(removed)}. "
                 "No package was removed. Run apt-get --fix-broken install, and run again."
             )
-        self._attempt([*self._get(), "--no-remove", *fix])
+        return changes
 
     def installed(self) -> dict[str, Any]:
         """Return the installed packages and holds, and all removed packages whose configuration files remain."""
-        state = installed.read(self._root, self.name, self._run)
-        # `installed` lists only the removed packages of a GPU host.
-        names = {p.name.partition(":")[0] for p in dpkg_state.read(self._root) if p.state == dpkg_state.CONFIG_FILES}
-        return {**state, "config_files": sorted(names - set(state["all"]))}
+        packages = self._packages()
+        copies, held = installed.dpkg_copies(packages)
+        removed = {p.bare for p in packages if p.state == dpkg_state.CONFIG_FILES}
+        return {
+            "all": installed.texts(copies),
+            "held": sorted(held),
+            "config_files": sorted(removed - set(copies)),
+            "native": next((p.arch for p in packages if p.name == "dpkg"), ""),
+        }
 
     # --- the repositories -----------------------------------------------------------------------------------------
 
@@ -241,7 +284,7 @@ class Apt:
 
     def apply(self, files: list[File]) -> None:
         """Fetch the metadata of the host's repositories, also if no file was written."""
-        rc, out, err = self._change(self._update())
+        rc, out, err = self._command.change(self._command.update())
         if rc or _NOT_FETCHED.search(err):
             raise PackageManagerError(
                 f"apt could not update the package lists: {reason(out, err)} Check the URLs, the logins, the proxy "
@@ -264,16 +307,16 @@ class Apt:
 
     def simulate(self, steps: Steps, view: View, with_holds: bool = False) -> list[Change]:
         """Return what apt would do. Versions may go down: the caller judges the result."""
-        packages = dpkg_state.read(self._root)
+        packages = self._packages()
         # apt does not mention configuration files.
         purged = [
-            Change(package.name.partition(":")[0], simulation.REMOVE, package.version)
+            Change(package.bare, simulation.REMOVE, package.version)
             for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
         ]
         arguments = _arguments(packages, steps)
         if not arguments:
             return purged
-        options = ["--simulate", *_SOLVER, "--allow-downgrades", *([] if with_holds else ["--ignore-hold"])]
+        options = ["--simulate", *SOLVER, "--allow-downgrades", *([] if with_holds else ["--ignore-hold"])]
         argv = ["apt-get", *view.options, *options, "install"]
         rc, out, err = self._run([*argv, *arguments], environment=apt_view.environment(view))
         if rc:
@@ -284,23 +327,23 @@ class Apt:
 
     def act(self, steps: Steps) -> None:
         """Install and remove in one transaction, and then purge the configuration files of `steps.purge`."""
-        arguments = _arguments(dpkg_state.read(self._root), steps)
+        arguments = _arguments(self._packages(), steps)
         if arguments:
             options = ["--allow-downgrades"] if steps.may_downgrade else []
             options += [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
-            self._succeed(
-                [*self._get(), *options, "install", *arguments], f"apt failed to change {' '.join(arguments)}"
+            self._command.succeed(
+                [*self._command.get(), *options, "install", *arguments], f"apt failed to change {' '.join(arguments)}"
             )
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
-        rest = _selected(dpkg_state.read(self._root), steps.purge, dpkg_state.CONFIG_FILES)
+        rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
         if rest:
             names = [package.name for package in rest]
-            self._succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
+            self._command.succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
 
     def hold(self, names: list[str]) -> None:
         """Hold installed packages."""
         if names:
-            self._succeed(["apt-mark", "hold", *names], f"apt-mark failed to hold {' '.join(names)}")
+            self._command.succeed(["apt-mark", "hold", *names], f"apt-mark failed to hold {' '.join(names)}")
 
     def locks_versions(self, changes: list[Change]) -> bool:
         """Return False: apt holds installed packages only."""
@@ -308,14 +351,14 @@ class Apt:
 
     def release(self, names: list[str]) -> None:
         """Release the holds on these packages."""
-        packages = dpkg_state.read(self._root)
+        packages = self._packages()
         held = [p.name for name in names for p in dpkg_state.select(packages, name) if p.want == "hold"]
         if held:
-            self._succeed(["apt-mark", "unhold", *held], f"apt-mark failed to release {' '.join(held)}")
+            self._command.succeed(["apt-mark", "unhold", *held], f"apt-mark failed to release {' '.join(held)}")
 
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
         """Select the names that neither a package nor the user needs without the packages `without`."""
-        known = dpkg_state.read(self._root)
+        known = self._packages()
         marked = [package.name for package in _selected(known, requested, dpkg_state.INSTALLED)]
         leaving = [package.name for package in _selected(known, without, dpkg_state.INSTALLED)]
         # By default, apt keeps the headers of the running kernel and packages that are only suggested. For example, apt
@@ -328,7 +371,9 @@ class Apt:
                 shutil.copy(os.path.join(self._root, _MARKS), marks)
             private = f"--option=Dir::State::extended_states={marks}"
             if marked:
-                self._succeed(["apt-mark", private, "auto", *marked], f"apt-mark failed to mark {' '.join(marked)}")
+                self._command.succeed(
+                    ["apt-mark", private, "auto", *marked], f"apt-mark failed to mark {' '.join(marked)}"
+                )
             argv = ["apt-get", private, "--simulate", *options, "--ignore-hold", "autoremove", *leaving]
             rc, out, err = self._run(argv)
         if rc:
@@ -338,60 +383,22 @@ class Apt:
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that apt would remove together with these packages."""
-        present = [package.name for package in _selected(dpkg_state.read(self._root), names, dpkg_state.INSTALLED)]
+        present = [package.name for package in _selected(self._packages(), names, dpkg_state.INSTALLED)]
         if not present:
             return []
-        rc, out, err = self._run(["apt-get", "--simulate", *_SOLVER, "--ignore-hold", "purge", *present])
+        rc, out, err = self._run(["apt-get", "--simulate", *SOLVER, "--ignore-hold", "purge", *present])
         if rc:
             raise PackageManagerError(f"apt cannot remove {' '.join(present)}: {reason(out, err)}")
         return sorted(simulation.removed(simulation.apt(out)) - {name.partition(":")[0] for name in names})
-
-    # --- programs that change the host ----------------------------------------------------------------------------
-
-    def _update(self) -> list[str]:
-        return [
-            "apt-get",
-            f"--option=DPkg::Lock::Timeout={self._timeout:.0f}",
-            "--option=APT::Update::Error-Mode=any",
-            "update",
-        ]
-
-    def _get(self) -> list[str]:
-        options = [f"--option=DPkg::Lock::Timeout={self._timeout:.0f}"]
-        options += [f"--option=DPkg::Options::={option}" for option in _KEEP_CONFIGURATION]
-        return ["apt-get", "--assume-yes", *_SOLVER, *options]
-
-    def _attempt(self, argv: list[str]) -> str:
-        """Run a program. Return why it failed, or an empty text."""
-        rc, out, err = self._change(argv)
-        if rc < 0:
-            return f"{argv[0]} was killed by signal {-rc}."
-        return reason(out, err) if rc else ""
-
-    def _succeed(self, argv: list[str], failure: str) -> None:
-        error = self._attempt(argv)
-        if error:
-            raise PackageManagerError(f"{failure}: {error}")
-
-    def _change(self, argv: list[str]) -> tuple[int, str, str]:
-        """Run a program, and again if another program takes the lock in between."""
-        end = time.monotonic() + self._timeout
-        while True:
-            is_last = time.monotonic() >= end
-            rc, out, err = self._run(argv, environment=_ENVIRONMENT)
-            if rc == 0 or not _LOCKED.search(err):
-                return rc, out, err
-            self._wait(end - time.monotonic())
-            if is_last:
-                raise BusyError(busy(reason(out, err).rstrip("."), self._timeout))
-            time.sleep(0.2)
 
 
 def _arguments(packages: list[dpkg_state.Package], steps: Steps) -> list[str]:
     """Return the arguments of `apt-get install` that install and remove. A hyphen at the end removes a package."""
     removed = _selected(packages, [*steps.remove, *steps.purge])
     gone = [
-        f"{package.name}-" for package in removed if package.state not in (dpkg_state.CONFIG_FILES, "not-installed")
+        f"{package.name}-"
+        for package in removed
+        if package.state not in (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
     ]
     return [*map(_argument, steps.install), *gone]
 

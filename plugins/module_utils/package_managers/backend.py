@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from typing import Any, Protocol
@@ -161,6 +162,9 @@ class Backend(Protocol):
     def broken(self) -> list[str]:
         """Describe what an interrupted run left to repair, for example `dpkg was interrupted`. Changes nothing."""
 
+    def as_repaired(self) -> contextlib.AbstractContextManager[Backend]:
+        """Return a backend for simulations of the host as it will be after `repair`. Changes nothing."""
+
     def repair(self, planned: list[Change]) -> None:
         """Complete an interrupted run. Nobody else uses the package manager.
 
@@ -169,7 +173,7 @@ class Backend(Protocol):
         """
 
     def installed(self) -> dict[str, Any]:
-        """Return the installed packages and holds, as `installed.read` does."""
+        """Return the installed packages and holds, as `installed.read` does. With apt, `native` is the architecture."""
 
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file. Fail if the file is missing or damaged."""

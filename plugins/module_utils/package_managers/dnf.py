@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import glob
 import os
@@ -94,6 +95,10 @@ class Dnf:
         if packages is None:
             return ["rpm cannot read its database"]
         return dnf_repair.damage(self._run, packages).describe()
+
+    def as_repaired(self) -> contextlib.AbstractContextManager[Dnf]:
+        """Return this object: dnf can simulate before the repair."""
+        return contextlib.nullcontext(self)
 
     def repair(self, planned: list[simulation.Change]) -> None:
         """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""

@@ -9,10 +9,10 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
-INSTALLED, CONFIG_FILES = "installed", "config-files"
-_STATUS = "/var/lib/dpkg/status"
+INSTALLED, CONFIG_FILES, NOT_INSTALLED = "installed", "config-files", "not-installed"
+STATUS = "/var/lib/dpkg/status"
+_JOURNAL = "/var/lib/dpkg/updates"
 _FIELD = re.compile(r"^(Package|Status|Version|Architecture): (.*)", re.MULTILINE)
 
 
@@ -26,11 +26,22 @@ class Package(NamedTuple):
     # The package is damaged and must be installed again.
     reinstall: bool
     state: str
+    arch: str
+
+    @property
+    def bare(self) -> str:
+        """The name without an architecture."""
+        return self.name.partition(":")[0]
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the package is installed. Triggers of other packages may be pending."""
+        return self.state in (INSTALLED, "triggers-pending", "triggers-awaited")
 
     @property
     def is_finished(self) -> bool:
         """Whether dpkg has completed its last action on the package."""
-        return self.state in (INSTALLED, CONFIG_FILES, "not-installed") and not self.reinstall
+        return self.state in (INSTALLED, CONFIG_FILES, NOT_INSTALLED) and not self.reinstall
 
     @property
     def is_damaged(self) -> bool:
@@ -45,24 +56,48 @@ class Package(NamedTuple):
 
 def has_journal(root: str) -> bool:
     """Return whether dpkg was killed before it wrote its changes into the database."""
-    return any(name.isdigit() for name in listing(root, "/var/lib/dpkg/updates"))
+    return bool(_journal_names(root))
 
 
-def read(root: str) -> list[Package]:
-    """Return the packages in dpkg's database. Raise PackageManagerError if the database is damaged."""
-    text = read_text(root, _STATUS)
-    problem = "the file is missing or cannot be read" if text is None else _problem(text)
-    if problem:
-        raise PackageManagerError(
-            f"dpkg's database {_STATUS} is damaged: {problem}. Nothing was changed. Restore it from {_STATUS}-old or "
-            "from /var/backups/dpkg.status.0, and run again."
-        )
-    stanzas = [dict(_FIELD.findall(stanza)) for stanza in (text or "").split("\n\n")]
-    native = next((fields["Architecture"] for fields in stanzas if fields.get("Package") == "dpkg"), "")
-    return [_package(fields, native) for fields in stanzas if fields]
+def journal(root: str) -> str:
+    """Return the entries that dpkg has not written into its database yet. They replace the entries there."""
+    return "".join(f"\n\n{read_text(root, f'{_JOURNAL}/{name}') or ''}" for name in _journal_names(root))
 
 
-def _problem(text: str) -> str:
+def _journal_names(root: str) -> list[str]:
+    return [name for name in listing(root, _JOURNAL) if name.isdigit()]
+
+
+def parse(text: str) -> list[Package]:
+    """Return the packages in the text of dpkg's database. The last entry of a package counts."""
+    return [package for package, _stanza in _entries(text)]
+
+
+def repaired(text: str) -> str:
+    """Return the text of the database as it will be if dpkg completes all its actions."""
+    return "".join(_finished(package, stanza).strip("\n") + "\n\n" for package, stanza in _entries(text))
+
+
+def _finished(package: Package, stanza: str) -> str:
+    if package.is_finished:
+        return stanza
+    state = CONFIG_FILES if package.is_leaving else INSTALLED
+    return re.sub(r"^Status: .*", f"Status: {package.want} ok {state}", stanza, count=1, flags=re.MULTILINE)
+
+
+def _entries(text: str) -> list[tuple[Package, str]]:
+    stanzas = [(dict(_FIELD.findall(stanza)), stanza) for stanza in text.split("\n\n")]
+    native = next(
+        (fields.get("Architecture", "") for fields, _stanza in stanzas if fields.get("Package") == "dpkg"), ""
+    )
+    packages = [(_package(fields, native), stanza) for fields, stanza in stanzas if "Package" in fields]
+    return list({package.name: (package, stanza) for package, stanza in packages}.values())
+
+
+def problem(text: str | None) -> str:
+    """Return why a text is not a complete database, or an empty text."""
+    if text is None:
+        return "the file is missing or cannot be read"
     if not text.strip():
         return "the file is empty"
     if "\0" in text:
@@ -77,17 +112,17 @@ def _problem(text: str) -> str:
 
 
 def _package(fields: dict[str, str], native: str) -> Package:
-    want, flag, state = fields["Status"].split()
+    want, flag, state = [*fields.get("Status", "").split(), "", "", ""][:3]
     arch = fields.get("Architecture", native)
     name = fields["Package"] if arch in (native, "all") else f"{fields['Package']}:{arch}"
-    return Package(name, fields.get("Version", ""), want, flag == "reinstreq", state)
+    return Package(name, fields.get("Version", ""), want, flag == "reinstreq", state, arch)
 
 
 def select(packages: list[Package], requested: str) -> list[Package]:
     """Return the packages that a name selects. Without an architecture, native packages come first."""
     name, _colon, arch = requested.partition(":")
-    found = [package for package in packages if package.name.partition(":")[0] == name]
+    found = [package for package in packages if package.bare == name]
     native = [package for package in found if package.name == name]
     if not arch:
         return native or found
-    return found if arch == "any" else [p for p in found if p.name == requested] or native
+    return [p for p in found if arch in ("any", p.arch)] or [p for p in native if p.arch == "all"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -34,8 +34,6 @@ RPM_FILE = [
     r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n",
     "--package",
 ]
-_FIELD = re.compile(r"\n(Package|Status|Version|Architecture): (.*)")
-_INSTALLED_STATES = ("installed", "triggers-pending", "triggers-awaited")
 
 
 def read(root: str, manager: str | None, run: Run) -> dict:
@@ -70,7 +68,7 @@ def read(root: str, manager: str | None, run: Run) -> dict:
             state["installed_at"] = {}
     # Of several copies, `details` describes the first that dpkg lists, or the last that rpm lists.
     position = 0 if manager == "apt" else -1
-    state["all"] = {name: ", ".join(map(" ".join, copies[name])) for name in sorted(copies)}
+    state["all"] = texts(copies)
     state["held"] = sorted(held)
     state["details"] = {
         name: {"version": entries[position][0], "held": name in held, "arch": entries[position][1]}
@@ -98,7 +96,8 @@ def is_installed(host: Host, name: str) -> bool:
     """
     known = host["installed_packages"]
     if host["os"]["package_manager"] == "apt":
-        return _is_installed_dpkg(name, known)
+        native = next((copy[1] for copy in _copies(known, "dpkg")), "")
+        return bool(versions(name, known, native))
     ends = (position for position, character in enumerate(name) if character in "-.")
     return name in known or any(
         name in _names_for_rpm(base, version, arch)
@@ -112,25 +111,32 @@ def _copies(known: dict[str, str], name: str) -> list[list[str]]:
     return [copy.split(" ") for copy in known[name].split(", ")] if name in known else []
 
 
-def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+def texts(copies: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
+    """Describe all installed packages as `read` returns them in `all`."""
+    return {name: ", ".join(map(" ".join, copies[name])) for name in sorted(copies)}
+
+
+def dpkg_copies(packages: list[dpkg_state.Package]) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+    """Return version and architecture of each installed copy by name, and the held names."""
     copies: dict[str, list[tuple[str, str]]] = {}
-    held, unfinished, removed = set(), set(), set()
+    held = set()
+    for package in packages:
+        if package.is_usable:
+            if package.want == "hold" and package.bare not in copies:
+                held.add(package.bare)
+            copies.setdefault(package.bare, []).append((package.version, package.arch))
+    return copies, held
+
+
+def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
     # dpkg may end while its database is read, so `busy` covers the time before and after.
     was_busy = is_busy(root)
-    for stanza in (read_text(root, "/var/lib/dpkg/status") or "").split("\n\n"):
-        fields = dict(_FIELD.findall(f"\n{stanza}"))
-        name = fields.get("Package", "")
-        want, _flag, current = [*fields.get("Status", "").split(), "", "", ""][:3]
-        if current in _INSTALLED_STATES:
-            if want == "hold" and name not in copies:
-                held.add(name)
-            copies.setdefault(name, []).append((fields.get("Version", ""), fields.get("Architecture", "")))
-        elif name and INTERESTING.search(name):
-            if current == "config-files":
-                removed.add(name)
-            elif current != "not-installed":
-                unfinished.add(name)
-    state["unfinished"] = sorted(unfinished)
+    packages = dpkg_state.parse(read_text(root, dpkg_state.STATUS) or "")
+    copies, held = dpkg_copies(packages)
+    others = [p for p in packages if not p.is_usable and INTERESTING.search(p.bare)]
+    removed = {p.bare for p in others if p.state == dpkg_state.CONFIG_FILES}
+    finished = (dpkg_state.CONFIG_FILES, dpkg_state.NOT_INSTALLED)
+    state["unfinished"] = sorted({p.bare for p in others if p.state not in finished})
     state["interrupted"] = _is_interrupted(root)
     state["busy"] = was_busy or is_busy(root)
     state["config_files"] = sorted(removed - set(copies))
@@ -152,20 +158,18 @@ def _is_interrupted(root: str) -> bool:
 
     Both are checked twice, because dpkg may start or end between two checks.
     """
-    return all(not is_busy(root) and _has_journal(root) for _attempt in range(2))
+    return all(not is_busy(root) and dpkg_state.has_journal(root) for _attempt in range(2))
 
 
-def _has_journal(root: str) -> bool:
-    return any(name.isdigit() for name in listing(root, "/var/lib/dpkg/updates"))
+def versions(name: str, known: dict[str, str], native: str = "") -> list[str]:
+    """Return the installed versions of a package, which may be named with its architecture.
 
-
-def _is_installed_dpkg(name: str, known: dict[str, str]) -> bool:
-    """Return whether apt considers the package installed. The default architecture is that of the host."""
+    With apt, `native` is the architecture of the host. It is the default, and includes packages of all architectures.
+    """
     name, _colon, arch = name.partition(":")
-    found = {copy[1] for copy in _copies(known, name)}
-    native = next((copy[1] for copy in _copies(known, "dpkg")), None)
     arch = native or "any" if arch in ("", "native", "all") else arch
-    return bool(found) if arch == "any" else arch in found or ("all" in found and arch == (native or arch))
+    selected = {arch, "all"} if arch == (native or arch) else {arch}
+    return [version for version, of_arch in _copies(known, name) if arch == "any" or of_arch in selected]
 
 
 def _rpm(run: Run, state: dict) -> dict[str, list[tuple[str, str]]]:

@@ -92,6 +92,10 @@ class Zypper:
                 del copies[name]
         return copies
 
+    def as_repaired(self) -> contextlib.AbstractContextManager[Zypper]:
+        """Return this object: zypper can simulate before the repair."""
+        return contextlib.nullcontext(self)
+
     def repair(self, planned: list[Change]) -> None:
         """Complete an interrupted run.
 

@@ -29,7 +29,8 @@ def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: 
     if not journal.exists():
         return Result()
     if check_mode:
-        result = _plan(request, backend, journal)[0]
+        with backend.as_repaired() as predicted:
+            result = _plan(request, predicted, journal)[0]
         result.repaired = leftover(backend.broken(), journal.is_unfinished())
         return result
     with journal.locked(request.lock_timeout):
@@ -93,7 +94,7 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     gone = sorted({*roots, *unneeded})
     _check_others(gone, backend)
     # Package managers print no epoch that is 0.
-    found = [(name, version.removeprefix("0:")) for name in gone for version in versions(name, state)]
+    found = [(name, version.removeprefix("0:")) for name in gone for version in versions(f"{name}:any", state)]
     result = Result([Change(name, REMOVE, version, None) for name, version in found])
     result.changes += [Change(name, REMOVE) for name in removal.unpurged]
     result.streams = [str(stream["module"]) for stream in removal.streams]
@@ -123,7 +124,7 @@ def _check_others(gone: list[str], backend: Backend) -> None:
 def _stays(name: str, request: Request, state: dict[str, Any], removal: Removal) -> bool:
     """Return whether a package stays because of `keep`, or because the user holds it."""
     is_held = name in state["held"] and name not in removal.holds
-    return is_held or judgement.is_selected(request.keep, name, *versions(name, state))
+    return is_held or judgement.is_selected(request.keep, name, *versions(f"{name}:any", state))
 
 
 def _paths(removal: Removal, manager: str) -> list[str]:

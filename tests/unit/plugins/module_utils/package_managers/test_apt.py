@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_view, dpkg_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import apt_view, dpkg_state, simulation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_output import reason
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import reason
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,
     Item,
@@ -241,19 +241,98 @@ def test_repair_completes_a_removal_and_reinstalls_a_damaged_package(host: Host)
     host.packages(entry("gone", "deinstall reinstreq half-installed"), entry("bad", "install reinstreq half-installed"))
     host.answers = {
         "--remove": finishing(host, entry("bad", "install reinstreq half-installed")),
+        "--simulate": (0, "", ""),
         "--reinstall": finishing(host, entry("bad")),
     }
     host.apt.repair([])
     assert any(command.endswith("--remove gone") for command in host.ran)
-    assert any(command.endswith("install bad") for command in host.ran)
+    assert any(command.endswith("install bad=1.0-1") for command in host.ran)
 
 
-def test_repair_says_what_to_do_with_a_package_that_no_repository_has(host: Host) -> None:
-    host.packages(entry("bad", "install reinstreq half-installed"))
-    message = "E: The package bad needs to be reinstalled, but I can't find an archive for it."
-    host.answers = {"--reinstall": (100, "", message)}
-    with pytest.raises(PackageManagerError, match=r"installation of bad .* can't find an archive .* dpkg --install"):
+def test_repair_says_what_to_do_with_a_version_that_no_repository_has(host: Host) -> None:
+    host.packages(entry("big", "install reinstreq half-installed"))
+    host.answers = {"--simulate": (100, *output("reinstall-unavailable"))}
+    expected = (
+        r"installation of big=1\.0-1 was interrupted.*Can't find a source to download version.*dpkg --install FILE"
+    )
+    with pytest.raises(PackageManagerError, match=expected):
         host.apt.repair([])
+    assert not any("--assume-yes" in command for command in host.ran)
+
+
+def test_repair_reinstalls_no_package_if_this_changes_others(host: Host) -> None:
+    host.packages(entry("big", "install reinstreq half-installed"), entry("job"))
+    host.answers = {"--simulate": simulated("upgrade")}
+    with pytest.raises(PackageManagerError, match=r"apt would also upgrade app .*; remove job 1\. Install"):
+        host.apt.repair([])
+    assert not any("--assume-yes" in command for command in host.ran)
+
+
+def test_repair_completes_the_planned_upgrade(host: Host) -> None:
+    host.packages(entry("app", "install reinstreq half-installed"))
+    host.answers = {
+        "--simulate": simulated("upgrade"),
+        "--reinstall": finishing(host, entry("app", version="2.0-1")),
+    }
+    planned = simulation.apt(simulated("upgrade")[1])
+    host.apt.repair(planned)
+    assert any("--assume-yes" in command and command.endswith("install app=2.0-1") for command in host.ran)
+
+
+# dpkg's journal after dpkg was killed while it unpacked a new package.
+JOURNAL = (FILES / "apt/journal-0000").read_text(encoding="utf-8")
+
+
+def test_the_prediction_of_a_repair_has_no_unfinished_packages(host: Host) -> None:
+    host.packages(
+        entry("half", "hold ok half-configured"),
+        entry("gone", "deinstall reinstreq half-installed"),
+        entry("lib", "install ok unpacked", arch="i386"),
+    )
+    host.write("/var/lib/dpkg/updates/0000", JOURNAL)
+    before = {path: path.read_bytes() for path in host.root.rglob("*") if path.is_file()}
+    copies = []
+
+    def simulate() -> tuple[int, str, str]:
+        (path,) = re.findall(r"Dir::State::status=(\S+)", host.ran[-1])
+        copies.append(Path(path))
+        assert re.findall(r"Package: (big|half|gone)\nStatus: (.*)", copies[-1].read_text()) == [
+            ("half", "hold ok installed"),
+            ("gone", "deinstall ok config-files"),
+            ("big", "install ok installed"),
+        ]
+        return simulated("install")
+
+    host.answers = {"--simulate": simulate}
+    with host.apt.as_repaired() as repaired:
+        state = repaired.installed()
+        assert [str(change) for change in repaired.simulate(Steps([item("app")]), HOST)]
+        assert repaired.broken() == []
+    assert {"half": "1.0-1 amd64", "lib": "1.0-1 i386", "big": "1.0-1 amd64"}.items() <= state["all"].items()
+    assert (state["held"], state["config_files"]) == (["half"], ["gone"])
+    assert len(copies) == 1
+    assert not copies[0].exists()
+    assert before == {path: path.read_bytes() for path in host.root.rglob("*") if path.is_file()}
+
+
+def test_the_prediction_of_a_repair_installs_missing_dependencies(host: Host) -> None:
+    host.answers = {
+        "check": (100, *output("check-unmet")),
+        "--fix-broken": (0, *output("fix-broken-installs")),
+        "--simulate": simulated("install"),
+    }
+    missing = [f"{change.name}+" for change in simulation.apt(output("fix-broken-installs")[0])]
+    with host.apt.as_repaired() as repaired:
+        repaired.simulate(Steps([item("app")]), HOST)
+    assert last_words(host, "install app") == missing
+    assert missing
+
+
+def test_the_journal_of_dpkg_replaces_entries_of_the_database(host: Host) -> None:
+    host.packages(entry("big"))
+    host.write("/var/lib/dpkg/updates/0000", JOURNAL)
+    assert host.apt.broken() == ["dpkg was interrupted", "big is half-installed and must be reinstalled"]
+    assert "big" not in host.apt.installed()["all"]
 
 
 def test_repair_installs_missing_dependencies(host: Host) -> None:
@@ -594,12 +673,20 @@ def test_remove_test_names_the_other_packages(host: Host) -> None:
         ("both:any", ["both", "both:i386"]),
         ("foreign", ["foreign:i386"]),
         ("one:amd64", ["one"]),
+        ("one:i386", []),
+        ("data:amd64", ["data"]),
         ("absent", []),
     ],
 )
 def test_selection_by_architecture(host: Host, requested: str, selected: list[str]) -> None:
-    host.packages(entry("one"), entry("both"), entry("both", arch="i386"), entry("foreign", arch="i386"))
-    packages = dpkg_state.read(str(host.root))
+    host.packages(
+        entry("one"),
+        entry("both"),
+        entry("both", arch="i386"),
+        entry("foreign", arch="i386"),
+        entry("data", arch="all"),
+    )
+    packages = dpkg_state.parse((host.root / "var/lib/dpkg/status").read_text())
     assert [package.name for package in dpkg_state.select(packages, requested)] == selected
 
 
@@ -610,6 +697,6 @@ def test_repair_reinstalls_a_held_package_whose_removal_was_interrupted(host: Ho
         host.packages(entry("a", "hold ok installed"))
         return 0, "", ""
 
-    host.answers = {"--reinstall --allow-change-held-packages install a": install}
+    host.answers = {"--simulate": (0, "", ""), "--allow-change-held-packages install a=1.0-1": install}
     host.apt.repair([])
     assert host.apt.broken() == []

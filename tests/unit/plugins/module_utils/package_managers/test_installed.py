@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import files as base_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed, lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
@@ -40,6 +40,11 @@ Package: nvidia-kernel-dkms
 Status: install ok half-configured
 Architecture: amd64
 Version: 535.309.01-0+deb12u1
+
+Package: nvidia-kernel-dkms
+Status: deinstall ok config-files
+Architecture: i386
+Version: 1
 
 Package: nvidia-settings
 Status: deinstall ok config-files
@@ -79,7 +84,7 @@ def test_dpkg_packages_holds_and_unfinished_packages_are_read(tmp_path):
     }
     assert state["held"] == ["nvidia-smi", "vim"]
     assert state["unfinished"] == ["nvidia-kernel-dkms"]
-    assert state["config_files"] == ["nvidia-settings"]
+    assert state["config_files"] == ["nvidia-kernel-dkms", "nvidia-settings"]
     assert not state["interrupted"]
     journal = tmp_path / "var/lib/dpkg/updates"
     journal.mkdir()
@@ -160,7 +165,7 @@ def test_a_lock_is_detected_without_permission_to_open_it(tmp_path, dpkg, monkey
         return real(path, *more, **options)
 
     with locked(dpkg / "lock-frontend"):
-        monkeypatch.setattr(installed, "open", refuse, raising=False)
+        monkeypatch.setattr(lock_files, "open", refuse, raising=False)
         assert dpkg_state(tmp_path) == {"interrupted": False, "busy": True}
     assert dpkg_state(tmp_path) == {"interrupted": True, "busy": False}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,8 @@ class FakeManager:
     repaired: list[Change] | None = None
     seen: list[File] = field(default_factory=list)
     known: dict[tuple[str, str], Package] = field(default_factory=dict)
+    # The versions that pins prefer to the newest ones.
+    preferred: dict[str, str] = field(default_factory=dict)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -101,6 +104,9 @@ class FakeManager:
     def broken(self) -> list[str]:
         self._call("broken")
         return [*self.damage]
+
+    def as_repaired(self) -> contextlib.AbstractContextManager[FakeManager]:
+        return contextlib.nullcontext(self)
 
     def repair(self, planned: list[Change]) -> None:
         self._call("repair")
@@ -193,7 +199,7 @@ class FakeManager:
         fixed = {}
         for item in steps.install:
             name = item.name.partition(":")[0]
-            version = item.version or next(iter(offered.get(name, [])), "")
+            version = item.version or self.preferred.get(name) or next(iter(offered.get(name, [])), "")
             if version not in offered.get(name, []):
                 raise PackageManagerError(f"There is no {item}.")
             target[name] = fixed[name] = version
