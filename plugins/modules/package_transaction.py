@@ -51,12 +51,15 @@ options:
     description:
       - Packages to install, each as C(name), C(name=version), C(name>=version), or the absolute path of a package file
         on the host.
-      - C(name) installs the newest version. It does not upgrade an installed package.
+      - C(name) installs the version that the package manager prefers, by default the newest one. It does not upgrade an
+        installed package.
       - C(name=version) also upgrades or downgrades an installed package. A version without a revision or release, such
         as C(580.95.05), selects the newest build of this version.
-      - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the newest version.
+      - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the version that the
+        package manager prefers, or the newest version if the preferred one is too old.
       - A package file is not installed again if exactly its version is installed. The module reads the file in each
         run.
+      - With apt, C(name:architecture) selects another architecture than the host's, also in O(remove) and O(purge).
     type: list
     elements: str
     default: []
@@ -401,6 +404,13 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
             raise transaction.TransactionError(
                 f"{name} is set, but this host uses {manager}. Set it only with {needed}."
             )
+    items = tuple(backend.item(text) for text in options["install"])
+    for name in (*(item.name for item in items), *options["remove"], *options["purge"]):
+        if ":" in name and manager != "apt":
+            raise transaction.TransactionError(
+                f"{name!r} has an architecture, but {manager} does not use this form. Remove the colon and the "
+                "architecture: the host's own architecture is the default."
+            )
     for stream in options["module_streams"]:
         if not re.fullmatch(r"[^\s:]+:[^\s:]+", stream):
             raise transaction.TransactionError(
@@ -419,7 +429,7 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
         for item in options["files"]
     ]
     return transaction.Request(
-        install=tuple(backend.item(text) for text in options["install"]),
+        install=items,
         remove=tuple(options["remove"]),
         purge=tuple(options["purge"]),
         hold=selectors("hold"),

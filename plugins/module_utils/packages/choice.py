@@ -8,13 +8,16 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     Backend,
     Item,
+    Steps,
     View,
     newest,
     satisfies,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 
 
 class TransactionError(Exception):
@@ -22,10 +25,8 @@ class TransactionError(Exception):
 
 
 def versions(name: str, state: dict[str, Any]) -> list[str]:
-    """Return the installed versions of a package, which may be named with its architecture."""
-    name, _colon, arch = name.partition(":")
-    copies = [copy.split(" ") for copy in state["all"].get(name, "").split(", ") if copy]
-    return [version for version, of_arch in copies if arch in ("", "any", of_arch)]
+    """Return the installed versions of a package, with apt those of the host's or the named architecture."""
+    return installed.versions(name, state["all"], state.get("native", ""))
 
 
 def is_satisfied(item: Item, state: dict[str, Any], manager: str) -> bool:
@@ -42,25 +43,33 @@ def is_version(item: Item, version: str, manager: str) -> bool:
     return not item.minimum or satisfies(version, item.minimum, manager)
 
 
-def choose(items: list[Item], backend: Backend, view: View) -> list[Item]:
-    """Decide the version of each item. An item without a version stays without: the solver takes the newest one."""
+def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> list[Change]:
+    """Decide the version of each item, set `steps.install`, and simulate the steps.
+
+    The package manager chooses the version of an item without an exact one, because it knows priorities and pins. If
+    its choice is below the minimum of the item, the newest version is installed.
+    """
     named = [item for item in items if not item.file]
     offers = backend.offers([item.name for item in named], view) if named else {}
-    problems, chosen = [], [item for item in items if item.file]
-    for item in named:
-        offered = offers.get(item.name, [])
-        version = _version(item, offered, backend.name)
-        if version is None:
-            problems.append(_unavailable(item, offered, backend, view))
-        else:
-            chosen.append(Item(item.name, version=version))
+    found = {item: _version(item, offers.get(item.name, []), backend.name) for item in named}
+    problems = [_unavailable(item, offers.get(item.name, []), backend, view) for item in named if found[item] is None]
     if problems:
         raise TransactionError(" ".join(problems))
-    return chosen
+
+    def run(exact: set[Item]) -> list[Change]:
+        versions = {item: version or "" for item, version in found.items() if item in exact}
+        steps.install = [item if item.file else Item(item.name, version=versions.get(item, "")) for item in items]
+        return backend.simulate(steps, view) if steps.install or steps.remove or steps.purge else []
+
+    exact = {item for item in named if item.version}
+    changes = run(exact)
+    after = {change.name: change.after or "" for change in changes}
+    low = {i for i in named if i.minimum and not is_version(i, after.get(i.name.partition(":")[0], ""), backend.name)}
+    return run(exact | low) if low else changes
 
 
 def _version(item: Item, offered: list[str], manager: str) -> str | None:
-    """Return the full version to install, an empty text for any version, or None if there is none."""
+    """Return the newest version that the item accepts, an empty text for any version, or None if there is none."""
     if item.version:
         return newest(offered, item.version)
     if item.minimum:

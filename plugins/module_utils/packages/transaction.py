@@ -109,7 +109,9 @@ def present(request: Request, backend: Backend, journal: Journal, *, check_mode:
     if not todo.acts:
         return Result()
     if check_mode:
-        result = _simulate(request, todo, backend, journal).result
+        with backend.as_repaired() as repaired:
+            predicted = plan(request, repaired, journal) if todo.broken else todo
+            result = _simulate(request, predicted, repaired, journal).result
         result.repaired = leftover(todo.broken, todo.finish)
         return result
     with journal.locked(request.lock_timeout):
@@ -180,7 +182,7 @@ def plan(request: Request, backend: Backend, journal: Journal) -> Todo:
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
-    return judgement.is_selected(selectors, name, *choice.versions(name, state))
+    return judgement.is_selected(selectors, name, *choice.versions(f"{name}:any", state))
 
 
 # --- simulation ---------------------------------------------------------------------------------------------------
@@ -210,14 +212,13 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
         view = backend.view(directory, [*_written(journal, files), *files]) if todo.looks else View()
         choice.check_streams(todo.streams, backend, view)
         steps = Steps(
-            install=choice.choose(todo.missing, backend, view),
             remove=todo.remove,
             purge=todo.purge,
             streams=todo.streams,
             may_erase=bool(request.may_change),
             may_downgrade=True,
         )
-        changes = backend.simulate(steps, view) if steps.install or steps.remove or steps.purge else []
+        changes = choice.simulate(todo.missing, steps, backend, view)
     run = _Run(request, todo, backend, journal, before, files, steps)
     run.result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
     run.result.streams = todo.streams

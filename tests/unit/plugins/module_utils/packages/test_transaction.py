@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError, query
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
@@ -80,6 +81,50 @@ def test_install(host: Host, installed: dict, install: str, changes: list[str]) 
     assert not host.present(install=[install]).changed
     assert host.snapshot() == before
     assert {*host.manager.calls} <= OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("installed", "install", "changes"),
+    [
+        ({}, "app>=1.0", ["install app 1.0-2", "install lib 2.0-1"]),
+        ({}, "app>=1.5", ["install app 2.0-1", "install lib 2.0-1"]),
+        ({"app": "1.0-1", "lib": "1.0-1"}, "app>=1.0-2", ["upgrade app from 1.0-1 to 1.0-2"]),
+        ({"app": "1.0-2", "lib": "2.0-1"}, "app:amd64>=2", ["upgrade app from 1.0-2 to 2.0-1"]),
+    ],
+)
+def test_a_pinned_version_counts_if_it_is_new_enough(
+    host: Host, installed: dict, install: str, changes: list[str]
+) -> None:
+    host.manager.preferred = {"app": "1.0-2"}
+    host.manager.packages.update(installed)
+    simulated = host.present(check_mode=True, install=[install])
+    assert [*map(str, simulated.changes)] == changes
+    assert host.present(install=[install]) == simulated
+    assert not host.present(install=[install]).changed
+
+
+NATIVE = {"all": {"data": "1 all", "lib": "2 i386", "libc6": "3 amd64, 4 i386"}, "native": "amd64"}
+RPM = {"all": {"glibc": "1 x86_64, 2 i686", "dpkg": "3 x86_64", "data": "4 noarch"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "found"),
+    [
+        ("data", NATIVE, ["1"]),
+        ("data:amd64", NATIVE, ["1"]),
+        ("data:i386", NATIVE, []),
+        ("lib", NATIVE, []),
+        ("lib:i386", NATIVE, ["2"]),
+        ("lib:any", NATIVE, ["2"]),
+        ("libc6", NATIVE, ["3"]),
+        ("libc6:i386", NATIVE, ["4"]),
+        ("libc6:any", NATIVE, ["3", "4"]),
+        ("glibc", RPM, ["1", "2"]),
+        ("data", RPM, ["4"]),
+    ],
+)
+def test_installed_versions_by_architecture(name: str, state: dict, found: list[str]) -> None:
+    assert choice.versions(name, state) == found
 
 
 @pytest.mark.parametrize(
