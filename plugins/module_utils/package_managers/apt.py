@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import shutil
@@ -21,8 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
     apt_view,
     dpkg_state,
     installed,
+    offers,
     simulation,
-    version_order,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt_command import (
     KEEP_CONFIGURATION,
@@ -244,33 +243,7 @@ class Apt:
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first."""
-        patterns = [name for name in names if _is_pattern(name)]
-        found: dict[str, set[str]] = {name: set() for name in names if name not in patterns}
-        if patterns:
-            known = self._query(view, "pkgnames").split()
-            for name in known:
-                if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
-                    found.setdefault(name, set())
-        # A name with an architecture gets a query of its own.
-        plain = [name for name in found if ":" not in name]
-        for query in [plain, *([name] for name in found if ":" in name)]:
-            rows = _madison(self._query(view, "madison", *query)) if query else []
-            for name, version in rows:
-                # apt prints the architecture only of foreign packages.
-                found[query[0] if ":" in query[0] else name.partition(":")[0]].add(version)
-        return {name: sorted(found[name], key=version_order.debian, reverse=True) for name in found}
-
-    def _query(self, view: View, *arguments: str) -> str:
-        argv = ["apt-cache", *view.options, *arguments]
-        rc, out, err = self._run(argv, environment=apt_view.environment(view))
-        # apt-cache exits with status 100 if it does not find one of the names, but lists the other packages.
-        unknown = all(
-            line.startswith(("E: Unable to locate package", "E: No packages found", "N:", "W:"))
-            for line in err.splitlines()
-        )
-        if rc and not (rc == 100 and unknown):
-            raise PackageManagerError(f"apt-cache {arguments[0]} failed with exit status {rc}: {reason(out, err)}")
-        return out
+        return offers.apt(names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options)
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return no streams: apt has no modules."""
@@ -329,11 +302,9 @@ class Apt:
         """Install and remove in one transaction, and then purge the configuration files of `steps.purge`."""
         arguments = _arguments(self._packages(), steps)
         if arguments:
-            options = ["--allow-downgrades"] if steps.may_downgrade else []
-            options += [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
-            self._command.succeed(
-                [*self._command.get(), *options, "install", *arguments], f"apt failed to change {' '.join(arguments)}"
-            )
+            options = [] if steps.may_erase or steps.remove or steps.purge else ["--no-remove"]
+            argv = [*self._command.get(), "--allow-downgrades", *options, "install", *arguments]
+            self._command.succeed(argv, f"apt failed to change {' '.join(arguments)}")
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
         rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
         if rest:
@@ -410,12 +381,3 @@ def _argument(item: Item) -> str:
 def _selected(packages: list[dpkg_state.Package], names: list[str], state: str = "") -> list[dpkg_state.Package]:
     found = {p.name: p for name in names for p in dpkg_state.select(packages, name) if state in ("", p.state)}
     return list(found.values())
-
-
-def _is_pattern(name: str) -> bool:
-    return any(sign in name for sign in "*?[")
-
-
-def _madison(text: str) -> list[tuple[str, str]]:
-    rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
-    return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]

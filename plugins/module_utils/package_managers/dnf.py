@@ -234,15 +234,9 @@ class Dnf:
             return []
         versions = {(one.name, one.arch): one.version for one in packages}
         try:
-            changes = simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
+            return simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
         except simulation.SimulationError as error:
             raise PackageManagerError(addresses.masked(str(error))) from error
-        downgraded = [str(change) for change in changes if change.action == simulation.DOWNGRADE]
-        if downgraded and not steps.may_downgrade:
-            raise PackageManagerError(
-                f"dnf would downgrade packages, which is not allowed: {', '.join(downgraded)}. No package was changed."
-            )
-        return changes
 
     def act(self, steps: Steps) -> None:
         """Carry out the transaction as one.

@@ -36,6 +36,39 @@ def read(manager: str, names: list[str], run: Run, options: Iterable[str] = ()) 
     return {name: sorted(versions, key=version_order.rpm, reverse=True) for name, versions in offers.items()}
 
 
+def apt(names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the available versions by package as `read` does. A name may have an architecture."""
+
+    def query(command: str, *names: str) -> str:
+        rc, out, err = run(["apt-cache", *options, command, *names])
+        # apt-cache exits with status 100 if it does not find one of the names, but lists the other packages.
+        unknown = all(
+            line.startswith(("E: Unable to locate package", "E: No packages found", "N:", "W:"))
+            for line in err.splitlines()
+        )
+        if rc and not (rc == 100 and unknown):
+            raise _error(f"apt-cache {command}", rc, out, err)
+        return out
+
+    patterns = [name for name in names if _is_pattern(name)]
+    known = query("pkgnames").split() if patterns else []
+    matches = [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    found: dict[str, set[str]] = {name: set() for name in [*names, *matches] if name not in patterns}
+    # A name with an architecture gets a query of its own.
+    plain = [name for name in found if ":" not in name]
+    for group in [plain, *([name] for name in found if ":" in name)]:
+        rows = _madison(query("madison", *group)) if group else []
+        for name, version in rows:
+            # apt prints the architecture only of foreign packages.
+            found[group[0] if ":" in group[0] else name.partition(":")[0]].add(version)
+    return {name: sorted(versions, key=version_order.debian, reverse=True) for name, versions in found.items()}
+
+
+def _madison(text: str) -> list[tuple[str, str]]:
+    rows = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
+    return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]
+
+
 def streams(modules: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the streams of each dnf module."""
     found: dict[str, set[str]] = {name: set() for name in modules}

@@ -302,7 +302,8 @@ class Zypper:
             return ["remove", *removed] if removed else []
         return [
             *_INSTALL,
-            *(["--oldpackage", "--allow-downgrade"] if steps.may_downgrade else []),
+            "--oldpackage",
+            "--allow-downgrade",
             # Without this option, zypper removes only packages that are marked with "!" or obsoleted.
             *(["--force-resolution"] if steps.may_erase else []),
             # The user provides a file, and vouches for it.

@@ -216,7 +216,6 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
             purge=todo.purge,
             streams=todo.streams,
             may_erase=bool(request.may_change),
-            may_downgrade=True,
         )
         changes = choice.simulate(todo.missing, steps, backend, view)
     run = _Run(request, todo, backend, journal, before, files, steps)

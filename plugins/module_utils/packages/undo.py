@@ -158,7 +158,7 @@ def _install(begun: Begun, missing: dict[str, list[str]]) -> None:
     backend = begun.backend
     came = [name for name in backend.installed()["all"] if name not in begun.before["all"]]
     items = [Item(_qualified(name, copy, begun), version=_version(copy)) for name in missing for copy in missing[name]]
-    steps = Steps(install=items, may_erase=True, may_downgrade=True)
+    steps = Steps(install=items, may_erase=True)
     allowed = judgement.Allowed(install=frozenset(missing), remove=frozenset(came))
     refused = judgement.refused(backend.simulate(steps, View()), allowed)
     if refused:

@@ -565,10 +565,9 @@ def test_a_conflict_is_explained(host: Host) -> None:
 @pytest.mark.parametrize(
     ("options", "present", "absent"),
     [
-        ({}, ["--no-remove"], ["--allow-downgrades"]),
+        ({}, ["--no-remove"], []),
         ({"may_erase": True}, [], ["--no-remove"]),
         ({"remove": ["job"]}, [], ["--no-remove"]),
-        ({"may_downgrade": True}, ["--allow-downgrades", "--no-remove"], []),
     ],
 )
 def test_act_may_do_only_what_is_allowed(host: Host, options: Any, present: list[str], absent: list[str]) -> None:
@@ -576,7 +575,7 @@ def test_act_may_do_only_what_is_allowed(host: Host, options: Any, present: list
     host.apt = Apt(host.run, str(host.root), lock_timeout=7)
     host.apt.act(Steps([item("app=2.0-1")], **options))
     words = host.ran[0].split()
-    assert {*present, "--assume-yes", "--option=DPkg::Lock::Timeout=7"} <= set(words)
+    assert {*present, "--allow-downgrades", "--assume-yes", "--option=DPkg::Lock::Timeout=7"} <= set(words)
     assert not set(absent) & set(words)
     assert "--option=DPkg::Options::=--force-confold" in words
     assert host.environments[0]["NEEDRESTART_MODE"] == "l"

@@ -87,14 +87,13 @@ def steps(*install: str, **options) -> Steps:
         (steps(remove=["job"], purge=["base", "job"]), "install !job !base"),
         (steps(purge=["job"], may_erase=True), "remove job"),
         (steps("app", may_erase=True), "install --force-resolution app"),
-        (steps("app=1-1", may_downgrade=True), "install --oldpackage --allow-downgrade app=1-1"),
         (steps("/srv/app.rpm"), "install --allow-unsigned-rpm /srv/app.rpm"),
     ],
 )
 def test_a_transaction_is_one_command(planned, command):
     programs = Programs()
     Zypper(programs).act(planned)
-    common = "--download in-advance --no-recommends --auto-agree-with-licenses "
+    common = "--download in-advance --no-recommends --auto-agree-with-licenses --oldpackage --allow-downgrade "
     assert programs.ran("zypper") == [
         "zypper --xmlout --non-interactive " + command.replace("install ", "install " + common)
     ]
@@ -125,7 +124,7 @@ def test_the_simulation_uses_the_view_and_returns_what_the_solver_changes():
     assert [str(change) for change in changes] == ["remove app 2-1", "install rival 1-1"]
     assert programs.ran("zypper") == [
         "zypper --no-refresh --xmlout --non-interactive install --dry-run --no-recommends --auto-agree-with-licenses "
-        "--force-resolution rival"
+        "--oldpackage --allow-downgrade --force-resolution rival"
     ]
 
 
