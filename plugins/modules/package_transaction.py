@@ -253,7 +253,7 @@ attributes:
     description: A second run with the same options changes nothing and needs no network.
     support: full
 notes:
-  - Requires root, except in check mode and with O(query) or O(query_streams).
+  - Requires root. Without a record of this name, check mode, O(query) and O(query_streams) work without root.
   - Supports Debian, Ubuntu, Enterprise Linux, Amazon Linux 2023, SLES and systems that are derived from them. dnf 5 is
     not supported.
   - Holds with dnf require the package C(python3-dnf-plugin-versionlock).
@@ -316,7 +316,7 @@ held:
   returned: success, without O(query) and O(query_streams)
   sample: [agent]
 released:
-  description: Packages that are no longer held.
+  description: Packages that are no longer held. With dnf, also released locks on versions that are not installed.
   type: list
   elements: str
   returned: success, without O(query) and O(query_streams)

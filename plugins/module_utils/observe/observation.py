@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import service
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import devices, gpu_users, repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
@@ -138,6 +138,7 @@ def observe(
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
+        **dict.fromkeys((record.DRIVER, record.TOOLKIT), record.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
     }

@@ -322,9 +322,9 @@ class Dnf:
         return True
 
     def release(self, names: list[str]) -> None:
-        """Delete the locks on these packages. Locks with wildcards in the name or version stay."""
+        """Delete the locks on these packages, or exact locks. Locks with wildcards in the name or version stay."""
         lines = (line.strip() for line in (read_text(self._root, _LOCKS) or "").splitlines())
-        locks = [line for line in lines if any(dnf_locks.is_lock_on(line, name) for name in names)]
+        locks = [line for line in lines if line in names or any(dnf_locks.is_lock_on(line, name) for name in names)]
         if locks:
             self._versionlock("delete", locks, [_OFFLINE])
 

@@ -21,6 +21,12 @@ def same(version: str, other: str) -> bool:
     return version.removeprefix("0:") == other.removeprefix("0:") or version.startswith(f"{other}-")
 
 
+def locked_version(lock: str) -> tuple[str, str]:
+    """Return the name and the version of a lock on one version of one package, or two empty texts."""
+    found = re.fullmatch(r"([^*?[\s]+?)-((?:\d+:)?\d[^-*?[\s]*-[^-*?[\s]+?)(?:\.\*)?", lock)
+    return (found[1], found[2]) if found else ("", "")
+
+
 def is_lock_on(lock: str, name: str) -> bool:
     """Return whether a lock is only for the package `name`, or for the version of `name=version`."""
     name, _sign, version = name.partition("=")

@@ -7,6 +7,7 @@ A record lists what its transactions installed. `record` describes the keys that
 add:
 
 - `requested`: the packages in `packages` that a transaction requested by name;
+- `removed`: packages that it installed and that are no longer installed, but whose configuration files may remain;
 - `repositories`: the names of the repositories that a transaction configured;
 - `written`: the files that a transaction created;
 - `planned`: the planned changes of a transaction that has not finished, as lists of name, action, version before,
@@ -31,7 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import k
 # The keys of a record by type: lists of texts, other lists, dictionaries, texts, and dictionaries or None.
 TEXT_LISTS = (
     *("packages", "uncertain", "pending", "asked", "holds", "former_keys"),
-    *("requested", "repositories", "written", "released"),
+    *("requested", "removed", "repositories", "written", "released"),
 )
 _LISTS = (*TEXT_LISTS, "planned", "more_streams", "more_pending_streams")
 DICTIONARIES = ("files", "previous")
@@ -188,8 +189,9 @@ def finish(
     content = {
         **known,
         **_UNTIL_FINISHED,
-        "packages": sorted(packages),
-        "requested": sorted({*known["requested"], *came_by_name}),
+        "packages": sorted(packages & after),
+        "removed": sorted({*known["removed"], *packages} - after),
+        "requested": sorted({*known["requested"], *came_by_name} & after),
         "uncertain": sorted({*known["uncertain"], *earlier} - packages),
         "files": files,
         "written": written,
@@ -229,7 +231,7 @@ def removal(
         requested=sorted(requested),
         dependencies=sorted((members & certain) - requested),
         uncertain=sorted(members - certain),
-        unpurged=sorted(name for name in config_files if name in recorded and name not in names),
+        unpurged=sorted(name for name in config_files if name in {*recorded, *known["removed"]} and name not in names),
         keys=sorted(name for name in keys if not any(_uses_key(other, name) for other in others)),
         repositories=sorted(set(repositories_of(known)) - theirs),
         files=[

@@ -103,7 +103,7 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     files = host_files.outdated(
         [*_restored(removal, journal), *(File(path, None) for path in _paths(removal, backend.name))], journal.root
     )
-    result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
+    result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
     return result, removal, files
 
 

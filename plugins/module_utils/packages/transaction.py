@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dnf_locks, installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Backend, Item, Steps, View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice, judgement, undo
@@ -85,6 +86,8 @@ class Todo:
     streams: list[str] = dataclasses.field(default_factory=list)
     hold: list[str] = dataclasses.field(default_factory=list)
     release: list[str] = dataclasses.field(default_factory=list)
+    # dnf: locks to release on versions that are not installed.
+    stale_locks: list[str] = dataclasses.field(default_factory=list)
     broken: list[str] = dataclasses.field(default_factory=list)
     # The record of an interrupted run.
     finish: bool = False
@@ -178,7 +181,15 @@ def plan(request: Request, backend: Backend, journal: Journal) -> Todo:
     wanted = [name for name in state["all"] if _is_selected(request.hold, name, state)]
     todo.hold = [name for name in wanted if name not in state["held"]]
     todo.release = [name for name in state["held"] if _is_selected(request.release, name, state) and name not in wanted]
+    if backend.name == "dnf":
+        todo.stale_locks = [lock for lock in state["held_patterns"] if _is_stale(lock, request.release, state)]
     return todo
+
+
+def _is_stale(lock: str, selectors: tuple[Selector, ...], state: dict[str, Any]) -> bool:
+    name, version = dnf_locks.locked_version(lock)
+    is_installed = any(installed.lock_covers(lock, name, found) for found in choice.versions(name, state))
+    return bool(name) and not is_installed and judgement.is_selected(selectors, name, version)
 
 
 def _is_selected(selectors: tuple[Selector, ...], name: str, state: dict[str, Any]) -> bool:
@@ -219,7 +230,7 @@ def _simulate(request: Request, todo: Todo, backend: Backend, journal: Journal) 
         )
         changes = choice.simulate(todo.missing, steps, backend, view)
     run = _Run(request, todo, backend, journal, before, files, steps)
-    run.result.files = [host_files.diff(host_files.current(file.path, journal.root).content, file) for file in files]
+    run.result.files = [host_files.diff(host_files.current(file.path, journal.root), file) for file in files]
     run.result.streams = todo.streams
     _judge(run, changes)
     if run.result.held or run.result.released:
@@ -291,7 +302,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
     # A hold that the transaction releases and sets again does not change.
     run.result.changes = changes
     run.result.held = sorted({*(set(run.todo.hold) - moved), *comes} - held)
-    run.result.released = sorted({*run.todo.release, *((moved - comes) & held)})
+    run.result.released = sorted({*run.todo.release, *run.todo.stale_locks, *((moved - comes) & held)})
 
 
 def _bare(name: str) -> str:
@@ -314,8 +325,9 @@ def _act(run: _Run) -> None:
         if run.todo.looks or interrupted.files:
             backend.apply([*interrupted.files, *run.files])
         # With dnf, this removes all locks on a package, so it precedes the new locks.
-        if released or interrupted.locks:
-            backend.release([*released, *interrupted.locks])
+        stale = [*interrupted.locks, *run.todo.stale_locks]
+        if released or stale:
+            backend.release([*released, *stale])
         if locks:
             backend.hold(locks)
         is_changed = run.files or interrupted.files or steps.streams or released

@@ -53,17 +53,18 @@ def _differs(file: File, root: str) -> bool:
     return current(file.path, root) != file
 
 
-def diff(before: bytes | None, file: File) -> dict[str, str]:
+def diff(before: File, file: File) -> dict[str, str]:
     """Return an entry of Ansible's diff, without logins. Digests replace them, and fingerprints replace keys."""
+    is_secret = not all(one.mode & 0o044 for one in (before, file) if one.content is not None)
     return {
         "before_header": file.path,
         "after_header": file.path,
-        "before": _shown(file.path, before),
-        "after": _shown(file.path, file.content),
+        "before": _shown(file.path, before.content, is_secret),
+        "after": _shown(file.path, file.content, is_secret),
     }
 
 
-def _shown(path: str, content: bytes | None) -> str:
+def _shown(path: str, content: bytes | None, is_secret: bool) -> str:
     if content is None:
         return ""
     try:
@@ -72,9 +73,12 @@ def _shown(path: str, content: bytes | None) -> str:
         pass
     text = content.decode("utf-8", "surrogateescape")
     # A diff can only contain valid text.
-    if os.path.dirname(path) in _LOGIN_DIRECTORIES or not _is_valid(text):
+    sealed = repository_access.sealed_entry(text)
+    # A secret file without a known login is in another format.
+    is_unknown = is_secret and sealed == text
+    if is_unknown or os.path.dirname(path) in _LOGIN_DIRECTORIES or not _is_valid(text):
         return f"digest: {addresses.digest(text)}\n"
-    return repository_access.sealed_entry(text)
+    return sealed
 
 
 def _is_valid(text: str) -> bool:

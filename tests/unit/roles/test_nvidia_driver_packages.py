@@ -139,10 +139,14 @@ def test_missing_prerequisites_are_explained(role: Role, prerequisites: list[str
     assert len(role.calls()) == 1
 
 
-@pytest.mark.parametrize(("prerequisite", "calls"), [("epel-release", 1), (PLUGIN, 2)])
-def test_check_mode_simulates_only_packages_that_it_can_find(role: Role, prerequisite: str, calls: int) -> None:
-    assert role.run("packages.yml", DONE, DONE, dry=True, __nvidia_driver_plan=planned(prerequisite)) == ""
-    assert [call["check_mode"] for call in role.calls()] == [True] * calls, role.output
+@pytest.mark.parametrize(
+    ("prerequisite", "install"), [("epel-release", ["epel-release"]), (PLUGIN, [*WORK.install, PLUGIN])]
+)
+def test_check_mode_simulates_all_packages_that_it_can_find_at_once(
+    role: Role, prerequisite: str, install: list[str]
+) -> None:
+    assert role.run("packages.yml", DONE, dry=True, __nvidia_driver_plan=planned(prerequisite)) == ""
+    assert [(call["check_mode"], call["install"]) for call in role.calls()] == [(True, install)], role.output
 
 
 def test_a_failed_transaction_starts_the_services_and_explains_failed_builds(role: Role) -> None:

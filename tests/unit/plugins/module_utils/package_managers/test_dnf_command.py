@@ -173,6 +173,22 @@ def test_lock_on_a_package(lock, name, expected):
 
 
 @pytest.mark.parametrize(
+    ("lock", "expected"),
+    [
+        ("nvidia-driver-cuda-3:580.82.07-1.el9.*", ("nvidia-driver-cuda", "3:580.82.07-1.el9")),
+        ("drv-0:1-1.el9.*", ("drv", "0:1-1.el9")),
+        ("java-17-openjdk-1:17.0-1.*", ("java-17-openjdk", "1:17.0-1")),
+        ("drv", ("", "")),
+        ("drv*", ("", "")),
+        ("drv-1*", ("", "")),
+        ("drv-580.*", ("", "")),
+    ],
+)
+def test_locked_version(lock, expected):
+    assert dnf_locks.locked_version(lock) == expected
+
+
+@pytest.mark.parametrize(
     ("history", "repeated"),
     [
         ("", ["slow-2-1.el9.noarch"]),

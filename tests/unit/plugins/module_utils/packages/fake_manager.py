@@ -120,7 +120,14 @@ class FakeManager:
         copies = {name: f"{version} amd64" for name, version in self.packages.items()}
         held = [name for name in self.packages if self.locks.get(name, set()) & {"", self.packages[name]}]
         keys = dict.fromkeys(self.keys, "1 none")
-        return {"all": dict(sorted({**copies, **keys}.items())), "held": sorted(held), "config_files": []}
+        return {
+            "all": dict(sorted({**copies, **keys}.items())),
+            "held": sorted(held),
+            "held_patterns": sorted(
+                f"{name}-{locked}.*" for name, versions in self.locks.items() for locked in versions
+            ),
+            "config_files": [],
+        }
 
     def package_file(self, path: str) -> Item:
         self._call("package_file")
@@ -357,6 +364,8 @@ class FakeManager:
         self._call("release")
         for name in names:
             self.locks.pop(name, None)
+            for locked, versions in self.locks.items():
+                versions -= {version for version in versions if name == f"{locked}-{version}.*"}
 
 
 def _at_least(version: str, minimum: str) -> bool:

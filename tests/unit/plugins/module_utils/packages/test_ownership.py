@@ -227,3 +227,13 @@ def test_packages_of_others_are_never_certain(first, changes):
     known = stored(ownership.finish(known, installed, installed, [other], enabled={}))
     assert set(known["packages"]) <= came
     assert not set(known.get("uncertain", [])) & (first - came)
+
+
+def test_a_removed_package_does_not_belong_to_the_record_any_more():
+    done = ownership.finish(ownership.begin({}, [], asked=["agent"]), [], ["agent"], enabled={})
+    gone = ownership.finish(ownership.begin(done, ["agent"]), ["agent"], [], enabled={})
+    assert removal(gone, [], config_files=["agent"]).unpurged == ["agent"]
+    # The user installs it again.
+    assert removal(gone, ["agent"], config_files=[]).packages == []
+    other = ownership.finish(ownership.begin({}, [], [gone], asked=["agent"]), [], ["agent"], [gone], enabled={})
+    assert removal(other, ["agent"], gone).packages == ["agent"]

@@ -151,3 +151,11 @@ def test_a_key_that_is_trusted_by_its_digest_has_a_fingerprint_once_it_is_instal
     assert packages_record.read(there, DRIVER)["key"] == fingerprint
     there["files"][DRIVER]["content"] = json.dumps({"pending_key": digest})
     assert packages_record.read(there, DRIVER)["key"] == fingerprint
+
+
+def test_the_observed_record_contains_no_former_files():
+    text = json.dumps(
+        {"packages": ["app"], "previous": {"/etc/apt/auth.conf": {"content": "c2VjcmV0", "mode": "0600"}}}
+    )
+    assert json.loads(packages_record.without_former_files(text)) == {"packages": ["app"], "previous": {}}
+    assert packages_record.without_former_files("{damaged") == "{damaged"

@@ -390,3 +390,13 @@ def test_an_unreadable_file_fails_with_its_path(host: Host) -> None:
     with pytest.raises(RepositoryError, match=re.escape(PINS)):
         host.present(check_mode=True, files=[File(PINS, b"x")])
     assert not host.changing_calls()
+
+
+def test_dnf_releases_locks_on_versions_that_are_not_installed(tmp_path: Path) -> None:
+    host = new_host(tmp_path, *ARCHIVE, installed=(VIM,), name="dnf")
+    host.manager.locks = {"vim": {"7-1", "8-1"}, "agent": {"1.0-1"}, "other": {"1.0-1"}}
+    wanted = {"hold": ["vim"], "release": ["~^(vim|agent)$"]}
+    assert host.present(check_mode=True, **wanted).released == ["agent-1.0-1.*", "vim-7-1.*"]
+    assert host.present(**wanted).changed
+    assert host.manager.locks == {"vim": {"8-1"}, "agent": set(), "other": {"1.0-1"}}
+    assert not host.present(**wanted).changed

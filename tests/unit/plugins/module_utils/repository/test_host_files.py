@@ -131,8 +131,8 @@ TEXTS = [
 @pytest.mark.parametrize(("path", "content", "text"), TEXTS)
 def test_a_diff_shows_texts_and_fingerprints(path, content, text):
     shown = {"before_header": path, "after_header": path}
-    assert host_files.diff(None, File(path, content)) == {**shown, "before": "", "after": text}
-    assert host_files.diff(content, File(path, None)) == {**shown, "before": text, "after": ""}
+    assert host_files.diff(File(path, None), File(path, content)) == {**shown, "before": "", "after": text}
+    assert host_files.diff(File(path, content), File(path, None)) == {**shown, "before": text, "after": ""}
 
 
 SECRETS = [
@@ -150,11 +150,20 @@ SECRETS = [
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_a_diff_shows_that_a_login_changes_but_not_the_login(path, text, encoding):
     before, after = (text.format(password).encode(encoding) for password in ("s3cret", "0ther"))
-    shown = host_files.diff(before, File(path, after, 0o600))
+    shown = host_files.diff(File(path, before, 0o600), File(path, after, 0o600))
     assert shown["before"] != shown["after"]
     assert not [word for word in ("s3cret", "0ther", "robot") if word in str(shown)]
-    same = host_files.diff(before, File(path, before))
+    same = host_files.diff(File(path, before, 0o600), File(path, before))
     assert same["before"] == same["after"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o600, 0o600), (0o600, 0o644), (0o600, None), (0o644, 0o600)])
+def test_a_diff_does_not_show_secret_files_of_other_formats(before, after):
+    path, text = "/etc/apt/auth.conf", b"machine m.example login robot password s3cret\n"
+    wanted = File(path, None) if after is None else File(path, b"# empty\n", after)
+    shown = host_files.diff(File(path, text, before), wanted)
+    assert "s3cret" not in str(shown)
+    assert shown["before"] != shown["after"]
 
 
 @pytest.mark.parametrize("content", [b"two\n", None])
