@@ -85,13 +85,13 @@ options:
       - A list can be a string, as in C(-e gpus=[0,1]). A single number is a count, also as the string V("2"). The
         string V("0") is rejected because it could mean no GPU or GPU 0.
       - An empty list is V(none). Duplicates are ignored. V(all), V(none) and UUIDs are not case-sensitive.
-      - A count selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this order, the GPUs
-        of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to each other by
-        NVLink, PCIe and NUMA node.
-      - A count never selects a GPU that is lost, requires a reset, has a pending recovery action or is in compute mode
-        prohibited. The module recreates a container that has such a GPU. RV(gpu_assignment.reason) names each skipped
-        GPU.
-      - A count selects a degraded GPU only if no healthy GPU is left. A warning names the degraded GPU.
+      - With a count, the module selects whole GPUs, or MIG devices with O(conditions.mig_profile). It prefers, in this
+        order, the GPUs of the container, healthy GPUs, GPUs that no other container uses, and GPUs that are close to
+        each other by NVLink, PCIe and NUMA node.
+      - With a count, the module never selects a GPU that is lost, requires a reset, has a pending recovery action or is
+        in compute mode prohibited. It recreates a container that has such a GPU. RV(gpu_assignment.reason) names each
+        skipped GPU.
+      - With a count, the module selects a degraded GPU only if no healthy GPU is left. A warning names this GPU.
       - V(all) selects every GPU, and every MIG device of a GPU in MIG mode.
       - V(all) and lists fail for a lost GPU. They include other unusable and degraded GPUs, with a warning for each.
       - A GPU in MIG mode cannot be assigned as a whole.
@@ -114,11 +114,12 @@ options:
         description: NUMA node of the GPU.
         type: int
       mig_profile:
-        description: MIG profile, for example V(1g.10gb). A count then selects MIG devices.
+        description: MIG profile, for example V(1g.10gb). With a count, the module then selects MIG devices.
         type: str
   exclusive:
     description:
-      - Use only GPUs that no other container holds. Tasks with a count do not select these GPUs for other containers.
+      - Use only GPUs that no other container holds. The module does not select these GPUs by count for other
+        containers.
       - All containers of Docker and Podman count, also those that other tools created. A container holds its GPUs while
         it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
         again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never

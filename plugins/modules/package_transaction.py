@@ -83,8 +83,8 @@ options:
       - Packages to hold at their version after the transaction, as C(name) or C(name=version). The module holds every
         installed package that an item selects, also dependencies and packages that other programs installed.
       - Names and versions may have wildcards. After a tilde, they are regular expressions. A regular expression may
-        match any part of a name, but must match the whole version. For example, V(~^libnvidia-=580.95.05) selects all
-        packages whose names start with C(libnvidia-) and that have this version.
+        match any part of a name, but must match the whole version, with or without epoch and release. For example,
+        V(~^libnvidia-=580.95.05) selects all packages whose names start with C(libnvidia-) and that have this version.
       - The module releases its own holds when a later transaction changes the packages.
       - An item that you remove from this list does not end a hold. List the packages in O(release) instead.
       - zypper locks packages by name, so a lock also applies to other versions.
@@ -141,13 +141,17 @@ options:
         type: list
         elements: str
       key:
-        description: URL of the public key that signs the repository, or absolute path of the key file on the host.
+        description: >-
+          Public key of the repository, as a URL or as the absolute path of a key file on the host. With apt, the key
+          signs the metadata; with dnf, every package; with zypper, the metadata, or every package if the metadata is
+          not signed.
         type: str
         required: true
       fingerprint:
         description: >-
           The full fingerprint of the key with 40 or 64 hexadecimal digits, or the SHA-256 digest of the key file as
-          V(sha256:0123...). The module fails before the first change if the key is another one.
+          V(sha256:0123...). The module fails before the first change if the key is another one. With a fingerprint, the
+          file must contain only this key. For a file with several keys, use its digest.
         type: str
         required: true
       priority:
@@ -256,7 +260,8 @@ notes:
   - Requires root. Without a record of this name, check mode, O(query) and O(query_streams) work without root.
   - Supports Debian, Ubuntu, Enterprise Linux, Amazon Linux 2023, SLES and systems that are derived from them. dnf 5 is
     not supported.
-  - Holds with dnf require the package C(python3-dnf-plugin-versionlock).
+  - To hold packages with dnf, also list C(python3-dnf-plugin-versionlock) in O(install).
+  - The module installs no recommended packages and no weak dependencies. zypper accepts licenses automatically.
 seealso:
   - module: ansible.builtin.package
 """
