@@ -403,7 +403,7 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
     def selectors(name: str) -> tuple[judgement.Selector, ...]:
         return tuple(judgement.selector(text) for text in options[name])
 
-    for name in ("archive_components", "module_streams"):
+    for name in ("archive_components", "module_streams", "query_streams"):
         needed = "apt" if name == "archive_components" else "dnf"
         if options[name] and manager != needed:
             raise transaction.TransactionError(

@@ -37,14 +37,14 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
     if needs_open and needs_proprietary:
         raise Refused(
             f"This host mixes GPUs that need the open kernel modules ({needs_open}) with GPUs that need the "
-            f"proprietary ones ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
+            f"proprietary modules ({needs_proprietary}), but a host can load only one kind. Remove one kind of GPU."
         )
     driver_branch.check_window(case)
     requested = case.request.flavor
     if needs_proprietary and modern and requested == "auto":
         raise Refused(
             f"This host mixes GPUs that should use the open kernel modules ({modern}) with GPUs that need the "
-            f"proprietary ones ({needs_proprietary}). Proprietary modules of branch {case.window.last} or older "
+            f"proprietary modules ({needs_proprietary}). Proprietary modules of branch {case.window.last} or older "
             "support all of them. Set nvidia_driver_flavor to proprietary to confirm this choice."
         )
     if requested == "open" and needs_proprietary:
@@ -69,13 +69,13 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
         case.result.reasons.append(f"{requested} kernel modules: requested")
         return requested
     if needs_proprietary:
-        case.result.reasons.append(f"proprietary kernel modules: the open ones do not support {needs_proprietary}")
+        case.result.reasons.append(f"proprietary kernel modules: the open modules do not support {needs_proprietary}")
         return "proprietary"
     if needs_open:
         case.result.reasons.append(f"open kernel modules: only they support {needs_open}")
         return "open"
     if is_early:
-        case.result.reasons.append(f"proprietary kernel modules: branch {branch} has no open ones")
+        case.result.reasons.append(f"proprietary kernel modules: branch {branch} has no open modules")
         return "proprietary"
     current = _installed_flavor(case.host, data) if is_installed else None
     if current:

@@ -140,7 +140,10 @@ def _engine(host: Host) -> list[str]:
         if unit and host["services"] and name in _TITLES and service.get("active_state") != "active":
             found.append(_not_running(_TITLES[name], unit, service))
     if not installed:
-        found.append("No container engine is installed. Run playbook gpufleet.hosts.site.")
+        found.append(
+            "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role "
+            "container_engine."
+        )
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:
         found.append(daemon_json["error"])

@@ -215,7 +215,7 @@ class Apt:
         if rc or _NOT_FETCHED.search(err):
             raise PackageManagerError(
                 f"apt could not read the package repositories: {reason(out, err)} Nothing was changed. Check the URLs, "
-                "the logins, the proxy and the network, or set a mirror."
+                "the logins, the proxy and the network, or set another URL."
             )
         return view
 

@@ -88,7 +88,17 @@ def busy(holder: object, timeout: float) -> str:
     """Return the message for a package manager or a lock that another process does not release."""
     return (
         f"The package manager is still busy after {timeout:g} seconds: {holder}. Wait until the process ends, or "
-        "increase lock_timeout."
+        "increase lock_timeout (role nvidia_driver: nvidia_driver_lock_timeout)."
+    )
+
+
+def unsolved(steps: Steps) -> str:
+    """Return the end of the message if the solver of dnf or zypper finds no solution."""
+    if steps.may_erase:
+        return "No package was changed."
+    return (
+        "No package was changed. If a package must be removed, list it in remove or may_change. If a role reports "
+        "this, remove the package yourself."
     )
 
 

@@ -36,6 +36,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     busy,
     package_file,
+    unsolved,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import host_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -168,7 +169,7 @@ class Dnf:
         if rc != 0 and "There are no enabled repositories" not in out + err:
             raise PackageManagerError(
                 f"The package repositories could not be read: {dnf_command.reason(out, err)}. Check the URLs, the "
-                "proxy and the network, or set a mirror."
+                "proxy and the network, or set another URL."
             )
         return View(options)
 
@@ -229,7 +230,8 @@ class Dnf:
             return []
         rc, out, err = self._run(command[0], stdin=command[1])
         if dnf_command.failed(rc, out, err, simulated=True):
-            raise dnf_command.error(dnf_command.title(steps), rc, out, err)
+            error = dnf_command.error(dnf_command.title(steps), rc, out, err)
+            raise PackageManagerError(f"{error} {unsolved(steps)}")
         if dnf_command.ABORTED not in out + err:
             return []
         versions = {(one.name, one.arch): one.version for one in packages}

@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.ba
     View,
     busy,
     package_file,
+    unsolved,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -202,10 +203,12 @@ class Zypper:
         command = self._command(steps)
         if not command:
             return []
-        with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
-            out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
         try:
+            with contextlib.nullcontext({}) if with_holds else zypper_locks.ignored(self.root) as environment:
+                out = self._zypper([command[0], "--dry-run", *command[1:]], view.options, environment)
             changes = simulation.zypper(out)
+        except zypper_output.SolverError as error:
+            raise PackageManagerError(f"{error}\n{unsolved(steps)}") from error
         except simulation.SimulationError as error:
             raise PackageManagerError(str(error)) from error
         self._check_versions(steps, changes)
@@ -336,7 +339,7 @@ class Zypper:
 
     def _check_lock(self, rc: int, out: str, err: str) -> None:
         if rc == _LOCKED:
-            raise BusyError(f"The package manager is in use. {zypper_output.problems(out, err)}")
+            raise BusyError(busy(zypper_output.problems(out, err).rstrip("."), self._lock_timeout))
 
     def _rpm(self, arguments: list[str]) -> tuple[int, str, str]:
         return self._run(["rpm", *arguments])

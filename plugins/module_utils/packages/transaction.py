@@ -291,7 +291,8 @@ def _judge(run: _Run, changes: list[Change]) -> None:
         raise TransactionError(
             f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. No package "
             "was changed. Allow upgrades with may_upgrade and other changes with may_change, release holds with "
-            "release, or request other versions."
+            "release, remove packages from keep, or request other versions. If a role reports this, change these "
+            "packages or release their holds yourself."
         )
     comes = {
         change.name

@@ -44,7 +44,7 @@ def fetch(
     except Exception as error:  # urllib raises many types, which mean the same to the user.
         raise SigningKeyError(
             f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "
-            "Check the URL, the proxy and the network, or set a mirror."
+            "Check the URL, the proxy and the network, or set another URL."
         ) from error
     return trusted_part(data, expected, shown)
 
@@ -78,6 +78,11 @@ def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
         return (
             f"{expected} is the digest of the file at {shown}, not the fingerprint of its key. Set it as "
             f"sha256:{expected.lower()}."
+        )
+    if expected in found:
+        return (
+            f"The key file at {shown} contains the keys {', '.join(found)} instead of only {expected}. The key was not "
+            f"written. If you trust all of these keys, set the digest of the file instead of a fingerprint: {served}."
         )
     return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
 

@@ -35,7 +35,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 
 def options(module: types.ModuleType, **given: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {name: [] for name in (*module.LISTS, "repositories", "files")}
+    empty: dict[str, Any] = {name: [] for name in (*module.LISTS, "query_streams", "repositories", "files")}
     return {**empty, "may_upgrade": False, "lock_timeout": 60, **given}
 
 
@@ -66,6 +66,7 @@ def test_request(module: types.ModuleType) -> None:
     [
         ("dnf", {"archive_components": ["contrib"]}, "archive_components is set, but this host uses dnf"),
         ("apt", {"module_streams": ["nvidia:580"]}, "module_streams is set, but this host uses apt"),
+        ("zypper", {"query_streams": ["nvidia"]}, "query_streams is set, but this host uses zypper"),
         ("dnf", {"module_streams": ["nvidia"]}, "'nvidia' is not a valid stream"),
         ("dnf", {"module_streams": ["nvidia:580:x"]}, "'nvidia:580:x' is not a valid stream"),
         ("dnf", {"install": ["glibc:i686"]}, "'glibc:i686' has an architecture, but dnf does not use this form"),

@@ -872,7 +872,7 @@ def test_auto_prefers_the_engine_with_the_container_then_the_first_available(
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        ("docker", "engine=docker: docker does not answer. Install and start docker (role container_engine)"),
+        ("docker", "engine=docker: docker does not answer. Install and start docker (on Debian 12 and 13"),
         ("podman", "engine=podman: the command podman is not in PATH. Install"),
         (
             "auto",

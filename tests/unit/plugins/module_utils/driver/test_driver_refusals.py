@@ -142,7 +142,7 @@ def test_request_that_gpus_do_not_support_is_refused(request_, gpus, words):
 def test_turing_with_branch_without_open_modules_gets_proprietary_ones():
     result = driver_plan.plan(host("el-9", (T4,)), {"branch": "470"}, platform("el-9"))
     assert (result.errors, result.flavor) == ([], "proprietary")
-    assert "proprietary kernel modules: branch 470 has no open ones" in result.reasons
+    assert "proprietary kernel modules: branch 470 has no open modules" in result.reasons
 
 
 # --- values ---

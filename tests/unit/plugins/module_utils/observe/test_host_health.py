@@ -172,7 +172,9 @@ def test_a_missing_engine_is_a_problem() -> None:
     host = changed(
         changed(HOST, "engines/docker/package", None), "services/docker.service", {"load_state": "not-found"}
     )
-    assert judge(host, FACTS)["problems"] == ["No container engine is installed. Run playbook gpufleet.hosts.site."]
+    assert judge(host, FACTS)["problems"] == [
+        "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role container_engine."
+    ]
 
 
 @pytest.mark.parametrize(

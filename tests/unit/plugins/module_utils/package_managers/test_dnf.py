@@ -115,6 +115,15 @@ def test_the_simulation_finds_an_error_of_the_shell():
     assert "versionlock" not in host.commands[-1]
 
 
+@pytest.mark.parametrize("may_erase", [False, True])
+def test_an_unsolved_simulation_says_how_to_allow_removals(may_erase):
+    """With the permission, dnf has already looked for removals."""
+    host = Host(("--assumeno", output("shell-unmet")))
+    with pytest.raises(PackageManagerError, match=r"\. No package was changed\.") as failure:
+        Dnf(host).simulate(Steps(install=[Item("drv")], remove=["fca"], may_erase=may_erase), View())
+    assert ("list it in remove or may_change" in str(failure.value)) is not may_erase
+
+
 def test_package_file():
     """The output is that of rpm 4.20. Another package manager than dnf 4 is not used."""
     host = Host(("--package", (0, "ep\t3:1.0-1\tx86_64\n", "warning: /root/ep.rpm: Header V4: NOKEY\n")))

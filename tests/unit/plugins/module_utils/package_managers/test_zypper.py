@@ -128,11 +128,14 @@ def test_the_simulation_uses_the_view_and_returns_what_the_solver_changes():
     ]
 
 
-def test_a_conflict_has_the_problem_of_the_solver():
+@pytest.mark.parametrize("may_erase", [False, True])
+def test_a_conflict_has_the_problem_of_the_solver(may_erase):
     programs = Programs(("install", 4, output("conflict.xml"), ""))
     with pytest.raises(PackageManagerError, match=r"rival-1-1\.noarch conflicts with 'app'") as failure:
-        Zypper(programs).simulate(steps("rival"), View())
+        Zypper(programs).simulate(steps("rival", may_erase=may_erase), View())
     assert "Solution" not in str(failure.value)
+    assert "No package was changed." in str(failure.value)
+    assert ("list it in remove or may_change" in str(failure.value)) is not may_erase
 
 
 def test_a_version_that_zypper_silently_ignores_is_an_error():
@@ -166,7 +169,7 @@ def test_the_simulation_ignores_locks_but_the_transaction_does_not(root):
 
 def test_a_lock_of_zypper_is_not_waited_for_twice():
     programs = Programs(("install", 7, output("busy.xml"), ""))
-    with pytest.raises(BusyError, match="is locked by the application with pid"):
+    with pytest.raises(BusyError, match=r"(?s)after 60 seconds: .*locked by the application with pid.*increase lock"):
         Zypper(programs).act(steps("app"))
     assert programs.environments[-1]["ZYPP_LOCK_TIMEOUT"] == "60"
 

@@ -259,6 +259,8 @@ WRONG = [
     (ARMORED, "0" * 40, f"has the fingerprint {FINGERPRINT} instead of {'0' * 40}. The key was not written."),
     (ARMORED, "sha256:" + "0" * 64, f"has the digest {digest(ARMORED)} instead of sha256:0"),
     (ARMORED, digest(ARMORED)[7:].upper(), f"Set it as {digest(ARMORED)}."),
+    (KEY + OTHER_KEY, FINGERPRINT, f"instead of a fingerprint: {digest(KEY + OTHER_KEY)}."),
+    (OTHER_KEY + packets(b"p"), FINGERPRINT, "Find out why it has changed"),
     (b"<html>", FINGERPRINT, "key.pub is not a public key"),
 ]
 
