@@ -155,7 +155,7 @@ def snapshot(manager: str) -> list[str]:
     if manager == "apt":
         lines += [f"requested {name}" for name in output("apt-mark", "showmanual").split()]
     lines += [f"list {name}" for name in os.listdir("/var/lib/apt/lists") if "127.0.0.1" in name]
-    lines += [f"temporary {name}" for name in os.listdir("/tmp") if name.startswith("gpufleet-")]
+    lines += [f"temporary {name}" for name in os.listdir("/var/tmp") if name.startswith("gpufleet-")]
     lines += [f"ours {path}" for name in OURS for path in Path("/usr/share").glob(f"{name}/*")]
     return sorted(lines)
 

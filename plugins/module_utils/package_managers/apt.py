@@ -330,8 +330,10 @@ class Apt:
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:
         """Select the names that neither a package nor the user needs without the packages `without`."""
         known = self._packages()
-        marked = [package.name for package in _selected(known, requested, dpkg_state.INSTALLED)]
-        leaving = [package.name for package in _selected(known, without, dpkg_state.INSTALLED)]
+        marked, leaving = (
+            [package.name for package in _selected(known, part, dpkg_state.INSTALLED)] for part in (requested, without)
+        )
+        copies = {name: {package.name for package in _selected(known, [name], dpkg_state.INSTALLED)} for name in names}
         # By default, apt keeps the headers of the running kernel and packages that are only suggested. For example, apt
         # suggests dpkg-dev, which depends on a compiler.
         options = ["--option=APT::Protect-Kernels=false", "--option=APT::AutoRemove::SuggestsImportant=false"]
@@ -340,17 +342,32 @@ class Apt:
             marks = f"{directory}/extended_states"
             with contextlib.suppress(FileNotFoundError):
                 shutil.copy(os.path.join(self._root, _MARKS), marks)
-            private = f"--option=Dir::State::extended_states={marks}"
-            if marked:
-                self._command.succeed(
-                    ["apt-mark", private, "auto", *marked], f"apt-mark failed to mark {' '.join(marked)}"
-                )
-            argv = ["apt-get", private, "--simulate", *options, "--ignore-hold", "autoremove", *leaving]
-            rc, out, err = self._run(argv)
+            options.append(f"--option=Dir::State::extended_states={marks}")
+            self._mark("auto", marked, options)
+            staying: set[str] = set()
+            gone = self._autoremoved(leaving, options)
+            while True:
+                names = [name for name in names if copies[name] and copies[name] <= gone]
+                others = gone.difference(leaving, staying, *(copies[name] for name in names))
+                if not others:
+                    return names
+                # These packages stay although apt considers them unneeded. What they need stays, too, but not what
+                # they only recommend.
+                self._mark("manual", sorted(others), options)
+                staying |= others
+                gone &= self._autoremoved(leaving, [*options, "--option=APT::AutoRemove::RecommendsImportant=false"])
+
+    def _mark(self, mark: str, names: list[str], options: list[str]) -> None:
+        if names:
+            self._command.succeed(["apt-mark", *options, mark, *names], f"apt-mark failed to mark {' '.join(names)}")
+
+    def _autoremoved(self, leaving: list[str], options: list[str]) -> set[str]:
+        """Return the packages that apt removes with `leaving`, named as in dpkg's database."""
+        rc, out, err = self._run(["apt-get", *options, "--simulate", "--ignore-hold", "autoremove", *leaving])
         if rc:
             raise PackageManagerError(f"apt cannot list the unneeded packages: {reason(out, err)}")
-        gone = simulation.removed(simulation.apt(out))
-        return [name for name in names if name.partition(":")[0] in gone]
+        removed = (change for change in simulation.apt(out) if change.action == simulation.REMOVE)
+        return {":".join(filter(None, (change.name, change.arch))) for change in removed}
 
     def remove_test(self, names: list[str]) -> list[str]:
         """Return the packages that apt would remove together with these packages."""

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import workspace
 
-_LOCKS = ("/usr/lib/sysimage/rpm/.rpm.lock", "/var/lib/rpm/.rpm.lock")
-_FLOCK = "hhqqi4x"
 _LOCKS = "/etc/zypp/locks"
 _SETTINGS = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 

@@ -110,8 +110,8 @@ def _restore(begun: Begun, restored: list[str], lost: list[str]) -> None:
     if not _remains(begun):
         files = _restore_files(begun, lost)
         former = [file for file in files if file.content is not None]
-        if _missing(begun) and former:
-            # The former repositories may offer the packages.
+        if _missing(begun) and (former or begun.streams):
+            # The former repositories and streams may offer the packages.
             _attempt("the package lists", lambda: begun.backend.apply(former), lost)
             reason = _reinstall(begun)
     still = _missing(begun)

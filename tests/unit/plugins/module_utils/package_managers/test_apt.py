@@ -637,17 +637,34 @@ def test_release_skips_packages_that_are_not_held(host: Host) -> None:
 
 
 def test_unneeded_packages_are_those_that_apt_would_remove(host: Host) -> None:
-    host.packages(entry("app"), entry("base"), entry("job"))
+    host.packages(entry("app"), entry("base"), entry("job"), entry("other"))
     marks = host.write("/var/lib/apt/extended_states", "")
     host.answers = {"autoremove": simulated("remove")}
     assert host.apt.unneeded(["base", "other", "job"], ["app", "absent"], ["job", "absent"]) == ["base", "job"]
     marked, listed = host.ran
-    assert re.fullmatch(r"apt-mark --option=Dir::State::extended_states=(\S+) auto job", marked)
-    assert marked.split()[1] in listed.split()
+    (private,) = re.findall(r"^apt-mark .*(--option=Dir::State::extended_states=\S+) auto job$", marked)
+    assert private in listed.split()
     assert str(marks) not in marked
     assert "--simulate" in listed.split()
     assert "--option=APT::Protect-Kernels=false" in listed
     assert listed.endswith(" autoremove app")
+
+
+def test_unneeded_packages_stay_if_unrecorded_packages_need_them(host: Host) -> None:
+    """An upgrade brought hdr-50, which needs hdr-kbuild. apt considers all of them unneeded without hdr-meta.
+
+    apt also considers `extra` and one of two architectures of libfoo unneeded.
+    """
+    names = ["hdr-47", "hdr-kbuild", "hdr-meta", "libfoo"]
+    host.packages(*map(entry, [*names, "hdr-50", "extra"]), entry("libfoo", arch="i386"))
+    host.answers = {
+        "RecommendsImportant=false --simulate": simulated("autoremove-marked"),
+        "autoremove": simulated("autoremove"),
+    }
+    assert host.apt.unneeded(names, [], ["hdr-meta"]) == ["hdr-47", "hdr-meta"]
+    (marked,) = [ran for ran in host.ran if " manual " in ran]
+    assert "--option=Dir::State::extended_states=" in marked
+    assert marked.endswith(" manual extra hdr-50 libfoo:i386")
 
 
 def test_packages_that_the_user_requested_keep_their_mark(host: Host) -> None:
