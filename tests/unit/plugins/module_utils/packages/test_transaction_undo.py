@@ -175,6 +175,23 @@ def test_the_message_names_what_was_restored(tmp_path: Path, manager: str) -> No
     assert host.manager.state()["held"] == ["app"]
 
 
+def test_a_restored_stream_offers_the_removed_packages_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = new_host(tmp_path, AGENT, AGENT_LIB, installed=(OLD, VIM), name="dnf", enabled={"nvidia": "1"})
+    host.manager.offered_streams = {"nvidia": ["1", "2"]}
+    host.manager.act_fails_after = 1
+    available = host.manager._available
+
+    def offered(entries: Any) -> list[Package]:
+        """Hide a package if the new stream is enabled."""
+        return [package for package in available(entries) if package != OLD or host.manager.enabled == {"nvidia": "1"}]
+
+    monkeypatch.setattr(host.manager, "_available", offered)
+    with pytest.raises(TransactionError, match=r"^The script of agent-lib failed. Restored: package old\.$"):
+        host.present(install=["agent"], remove=["old"], streams=["nvidia:2"])
+    assert host.manager.packages == {"old": "1-1", "vim": "1-1"}
+    assert host.manager.enabled == {"nvidia": "1"}
+
+
 def test_the_message_names_what_could_not_be_put_back(tmp_path: Path) -> None:
     host = new_host(tmp_path, installed=(OLD, VIM))
     host.manager.archive = [VIM]
