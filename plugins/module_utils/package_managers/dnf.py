@@ -250,9 +250,24 @@ class Dnf:
         except _ConflictError as error:
             if not error.packages <= {*steps.remove, *steps.purge}:
                 raise
-            # rpm checks the files after the download, so the packages are in the cache.
-            self._act(dataclasses.replace(steps, install=[], streams=[]))
-            self._act(dataclasses.replace(steps, remove=[], purge=[]), "--cacheonly")
+            self._act_separately(steps, error)
+
+    def _act_separately(self, steps: Steps, error: _ConflictError) -> None:
+        """Remove first, and then install. Fail if this would remove more packages than one transaction."""
+        # rpm checks the files after the download, so the packages are in the cache.
+        cached = View(("--cacheonly",))
+        planned = simulation.removed(self.simulate(steps, cached, with_holds=True))
+        for part in (
+            dataclasses.replace(steps, install=[], streams=[]),
+            dataclasses.replace(steps, remove=[], purge=[]),
+        ):
+            others = simulation.removed(self.simulate(part, cached, with_holds=True)) - planned
+            if others:
+                raise PackageManagerError(
+                    f"{error} dnf could remove the other package first, but would then also remove "
+                    f"{', '.join(sorted(others))}. Remove these packages, and run again."
+                )
+            self._act(part, *cached.options)
 
     def _act(self, steps: Steps, *options: str) -> None:
         names = {one.name for one in self._packages()}

@@ -138,13 +138,28 @@ def test_file_conflict_with_a_package_to_remove():
     host = Host(
         ("--assumeyes", output("file-conflict")),
         ("--assumeyes", (0, "", "")),
+        ("--assumeno", output("shell-fcb")),
+        ("--assumeno", output("remove-fca", 1)),
+        ("--assumeno", output("install-fcb", 1)),
     )
     Dnf(host).act(Steps(install=[Item("fcb")], remove=["fca"]))
     tail = " ".join(PREFIX)
     assert host.changes()[1:] == [
-        f"dnf --assumeyes {tail} remove fca",
+        f"dnf --cacheonly --assumeyes {tail} remove fca",
         f"dnf --cacheonly --assumeyes {tail} install fcb",
     ]
+
+
+def test_file_conflict_with_a_package_that_others_need():
+    """Package rely needs fca or fcb, so it stays only if both change in one transaction."""
+    host = Host(
+        ("--assumeyes", output("file-conflict")),
+        ("--assumeno", output("shell-fcb")),
+        ("--assumeno", output("remove-rely", 1)),
+    )
+    with pytest.raises(PackageManagerError, match=r"conflicts with .* but would then also remove rely\. Remove these"):
+        Dnf(host).act(Steps(install=[Item("fcb")], remove=["fca"]))
+    assert len(host.changes()) == 1
 
 
 def test_file_conflict_with_a_package_that_stays():
