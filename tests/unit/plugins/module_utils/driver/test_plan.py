@@ -80,7 +80,7 @@ def test_the_module_accepts_all_options(key, request_):
     result = driver_plan.plan(there, request_, platform(key), available)
     assert (result.errors, bool(result.todo.transaction.install)) == ([], True)
     options = {name: [] for name in package_transaction.LISTS}
-    options |= {"may_upgrade": True, "lock_timeout": 1, **vars(result.todo.transaction)}
+    options |= {"may_upgrade": True, "lock_timeout": 1, "query_streams": [], **vars(result.todo.transaction)}
     wanted = package_transaction.request(options, there["os"]["package_manager"])
     # All versions are decided, except those of packages that are not part of the driver.
     assert {item.name for item in wanted.install if item.version} >= {
