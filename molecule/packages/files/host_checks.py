@@ -112,8 +112,8 @@ def check_scripts(manager: str) -> None:
     lines = [line.split() for line in tail(SCRIPTS, 0).splitlines()]
     present = installed(manager)
     for number, (name, version, script, step, *arguments) in enumerate(lines):
-        # Where rpm installs a version again, it then removes the former installation, with one left.
-        is_replaced = script.endswith("_removal") and arguments == ["1"] and (name, version) in present
+        # Where rpm installs a version again, it then removes the former installation. The argument counts what is left.
+        is_replaced = script.endswith("_removal") and arguments != ["0"] and (name, version) in present
         if step == "begin" and not (is_replaced and manager != "apt"):
             last[name, version] = number
     for (name, version), number in last.items():
