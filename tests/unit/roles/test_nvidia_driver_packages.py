@@ -31,7 +31,8 @@ class ActionModule(ActionBase):
         with (folder / "calls").open("a") as file:
             file.write(json.dumps(args) + "\\n")
         if "record" not in args:
-            return {"changed": True}
+            service = folder / "service"
+            return json.loads(service.read_text()) if service.exists() else {"changed": True}
         results = json.loads((folder / "results").read_text())
         (folder / "results").write_text(json.dumps(results[1:]))
         return results[0]
@@ -153,9 +154,11 @@ def test_a_failed_transaction_starts_the_services_and_explains_failed_builds(rol
     failure = {"kernel": "6.1.0-47-amd64", "log": "/var/lib/dkms/make.log", "errors": ["no member named x"]}
     unit = "nvidia-fabricmanager.service"
     observed = {"dkms": [{"failure": failure}]}
+    (role.folder / "service").write_text('{"failed": true, "msg": "Unable to start service."}')
     message = role.run("packages.yml", {"failed": True, "msg": "apt failed."}, observed=observed,
                        __nvidia_driver_plan=planned(services=(unit, "nvidia-imex.service")))  # fmt: skip
     assert "apt failed. DKMS could not build the kernel modules for kernel 6.1.0-47-amd64: no member named x" in message
+    assert "boot a kernel that the driver supports. Unable to start service." in message, role.output
     assert [call["name"] for call in role.calls()[1:]] == [unit], role.output
 
 

@@ -425,16 +425,16 @@ def test_a_similar_path_is_no_new_key(host: Host, place: str) -> None:
 
 def test_components_change_only_the_entries_of_the_archive(host: Host, place: str) -> None:
     host.write("/etc/os-release", "ID=debian\nVERSION_ID=13\nVERSION_CODENAME=trixie\n")
-    sources = host.write("/etc/apt/sources.list", "deb http://deb.debian.org/debian trixie main\n")
+    sources = host.write("/etc/apt/sources.list", "deb http://m.example/debian trixie main\n")
     sources.chmod(0o640)
     host.write("/etc/apt/sources.list.d/other.list", "deb http://other.example trixie main\n")
     files = host.apt.component_files(["contrib"])
-    changed = "deb http://deb.debian.org/debian trixie main contrib\n"
+    changed = "deb http://m.example/debian trixie main contrib\n"
     assert files == [File("/etc/apt/sources.list", changed.encode(), 0o640)]
     assert host.apt.component_files(["main"]) == []
     host.apt.view(place, files)
     assert Path(place, "root/etc/apt/sources.list").read_text() == changed
-    assert sources.read_text() == "deb http://deb.debian.org/debian trixie main\n"
+    assert sources.read_text() == "deb http://m.example/debian trixie main\n"
 
 
 def test_components_without_an_archive_are_an_error(host: Host) -> None:
@@ -488,7 +488,7 @@ def test_an_unknown_name_is_not_offered_but_other_errors_are_reported(host: Host
 @pytest.mark.parametrize(
     ("uri", "suite", "stem"),
     [
-        ("http://deb.debian.org/debian/", "trixie-updates", "deb.debian.org_debian_dists_trixie-updates_"),
+        ("http://m.example/debian/", "trixie-updates", "m.example_debian_dists_trixie-updates_"),
         ("https://user:pw@h.example:8443/a_b", "x/updates", "h.example:8443_a%5fb_dists_x_updates_"),
         ("http://127.0.0.1:18917/repo", "/", "127.0.0.1:18917_repo_"),
         ("http://127.0.0.1:18917/repo", "./", "127.0.0.1:18917_repo_._"),
