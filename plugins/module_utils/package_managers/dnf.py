@@ -120,18 +120,30 @@ class Dnf:
             # The same scriptlets run as at the end of an upgrade. rpm keeps files that another package has.
             self._checked(["rpm", "--erase", "--nodeps", *(one.label for one in ended)])
         if damage.came:
-            self._reinstall([one.nevra for one in damage.came])
+            self._reinstall({one.nevra: one for one in damage.came})
 
-    def _reinstall(self, names: list[str]) -> None:
-        rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *names])
-        lost = re.findall(r"^Installed package (\S+) .*not available", out + "\n" + err, re.MULTILINE)
+    def _reinstall(self, packages: dict[str, dnf_repair.Package]) -> None:
+        rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *packages])
+        found = re.findall(r"^Installed package (\S+) (.*)not available", out + "\n" + err, re.MULTILINE)
+        # No repository offers a package file of the user.
+        files = [
+            name
+            for name, origin in found
+            if name in packages
+            and "@commandline" in origin
+            and not installed.lacks_files(packages[name].label, self._run)
+        ]
+        lost = [name for name, _origin in found if name not in files]
         if lost:
             raise PackageManagerError(
                 f"The installation of {', '.join(lost)} was interrupted, and no repository offers these versions now. "
                 "Enable their repository, remove the packages, or install another version."
             )
-        if rc != 0:
-            raise dnf_command.error(f"dnf could not reinstall {' '.join(names)}", rc, out, err)
+        if rc != 0 and len(files) < len(packages):
+            raise dnf_command.error(f"dnf could not reinstall {' '.join(packages)}", rc, out, err)
+        if files:
+            # dnf's history then no longer ends with the interrupted transaction.
+            self._checked(["dnf", "--assumeyes", "--quiet", _OFFLINE, "mark", "install", *files])
 
     # --- reading --------------------------------------------------------------------------------------------------
 

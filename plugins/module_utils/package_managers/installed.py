@@ -143,6 +143,12 @@ def _dpkg(root: str, state: dict) -> tuple[dict[str, list[tuple[str, str]]], set
     return copies, held
 
 
+def lacks_files(package: str, run: Run) -> bool:
+    """Return whether files of rpm's package are missing that are not configuration, documentation or ghost files."""
+    _rc, out, _err = run(["rpm", "--verify", "--nodeps", "--noscripts", "--nofiledigest", package])
+    return bool(re.search(r"^missing +/", out, re.MULTILINE))
+
+
 def is_busy(root: str) -> bool:
     """Return whether a process holds one of dpkg's locks. This does not take a lock."""
     return any(lock_files.owner(os.path.join(root, path.lstrip("/"))) is not None for path in lock_files.DPKG)

@@ -40,9 +40,6 @@ _LOCKED = 7
 _INSTALL = ("install", "--no-recommends", "--auto-agree-with-licenses")
 _CACHED = ("--no-refresh",)
 _MULTIVERSION = re.compile(r"^(?:multiversion\(|kernel-uname-r\b)", re.MULTILINE)
-_VERIFY = ("--verify", "--nodeps", "--noscripts", "--nofiledigest")
-# A missing file that is not a configuration, documentation or ghost file.
-_FILE_MISSING = re.compile(r"^missing +/", re.MULTILINE)
 _LISTING = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
 _DATABASE = "rpm's database is damaged"
 
@@ -125,7 +122,12 @@ class Zypper:
             self._erase_former()
             self._reinstall(again)
         self._erase_former()
-        lost = [f"{name}-{version}" for name, version in sorted(incomplete.items()) if name not in again]
+        # No repository offers a package file of the user.
+        lost = [
+            f"{name}-{version}"
+            for name, version in sorted(incomplete.items())
+            if name not in again and installed.lacks_files(name, self._run)
+        ]
         if lost:
             raise PackageManagerError(
                 f"An interrupted transaction may have left {', '.join(lost)} incomplete, and no repository offers "
@@ -157,7 +159,7 @@ class Zypper:
             copies = [copy.split(" ")[0].removeprefix("0:") for copy in state.get(change.name, "").split(", ")]
             if change.after in copies:
                 found.setdefault(change.name, str(change.after))
-            elif change.before in copies and _FILE_MISSING.search(self._rpm([*_VERIFY, change.name])[1]):
+            elif change.before in copies and installed.lacks_files(change.name, self._run):
                 # rpm removes the files of a package before it removes the package from its database.
                 found.setdefault(change.name, str(change.before))
         return found

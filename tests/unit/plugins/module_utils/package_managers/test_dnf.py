@@ -206,6 +206,28 @@ def test_lost_version():
         Dnf(host).repair([])
 
 
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_repair_of_a_package_file(is_complete):
+    """dnf cannot reinstall it. The mark ends the interrupted transaction in dnf's history."""
+    listing = "slow\t2-1.el9\tnoarch\t1795392515\t80\n"
+    verified = (0, "", "") if is_complete else (1, "missing     /opt/slow\n", "")
+    host = Host(
+        ("--query --all", (0, listing, "")),
+        ("history", history("file")),
+        ("reinstall", output("reinstall-file", 1)),
+        ("--verify --nodeps --noscripts --nofiledigest slow-2-1.el9.noarch", verified),
+    )
+    mark = "dnf --assumeyes --quiet --disablerepo=* mark install slow-2-1.el9.noarch"
+    if is_complete:
+        Dnf(host).repair([])
+    else:
+        with pytest.raises(
+            PackageManagerError, match=r"slow-2-1.el9.noarch was interrupted, .* install another version"
+        ):
+            Dnf(host).repair([])
+    assert (mark in host.commands) is is_complete
+
+
 def test_damaged_database():
     """rpm rebuilds its database. Without success, nothing else runs."""
     host = Host(("--query --all", (1, "", "error: cannot open Packages database in /var/lib/rpm\n")))

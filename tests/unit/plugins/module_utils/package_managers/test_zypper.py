@@ -236,11 +236,18 @@ def test_planned_packages_are_reinstalled_if_they_are_installed_in_the_planned_v
 
 
 def test_packages_that_a_repository_has_are_reinstalled_before_the_others_are_named():
-    programs = interrupted()
+    programs = interrupted(("--verify job", 1, output("verify-missing.txt"), ""))
     with pytest.raises(PackageManagerError, match="left job-1-1 incomplete"):
         Zypper(programs).repair([Change("job", "install", None, "1-1"), Change("base", "install", None, "3-1")])
     assert programs.ran("install ")[0].endswith("--oldpackage app=3-1 base=3-1")
     assert programs.ran("--erase") == ["rpm --erase --nodeps app-2-1"]
+
+
+def test_a_complete_package_that_no_repository_has_stays():
+    """It came from a package file."""
+    programs = interrupted()
+    Zypper(programs).repair([Change("job", "install", None, "1-1")])
+    assert programs.ran("install ")[0].endswith("--oldpackage app=3-1")
 
 
 def test_a_package_with_an_explicit_epoch_of_0_is_reinstalled():
@@ -263,7 +270,7 @@ def test_a_package_whose_removal_was_interrupted_gets_its_files_back():
 
 
 def test_without_a_repository_the_former_version_is_erased_and_the_lost_one_is_named():
-    programs = interrupted(("search --details", 104, "", ""))
+    programs = interrupted(("search --details", 104, "", ""), ("--verify app", 1, output("verify-missing.txt"), ""))
     with pytest.raises(PackageManagerError, match=r"left app-3-1 incomplete, .* Enable their repository"):
         Zypper(programs).repair([])
     assert programs.ran("install ") == []
