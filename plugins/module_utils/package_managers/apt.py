@@ -130,7 +130,7 @@ class Apt:
         self._database()
         configure = ["dpkg", "--configure", "-a", *KEEP_CONFIGURATION]
         failure = self._command.attempt(configure)
-        leaving = [p.name for p in self._unfinished() if p.is_leaving]
+        leaving = [p.full_name for p in self._unfinished() if p.is_leaving]
         if leaving:
             failure = self._command.attempt(["dpkg", "--force-remove-reinstreq", "--remove", *leaving]) or failure
         if any(p.is_damaged for p in self._unfinished()):
@@ -283,7 +283,7 @@ class Apt:
         packages = self._packages()
         # apt does not mention configuration files.
         purged = [
-            Change(package.bare, simulation.REMOVE, package.version)
+            Change(package.bare, simulation.REMOVE, package.version, arch=package.name.partition(":")[2])
             for package in _selected(packages, steps.purge, dpkg_state.CONFIG_FILES)
         ]
         arguments = _arguments(packages, steps)
@@ -308,7 +308,7 @@ class Apt:
         # apt-get can only purge all removed packages, including those that nobody asked to purge.
         rest = _selected(self._packages(), steps.purge, dpkg_state.CONFIG_FILES)
         if rest:
-            names = [package.name for package in rest]
+            names = [package.full_name for package in rest]
             self._command.succeed(["dpkg", "--purge", *names], f"dpkg failed to purge {' '.join(names)}")
 
     def hold(self, names: list[str]) -> None:

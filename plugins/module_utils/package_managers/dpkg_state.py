@@ -34,6 +34,11 @@ class Package(NamedTuple):
         return self.name.partition(":")[0]
 
     @property
+    def full_name(self) -> str:
+        """The name with the architecture. To dpkg, a bare name is ambiguous if several architectures are installed."""
+        return f"{self.bare}:{self.arch}"
+
+    @property
     def is_usable(self) -> bool:
         """Whether the package is installed. Triggers of other packages may be pending."""
         return self.state in (INSTALLED, "triggers-pending", "triggers-awaited")
@@ -119,10 +124,9 @@ def _package(fields: dict[str, str], native: str) -> Package:
 
 
 def select(packages: list[Package], requested: str) -> list[Package]:
-    """Return the packages that a name selects. Without an architecture, native packages come first."""
+    """Return the packages that a name selects. Without an architecture, it selects all architectures."""
     name, _colon, arch = requested.partition(":")
     found = [package for package in packages if package.bare == name]
-    native = [package for package in found if package.name == name]
-    if not arch:
-        return native or found
-    return [p for p in found if arch in ("any", p.arch)] or [p for p in native if p.arch == "all"]
+    if arch in ("", "any"):
+        return found
+    return [p for p in found if p.arch == arch] or [p for p in found if p.name == name and p.arch == "all"]

@@ -245,7 +245,7 @@ def test_repair_completes_a_removal_and_reinstalls_a_damaged_package(host: Host)
         "--reinstall": finishing(host, entry("bad")),
     }
     host.apt.repair([])
-    assert any(command.endswith("--remove gone") for command in host.ran)
+    assert any(command.endswith("--remove gone:amd64") for command in host.ran)
     assert any(command.endswith("install bad=1.0-1") for command in host.ran)
 
 
@@ -609,7 +609,7 @@ def test_act_purges_only_the_named_packages(host: Host) -> None:
     host.answers = {"install": finishing(host, *removed)}
     host.apt.act(Steps(remove=["a"], purge=["b"]))
     assert last_words(host, "install") == ["a-", "b-"]
-    assert host.ran[1:] == ["dpkg --purge b"]
+    assert host.ran[1:] == ["dpkg --purge b:amd64"]
 
 
 def test_act_reports_what_the_script_of_a_package_printed(host: Host) -> None:
@@ -674,6 +674,19 @@ def test_packages_that_the_user_requested_keep_their_mark(host: Host) -> None:
     assert not any("apt-mark" in command for command in host.ran)
 
 
+def test_configuration_files_of_all_architectures_are_purged(host: Host) -> None:
+    """dpkg finds a name without an architecture ambiguous."""
+    removed = "deinstall ok config-files"
+    host.packages(entry("both", removed), entry("both", removed, arch="i386"))
+    steps = Steps(purge=["both"])
+    assert [(str(change), change.arch) for change in host.apt.simulate(steps, HOST)] == [
+        ("remove both 1.0-1", ""),
+        ("remove both 1.0-1", "i386"),
+    ]
+    host.apt.act(steps)
+    assert host.ran == ["dpkg --purge both:amd64 both:i386"]
+
+
 def test_remove_test_names_the_other_packages(host: Host) -> None:
     host.packages(entry("base"))
     host.answers = {"purge base": simulated("remove")}
@@ -684,7 +697,7 @@ def test_remove_test_names_the_other_packages(host: Host) -> None:
     ("requested", "selected"),
     [
         ("one", ["one"]),
-        ("both", ["both"]),
+        ("both", ["both", "both:i386"]),
         ("both:i386", ["both:i386"]),
         ("both:any", ["both", "both:i386"]),
         ("foreign", ["foreign:i386"]),
