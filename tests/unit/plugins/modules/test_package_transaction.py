@@ -3,9 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import importlib
-import sys
-import types
 from typing import Any
 
 import pytest
@@ -15,27 +12,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.si
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import Selector
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import Result, TransactionError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
-
-PACKAGES = "ansible_collections.gpufleet.hosts.plugins.module_utils.packages"
-MODULE = "ansible_collections.gpufleet.hosts.plugins.modules.package_transaction"
+from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 
 
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """Import the module without the package managers, which these tests do not use."""
-    for name, manager in (("apt", "Apt"), ("dnf_backend", "Dnf"), ("zypper", "Zypper")):
-        stub = types.ModuleType(name)
-        setattr(stub, manager, object)
-        monkeypatch.setitem(sys.modules, f"{PACKAGES}.{name}", stub)
-    monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    found = importlib.import_module(MODULE)
-    # Other tests import the module with its package managers.
-    del sys.modules[MODULE]
-    return found
-
-
-def options(module: types.ModuleType, **given: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {name: [] for name in (*module.LISTS, "query_streams", "repositories", "files")}
+def options(**given: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {
+        name: [] for name in (*package_transaction.LISTS, "query_streams", "repositories", "files")
+    }
     return {**empty, "may_upgrade": False, "lock_timeout": 60, **given}
 
 
@@ -43,9 +26,8 @@ def file(path: str, **given: str) -> dict[str, str]:
     return {"path": path, "state": "present", "content": "text", "mode": "0644", **given}
 
 
-def test_request(module: types.ModuleType) -> None:
+def test_request() -> None:
     given = options(
-        module,
         install=["app=1.0", "/root/lib.deb"],
         remove=["old"],
         hold=["app=1.*"],
@@ -54,7 +36,7 @@ def test_request(module: types.ModuleType) -> None:
         archive_components=["contrib"],
         files=[file("/etc/apt/x", mode="0600"), file("/etc/dnf/y", state="absent")],
     )
-    wanted = module.request(given, "apt")
+    wanted = package_transaction.request(given, "apt")
     assert wanted.install == (Item("app", version="1.0"), Item(file="/root/lib.deb"))
     assert (wanted.remove, wanted.components, wanted.may_upgrade) == (("old",), ("contrib",), True)
     assert (wanted.hold, wanted.keep) == ((Selector("app", "1.*"),), (Selector("~^linux-"),))
@@ -77,21 +59,21 @@ def test_request(module: types.ModuleType) -> None:
         ("apt", {"files": [file("/etc/apt/")]}, "is not a file of the package manager"),
     ],
 )
-def test_request_refuses(module: types.ModuleType, manager: str, given: dict, message: str) -> None:
+def test_request_refuses(manager: str, given: dict, message: str) -> None:
     with pytest.raises(TransactionError, match=message):
-        module.request(options(module, **given), manager)
+        package_transaction.request(options(**given), manager)
 
 
 @pytest.mark.parametrize("given", [{"install": ["app 1"]}, {"hold": ["~("]}, {"repositories": [{"name": "x"}]}])
-def test_the_module_reports_errors_in_its_options(module: types.ModuleType, given: dict) -> None:
-    with pytest.raises(module.ERRORS):
-        module.request(options(module, **given), "apt")
+def test_the_module_reports_errors_in_its_options(given: dict) -> None:
+    with pytest.raises(package_transaction.ERRORS):
+        package_transaction.request(options(**given), "apt")
 
 
-def test_diff(module: types.ModuleType) -> None:
+def test_diff() -> None:
     entry = {"before_header": "/x", "after_header": "/x", "before": "", "after": "new"}
     changes = [Change("app", "install", None, "1"), Change("lib", "upgrade", "1", "2"), Change("old", "remove", "3")]
-    assert module.diff(Result(changes, [entry])) == [
+    assert package_transaction.diff(Result(changes, [entry])) == [
         {
             "before_header": "packages",
             "after_header": "packages",
@@ -100,5 +82,5 @@ def test_diff(module: types.ModuleType) -> None:
         },
         entry,
     ]
-    assert module.diff(Result(files=[entry])) == [entry]
-    assert module.diff(Result()) == []
+    assert package_transaction.diff(Result(files=[entry])) == [entry]
+    assert package_transaction.diff(Result()) == []
