@@ -9,8 +9,8 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
 
 
 def plan(
@@ -32,4 +32,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by their names."""
-        return {"_cuda_toolkit_plan": plan, "_cuda_toolkit_removal": cuda_removal.plan}
+        return {"_cuda_toolkit_plan": plan, "_cuda_toolkit_removal": toolkit_removal.plan}

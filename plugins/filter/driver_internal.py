@@ -11,13 +11,14 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    activation,
+    driver_removal,
     fabric,
+    module_loading,
     platform_data,
+    reboot,
     runfile,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import removal as driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 
 
@@ -45,11 +46,13 @@ def plan(
     return plain(driver_plan.plan(_checked(host), request or {}, _complete(platform, host), available, streams))
 
 
-def reboot(host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = "") -> dict[str, Any]:
+def reboot_decision(
+    host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = ""
+) -> dict[str, Any]:
     """Return why a reboot is required, whether to reboot, and the record of the attempt."""
-    is_controller = activation.is_controller(_checked(host), connection, controller_machine_id)
-    decision = activation.reboot(host, policy, is_controller)
-    return {**decision, "attempt": activation.attempt(host, decision["ids"])}
+    is_controller = reboot.is_controller(_checked(host), connection, controller_machine_id)
+    decision = reboot.decision(host, policy, is_controller)
+    return {**decision, "attempt": reboot.attempt(host, decision["ids"])}
 
 
 def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
@@ -71,9 +74,9 @@ class FilterModule:
             "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
             "_nvidia_driver_installer_record": installer_record,
             "_nvidia_driver_plan": plan,
-            "_nvidia_driver_reboot": reboot,
+            "_nvidia_driver_reboot": reboot_decision,
             "_nvidia_driver_removal": removal,
-            "_nvidia_driver_unload_obstacles": activation.unload_obstacles,
+            "_nvidia_driver_unload_obstacles": module_loading.unload_obstacles,
             "_persistence_off": persistence_plan.gpus_with_mode_off,
             "_persistenced_plan": persistence_plan.plan,
         }

@@ -251,7 +251,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     changes,
     daemon_json,
     dockerd,

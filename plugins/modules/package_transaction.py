@@ -366,7 +366,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import journal, judgement, removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    journal,
+    judgement,
+    recorded_removal,
+    transaction,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repositories
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
@@ -505,7 +510,7 @@ def main() -> None:
         # A user without privileges can simulate, but not act.
         if os.geteuid() != 0 and not module.check_mode:
             module.fail_json(msg=needs_root(os.geteuid()))
-        run = transaction.present if options["state"] == "present" else removal.absent
+        run = transaction.present if options["state"] == "present" else recorded_removal.absent
         result = run(wanted, program, record, check_mode=module.check_mode)
     except ERRORS as error:
         module.fail_json(msg=str(error))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    activation,
     adoption,
     config_files,
     kernel_packages,
+    module_loading,
     package_plan,
     resolver,
     runfile,
@@ -174,7 +174,7 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
 
 
 def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
-    modules = activation.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
+    modules = module_loading.modules(host, bool(todo.transaction.install or todo.build or todo.runfile))
     others = [name for name in result.modules if name not in host["modules_loaded"]]
     if others and (modules["load"] or host["driver"]["loaded"]):
         modules["load"] = [*others, *modules["load"]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import activation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
@@ -79,8 +79,8 @@ def options(host: Host, version: str, flavor: str, has_dkms: bool) -> list[str]:
 
 
 def _check_not_in_use(host: Host, version: str) -> None:
-    daemons = activation.holding_daemons(host)
-    users = [*activation.gpu_users(host), *activation.dependent_modules(host), *daemons]
+    daemons = module_loading.holding_daemons(host)
+    users = [*module_loading.gpu_users(host), *module_loading.dependent_modules(host), *daemons]
     if users:
         stop = f" ('systemctl stop {' '.join(daemons)}')" if daemons else ""
         raise NoVersion(

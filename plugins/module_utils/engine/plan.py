@@ -9,12 +9,18 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH, DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
+    unknown_options,
+    value_problems,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import Flag
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import unknown_options, value_problems
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json as docker_daemon_json
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 
 Ask = Callable[[str, str], "dict | None"]

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Callable, cast
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import memory_hotadd
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image, reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image, memory_hotadd, reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platform as host_platform
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services

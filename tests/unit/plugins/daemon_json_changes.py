@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import EMPTY_RECORD
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.record import State
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 
 FILE = "/etc/docker/daemon.json"
 

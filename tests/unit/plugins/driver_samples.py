@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import platform_data, resolver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import INTERESTING
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -210,3 +211,22 @@ def remove_package(there: dict, name: str) -> None:
     """Remove a package from a described host, if it is installed."""
     there["packages"].pop(name, None)
     there["installed_packages"].pop(name, None)
+
+
+# A driver that was upgraded while its modules were loaded.
+LOADED = {"loaded": "535.309.01", "kernel_module_flavor": "proprietary"}
+UPGRADED = {**LOADED, "on_disk": "550.163.01", "on_disk_next": "550.163.01", "library": "550.163.01"}
+
+
+def upgraded(**changes) -> dict:
+    """Describe a host whose driver was upgraded while its modules were loaded."""
+    description = {
+        "driver": UPGRADED,
+        "modules": {KERNELS["debian-12"]: "550.163.01"},
+        "modules_loaded": ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"],
+        "services": {"nvidia-persistenced.service": {"active_state": "active"}},
+        **changes,
+    }
+    there = host("debian-12", **description)
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    return there

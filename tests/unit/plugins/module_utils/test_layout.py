@@ -23,6 +23,7 @@ ORDER = [
     "repository",
     "package_managers",
     "packages",
+    "daemon_config",
     "engine",
     "volume",
     "cdi",

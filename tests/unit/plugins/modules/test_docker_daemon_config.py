@@ -11,7 +11,7 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import flags
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags
 from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
 
 DOCKERD = """#!/bin/sh

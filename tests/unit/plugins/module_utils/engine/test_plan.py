@@ -9,11 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan, Service, apply_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 

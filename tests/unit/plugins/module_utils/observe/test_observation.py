@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import changes, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import PROPRIETARY, Tree

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.apt import Apt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.dnf import Dnf
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.zypper import Zypper
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import recorded_removal, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
@@ -93,9 +93,9 @@ def test_the_removal_of_a_repository_removes_its_metadata(host: Host) -> None:
     assert host.has(entry)
     assert host.cached() == sorted([*METADATA[host.manager], OF_OTHERS[host.manager]])
     assert host.keys == ([KEY_PACKAGE] if host.manager == "zypper" else [])
-    assert removal.absent(transaction.Request(), host.backend, host.journal, check_mode=True).changed
+    assert recorded_removal.absent(transaction.Request(), host.backend, host.journal, check_mode=True).changed
     assert len(host.cached()) == 3
-    result = removal.absent(transaction.Request(), host.backend, host.journal)
+    result = recorded_removal.absent(transaction.Request(), host.backend, host.journal)
     assert entry in [file["before_header"] for file in result.files]
     assert not host.has(entry)
     assert not host.journal.exists()

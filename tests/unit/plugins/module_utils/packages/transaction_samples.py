@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import item
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement, removal, transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import judgement, recorded_removal, transaction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import Repository
@@ -59,7 +59,7 @@ class Host:
 
     def absent(self, check_mode: bool = False, **options: Any) -> transaction.Result:
         self.manager.calls.clear()
-        return removal.absent(request(**options), self.manager, self.journal, check_mode=check_mode)
+        return recorded_removal.absent(request(**options), self.manager, self.journal, check_mode=check_mode)
 
     def changing_calls(self) -> set[str]:
         return {*self.manager.calls} - READS

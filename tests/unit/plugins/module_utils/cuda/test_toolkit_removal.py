@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import removal as cuda_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import DISTRIBUTIONS, add, bare
 
@@ -19,7 +19,7 @@ def removal(recorded: dict[str, t.Any] | None, *installed: str, **changes: t.Any
     there["installed_packages"] = dict.fromkeys(["vim", *installed], "1 all")
     if recorded is not None:
         add(there, packages_record.TOOLKIT, recorded)
-    return cuda_removal.plan(there, DISTRIBUTIONS)
+    return toolkit_removal.plan(there, DISTRIBUTIONS)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ def test_the_distributions_toolkit_is_a_toolkit_and_its_compiler_is_not() -> Non
 @pytest.mark.parametrize("path", [owned.TOOLKIT_RECORD, owned.TOOLKIT_VERIFIED, owned.TOOLKIT_PROFILE])
 def test_a_removal_requires_root(path: str) -> None:
     there = bare(uid=1000)
-    assert cuda_removal.plan(there, DISTRIBUTIONS)["problems"] == []
-    (problem,) = cuda_removal.plan(add(there, path, "{}"), DISTRIBUTIONS)["problems"]
+    assert toolkit_removal.plan(there, DISTRIBUTIONS)["problems"] == []
+    (problem,) = toolkit_removal.plan(add(there, path, "{}"), DISTRIBUTIONS)["problems"]
     assert "needs root" in problem

@@ -11,10 +11,14 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked, masked_file, masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import ABSENT, Entry, Leaf, Record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import (
+    masked,
+    masked_file,
+    masked_tree,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT, Entry, Leaf, Record
 
 DEFAULT_STATE_DIRECTORY = owned.STATE_DIRECTORY
 

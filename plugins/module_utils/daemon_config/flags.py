@@ -11,9 +11,9 @@ import re
 import shlex
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import ABSENT
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import FLAG_KEYS, KNOWN_OPTIONS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS
 
 DEFAULT_UNIT = "docker.service"
 _SYSTEMD_DIRECTORIES = (

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_json
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import FILE, plan
 
 

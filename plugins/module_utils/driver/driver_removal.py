@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    activation,
-    config_files,
-    memory_hotadd,
-    runfile,
-)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import config_files, module_loading, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import memory_hotadd
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -132,19 +128,19 @@ def _uninstaller(host: Host, source: str | None) -> list[str]:
 
 def _plan_unload(host: Host, result: dict) -> None:
     """Plan to unload the modules. Refuse while anything uses them."""
-    users = activation.gpu_users(host)
+    users = module_loading.gpu_users(host)
     if users:
         result["errors"].append(
             f"The driver cannot be removed: it is in use by {', '.join(users)}. Nothing was changed. Stop the "
             "processes first."
         )
         return
-    modules = activation.dependent_modules(host)
+    modules = module_loading.dependent_modules(host)
     if modules:
         result["errors"].append(
             f"The driver cannot be removed: its modules are in use by {', '.join(modules)}. Nothing was changed. "
             "Unload these modules first."
         )
         return
-    result["unload"] = activation.loaded_in_order(host)
-    result["services"] = activation.daemons(host)
+    result["unload"] = module_loading.loaded_in_order(host)
+    result["services"] = module_loading.daemons(host)

@@ -12,8 +12,8 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
 
 DEFAULT_PATH = owned.DAEMON_JSON
 

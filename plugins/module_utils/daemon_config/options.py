@@ -11,8 +11,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 
 # The type of each option's value. `any`: dockerd accepts several types.
 _OPTIONS = {

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError, dump, parse
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DaemonConfigError,
+    dump,
+    parse,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
     DEFAULT_UNIT,
     Flag,
     conflicts,
     without_options_set_by_flags,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.masking import masked, masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
     config_problems,
     merge_policy,
     restart_required,
     value_problems,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.record import State
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 
 
 class Plan(t.NamedTuple):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import flags
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import plan
 
 DEBIAN_UNIT = """

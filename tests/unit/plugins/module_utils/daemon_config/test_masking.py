@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import masking
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 
 
 @pytest.mark.parametrize(

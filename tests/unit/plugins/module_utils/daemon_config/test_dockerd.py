@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import dockerd
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import dockerd
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 
 
 def runner(answers: dict[str, tuple[int, str, str]]) -> t.Callable[..., tuple[int, str, str]]:

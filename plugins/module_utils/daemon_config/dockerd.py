@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
     KNOWN_OPTIONS,
     PROXIES,
     unknown_option,

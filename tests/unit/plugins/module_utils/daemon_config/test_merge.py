@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import (
     ABSENT,
     EMPTY_RECORD,
     Leaf,

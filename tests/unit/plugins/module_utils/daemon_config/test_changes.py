@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import plan
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.daemon_json import DaemonConfigError, dump, parse
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.merge import ABSENT, Record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.options import merge_policy
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.record import State, dump_state, load_state
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DaemonConfigError,
+    dump,
+    parse,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT, Record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State, dump_state, load_state
 
 
 class Former(t.NamedTuple):

@@ -1,0 +1,87 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide whether a host reboots for its driver. Pure functions of the observed host."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.modules import is_trusted
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+
+def decision(host: Host, policy: str, is_controller: bool) -> dict:
+    """Return why the driver requires a reboot (`reasons`), whether to reboot (`go`), and if not, `why_not`.
+
+    A reboot for the same reasons is not repeated; the role records its attempts.
+    """
+    required = [reason for reason in host["reboot_reasons"] if reason["driver"]]
+    reasons = [reason["text"] for reason in required]
+    if module_loading.differs(host):
+        users = ", ".join(module_loading.gpu_users(host))
+        in_use_by = [*([users] if users else []), *module_loading.dependent_modules(host)]
+        reasons += [f"the loaded modules are in use by {user}" for user in in_use_by]
+    result = {"reasons": reasons, "ids": sorted(reason["id"] for reason in required), "go": False, "why_not": None}
+    if not required:
+        return result
+    why_not = _obstacle(host, policy, is_controller, result["ids"])
+    return {**result, "go": why_not is None, "why_not": why_not}
+
+
+def _obstacle(host: Host, policy: str, is_controller: bool, ids: list[str]) -> str | None:
+    upcoming = host["kernel"]["next_boot"]
+    module = next((entry["nvidia_module"] for entry in host["kernel"]["kernels"] if entry["release"] == upcoming), None)
+    if policy != "when_required":
+        return "nvidia_driver_reboot_policy is never"
+    if is_controller:
+        return "this host is the Ansible controller; reboot it yourself"
+    if not module:
+        return f"kernel {upcoming}, which boots next, has no NVIDIA module: the GPUs would be unusable"
+    if module.get("built_for") and module["built_for"] != upcoming:
+        return f"the NVIDIA module of kernel {upcoming} was built for {module['built_for']} and would not load"
+    version, library = module.get("version"), host["driver"]["library"]
+    if version and library and version != library:
+        return (
+            f"the NVIDIA module of kernel {upcoming}, which boots next, has version {version}, but the driver's "
+            f"libraries have version {library}: GPU processes would still fail after a reboot. Build or install the "
+            f"module of {library} for that kernel first"
+        )
+    signer, secure = module.get("signer"), host["secure_boot"]
+    if (secure["enabled"] or secure["signatures_enforced"]) and not is_trusted(host, signer):
+        signed = f"signed by {signer}, which this machine does not trust" if signer else "not signed"
+        return f"Secure Boot is enabled, and the NVIDIA module of kernel {upcoming} is {signed}: it would not load"
+    last = _last_attempt(host)
+    if last and last.get("boot") != host["identity"]["boot"] and last.get("reasons") == ids:
+        return (
+            "a reboot by this role did not resolve these reasons, so another reboot would not help. Fix the cause, "
+            f"then remove {owned.DRIVER_REBOOT_MARKER}"
+        )
+    return None
+
+
+def _last_attempt(host: Host) -> dict | None:
+    content = (host["files"].get(owned.DRIVER_REBOOT_MARKER) or {}).get("content")
+    try:
+        last = json.loads(content or "null")
+    except ValueError:
+        return None
+    return last if isinstance(last, dict) else None
+
+
+def attempt(host: Host, ids: list[str]) -> str:
+    """Return the record of a reboot attempt, which the role writes before it reboots."""
+    return json.dumps({"boot": host["identity"]["boot"], "reasons": ids}, indent=2) + "\n"
+
+
+def is_controller(host: Host, connection: str, controller_machine_id: str) -> bool:
+    """Return whether a host is the Ansible controller."""
+    machine_id = host["identity"]["machine_id"]
+    local = re.fullmatch(r"(ansible\.builtin\.|ansible\.legacy\.)?local", connection or "") is not None
+    return local or bool(machine_id and machine_id == (controller_machine_id or "").strip())

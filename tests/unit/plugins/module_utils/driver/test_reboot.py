@@ -1,0 +1,155 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    KERNELS,
+    LOADED,
+    UPGRADED,
+    host,
+    upgraded,
+)
+
+K12 = KERNELS["debian-12"]
+
+
+def test_host_without_reasons_is_not_rebooted():
+    there = host("debian-12", driver={**LOADED, "on_disk": "535.309.01", "library": "535.309.01"})
+    decision = reboot.decision(there, "when_required", False)
+    assert (decision["go"], decision["reasons"], decision["why_not"]) == (False, [], None)
+
+
+def test_other_reboot_reasons_are_ignored():
+    there = host("debian-12", next_kernel="6.1.0-56-amd64", reboot_flag={"present": True, "packages": ["libc6"]})
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    assert {reason["id"] for reason in there["reboot_reasons"]} == {"distribution", "newer_kernel"}
+    assert not reboot.decision(there, "when_required", False)["go"]
+
+
+def module(**fields) -> dict:
+    """Describe the next kernel, whose module has these fields."""
+    there = {"version": "550.163.01", "signer": None, "built_for": K12, **fields}
+    kernel = {"release": K12, "bootable": True, "headers": True, "nvidia_module": there}
+    return {"running": K12, "next_boot": K12, "kernels": [kernel]}
+
+
+SECURE = {"enabled": True, "trusted_signers": ["Debian Secure Boot CA: 6ccece7e"]}
+GATE = [
+    ("no obstacle", "when_required", False, {}, True, ""),
+    ("policy", "never", False, {}, False, "nvidia_driver_reboot_policy is never"),
+    ("controller", "when_required", True, {}, False, "the Ansible controller"),
+    ("no module", "when_required", False, {"modules": {}}, False, "has no NVIDIA module"),
+    ("module of another kernel", "when_required", False, {"kernel_": module(built_for="6.1.0-1-amd64")}, False,
+     "was built for 6.1.0-1-amd64"),
+    ("module of another version than the libraries", "when_required", False,
+     {"kernel_": module(version="535.247.01")}, False,
+     "has version 535.247.01, but the driver's libraries have version 550.163.01"),
+    ("no libraries yet", "when_required", False, {"driver": {**UPGRADED, "library": None}}, True, ""),
+    ("module of an unknown version", "when_required", False, {"kernel_": module(version=None)}, True, ""),
+    ("unsigned", "when_required", False, {"secure_boot": SECURE}, False, "is not signed"),
+    ("signed, untrusted key", "when_required", False, {"secure_boot": SECURE, "kernel_": module(signer="DKMS key")},
+     False, "signed by DKMS key, which this machine does not trust"),
+    ("signed, trusted key", "when_required", False,
+     {"secure_boot": SECURE, "kernel_": module(signer="Debian Secure Boot CA")}, True, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "controller", "changes", "go", "words"), [row[1:] for row in GATE],
+                         ids=[row[0] for row in GATE])  # fmt: skip
+def test_policy_and_reasons_decide_about_reboot(policy, controller, changes, go, words):
+    kernel = changes.pop("kernel_", None) if "kernel_" in changes else None
+    changes = {name: value for name, value in changes.items() if name != "kernel_"}
+    there = upgraded(**changes)
+    if kernel:
+        there["kernel"] = kernel
+    decision = reboot.decision(there, policy, controller)
+    assert decision["go"] is go
+    assert words in (decision["why_not"] or "")
+    assert decision["reasons"]
+
+
+def test_reboot_into_same_module_is_refused():
+    there = upgraded(driver={**LOADED, "on_disk": "535.309.01", "on_disk_next": "535.309.01", "library": "550.163.01"},
+                     modules={K12: "535.309.01"})  # fmt: skip
+    decision = reboot.decision(there, "when_required", False)
+    assert (decision["ids"], decision["go"]) == (["library_differs"], False)
+    assert "Build or install the module of 550.163.01 for that kernel first" in decision["why_not"]
+
+
+@pytest.mark.parametrize(
+    ("boot", "reasons", "go"),
+    [
+        ("0f6e2b3c/4", ["library_differs", "module_differs"], True),
+        ("another/4", ["library_differs", "module_differs"], False),
+        ("another/4", ["nouveau_bound"], True),
+    ],
+    ids=["interrupted before the reboot", "same reasons after the reboot", "other reasons"],
+)
+def test_failed_reboot_is_not_repeated(boot, reasons, go):
+    content = json.dumps({"boot": boot, "reasons": reasons})
+    there = upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}})
+    decision = reboot.decision(there, "when_required", False)
+    assert decision["go"] is go
+    if not go:
+        assert owned.DRIVER_REBOOT_MARKER in decision["why_not"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+def test_damaged_reboot_record_is_ignored(content):
+    there = upgraded(files={owned.DRIVER_REBOOT_MARKER: {"exists": True, "content": content}})
+    assert reboot.decision(there, "when_required", False)["go"]
+
+
+def test_reboot_record_has_boot_and_reasons():
+    there = upgraded()
+    ids = reboot.decision(there, "when_required", False)["ids"]
+    assert json.loads(reboot.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
+
+
+@pytest.mark.parametrize(
+    ("connection", "machine", "expected"),
+    [
+        ("ssh", "", False),
+        ("ssh", "other", False),
+        ("ssh", "5f3ab1c2\n", True),
+        ("local", "", True),
+        ("ansible.builtin.local", "", True),
+        ("community.docker.docker", "", False),
+    ],
+)
+def test_controller_is_recognized(connection, machine, expected):
+    assert reboot.is_controller(host(), connection, machine) is expected
+
+
+REASONS = [
+    ("library_differs", {"driver": {**LOADED, "library": "550.163.01"}}, ["535.309.01", "550.163.01", "new GPU proc"]),
+    ("module_differs", {"driver": {**LOADED, "on_disk": "550.163.01"}}, ["535.309.01", K12, "550.163.01"]),
+    ("flavor_differs", {"driver": {**LOADED, "on_disk": "535.309.01", "on_disk_flavor": "open"}},
+     ["proprietary modules are loaded", "open ones"]),
+    ("nouveau_bound", {"driver": {"on_disk_next": "535.309.01"}, "foreign_drivers": {
+        "nouveau": {"bound": ["0000:3b:00.0"]}}}, ["nouveau is bound to 0000:3b:00.0"]),
+    ("module_for_next_kernel_only", {"driver": {"on_disk_next": "535.309.01"}, "next_kernel": "6.1.0-56-amd64"},
+     ["6.1.0-56-amd64", K12]),
+    ("distribution", {"reboot_flag": {"present": True, "packages": ["linux-base"]}}, ["linux-base"]),
+    ("newer_kernel", {"next_kernel": "6.1.0-56-amd64"}, [K12, "6.1.0-56-amd64"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "words"), REASONS, ids=[row[0] for row in REASONS])
+def test_every_reason_for_a_reboot_is_explained(name, changes, words):
+    texts = {reason["id"]: reason["text"] for reason in reboot_reasons.reasons(host("debian-12", **changes))}
+    for word in words:
+        assert word in texts[name]
+
+
+def test_healthy_host_requires_no_reboot():
+    driver = {**LOADED, "library": "535.309.01", "on_disk": "535.309.01", "on_disk_flavor": "proprietary"}
+    assert reboot_reasons.reasons(host("debian-12", driver=driver)) == []
