@@ -38,6 +38,28 @@ options:
       - Check mode does not wait.
     type: int
     default: 0
+  driver_volume:
+    description:
+      - Options of module M(gpufleet.hosts.nvidia_driver_volume). If set, RV(host.driver_volume) predicts what that
+        module would do with these options. All other options have their defaults.
+      - Set this option to V({}) for a prediction with defaults only.
+      - The prediction reads volumes from running engines, but starts no engine.
+    type: dict
+    suboptions:
+      engine:
+        description: Container engines to register the volume with.
+        type: list
+        elements: str
+        choices: [auto, docker, podman, none]
+        default: [auto]
+      expected_engines:
+        description:
+          - Engines that the prediction treats as available, because a task before module
+            M(gpufleet.hosts.nvidia_driver_volume) installs or starts them.
+        type: list
+        elements: str
+        choices: [docker, podman]
+        default: []
 attributes:
   check_mode:
     description: The module only reads.
@@ -46,6 +68,7 @@ attributes:
     description: The module changes nothing.
     support: none
 seealso:
+  - module: gpufleet.hosts.nvidia_driver_volume
   - module: gpufleet.hosts.nvidia_gpu_facts
 """
 
@@ -57,6 +80,12 @@ EXAMPLES = r"""
 - name: Show why a reboot is required
   ansible.builtin.debug:
     msg: "{{ observation.host.reboot_required_reasons }}"
+
+- name: Predict the driver volume of a host on which a later task installs Docker
+  gpufleet.hosts.gpu_host_info:
+    driver_volume:
+      expected_engines: [docker]
+  register: observation
 """
 
 RETURN = r"""
@@ -225,13 +254,34 @@ host:
       type: list
       elements: dict
       sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], ours: false}]
+    driver_volume:
+      description:
+        - What module M(gpufleet.hosts.nvidia_driver_volume) would do - whether it would change the host (C(changed)),
+          its C(actions), the C(volume) as that module returns it, and the C(error) that it would report.
+        - After an error, C(changed) is V(false) and C(volume) is null. Without an error, C(error) is null.
+        - If no driver is loaded, it is the prediction for the driver on disk. Null if there is none, or if
+          O(driver_volume) is not set.
+      type: dict
+      sample:
+        changed: true
+        actions: [register nvidia_driver_535.261.03 with docker]
+        volume: {name: nvidia_driver_535.261.03, version: 535.261.03, engines: [docker]}
+        error: null
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that prevents Docker from reading it, and the C(flags) of the
         daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). Passwords and tokens
-        are masked.
+        are masked. C(digests) of the options that contain them allow comparisons. C(applied) is V(false) if the daemon
+        has not applied the last change that the collection made.
       type: dict
-      sample: {path: /etc/docker/daemon.json, exists: true, content: {live-restore: true}, error: null, flags: []}
+      sample:
+        path: /etc/docker/daemon.json
+        exists: true
+        content: {live-restore: true}
+        error: null
+        flags: []
+        applied: true
+        digests: {file: [], record: {}}
     files:
       description: >-
         C(exists), C(content) and C(mode) of the files that the roles write and of O(files). Passwords and tokens
@@ -324,6 +374,23 @@ def main() -> None:
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
+            "driver_volume": {
+                "type": "dict",
+                "options": {
+                    "engine": {
+                        "type": "list",
+                        "elements": "str",
+                        "choices": ["auto", "docker", "podman", "none"],
+                        "default": ["auto"],
+                    },
+                    "expected_engines": {
+                        "type": "list",
+                        "elements": "str",
+                        "choices": ["docker", "podman"],
+                        "default": [],
+                    },
+                },
+            },
         },
         supports_check_mode=True,
     )
@@ -333,6 +400,21 @@ def main() -> None:
         if program is None:
             return 127, "", f"{argv[0]} is not installed"
         return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+
+    def predict_volume(version: str | None) -> dict[str, Any] | None:
+        # The import takes time, so only a prediction pays for it.
+        from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume  # noqa: PLC0415
+
+        options = module.params["driver_volume"]
+        podman = module.get_bin_path("podman")
+        return volume.predict(
+            "/",
+            version,
+            options["engine"],
+            options["expected_engines"],
+            run_command=module.run_command,
+            podman_path=podman,
+        )
 
     if not module.check_mode:
         installed.wait_until_free("/", module.params["package_lock_timeout"])
@@ -346,6 +428,7 @@ def main() -> None:
         units=module.params["services"],
         files=module.params["files"],
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
+        predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )
     module.exit_json(changed=False, host=host)
 

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness impor
 
 # Programs of NVIDIA's toolkit. A specification that calls one of them comes from the toolkit.
 TOOLKIT_PROGRAMS = ("nvidia-cdi-hook", "nvidia-ctk")
+# The directories in which engines look for specifications.
+DIRECTORIES = ("etc/cdi", "run/cdi")
 MODE = 0o644
 MARKER_TEXT = "The Ansible module gpufleet.hosts.nvidia_cdi_spec manages {} and may replace or remove it.\n"
 
@@ -119,6 +121,16 @@ def host_paths_in(path: str) -> list[str]:
         return _host_paths(reader.load(text))
     except reader.SpecError:
         return re.findall(r"/[^\s\"',\0]+", text)
+
+
+def referring_to(directory: str, root: str = "/") -> list[str]:
+    """List the specifications that refer to a directory or something in it, directly or through links."""
+    inside = os.path.realpath(directory) + os.sep
+    return [
+        path
+        for path in files([os.path.join(root, name) for name in DIRECTORIES])
+        if any((os.path.realpath(name) + os.sep).startswith(inside) for name in host_paths_in(path))
+    ]
 
 
 def is_current(path: str, text: str) -> bool:

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Predict what module nvidia_driver_volume would do.
+
+Only a prediction imports this file, because its imports take time.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import VolumePrediction
+
+
+def predict(
+    root: str,
+    version: str | None,
+    engines: list[str],
+    expected_engines: list[str],
+    *,
+    run_command: volumes.Run,
+    podman_path: str | None,
+) -> VolumePrediction | None:
+    """Return what the module would do with these options and its defaults for a version of the driver.
+
+    Without a driver (`version` is None), return None. Like check mode, this changes nothing and starts no engine.
+    """
+    if version is None:
+        return None
+    params = {
+        **apply.DEFAULTS,
+        "path": _inside(root, apply.DEFAULTS["path"]),
+        "driver_root": root,
+        "driver_version": version,
+        "engine": engines,
+        "expected_engines": expected_engines,
+    }
+    docker = volumes.Docker("unix://" + _inside(root, volumes.DOCKER_HOST[len("unix://") :]))
+    podman = volumes.Podman(run_command, podman_path)
+    specifications = functools.partial(cdi_file.referring_to, root=root)
+    try:
+        result = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root).apply_state()
+    except apply.ERRORS as error:
+        text = apply.error_text(error, params["path"])
+        return {"changed": False, "actions": [], "volume": None, "error": text}
+    return {
+        "changed": result["changed"],
+        "actions": result["actions"],
+        "volume": result["volume"],
+        "error": None,
+    }
+
+
+def _inside(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))
