@@ -226,6 +226,33 @@ class CdiSpec(TypedDict):
     ours: bool
 
 
+class Volume(TypedDict):
+    """A driver volume. The documentation of module nvidia_driver_volume describes its keys."""
+
+    name: str
+    path: str
+    version: str
+    mount: str
+    bind: str
+    env: dict[str, str]
+    libraries: list[str]
+    libraries_compat32: list[str]
+    binaries: list[str]
+    engines: list[str]
+    total_bytes: int
+    hard_linked_bytes: int
+    copied_bytes: int
+
+
+class VolumePrediction(TypedDict):
+    """What module nvidia_driver_volume would do. `volume` is None only if there is an error."""
+
+    changed: bool
+    actions: list[str]
+    volume: Volume | None
+    error: str | None
+
+
 class DaemonFlag(TypedDict):
     """A flag of dockerd in its unit."""
 
@@ -235,14 +262,23 @@ class DaemonFlag(TypedDict):
     place: str
 
 
+class Digests(TypedDict):
+    """Digests of the options with secrets: those in daemon.json, and with their names those of each manager."""
+
+    file: list[str]
+    record: dict[str, dict[str, str]]
+
+
 class DaemonJson(TypedDict):
-    """Docker's daemon.json, with masked passwords and tokens."""
+    """Docker's daemon.json, with masked passwords and tokens. `applied`: whether dockerd uses the last change."""
 
     path: str
     exists: bool
     content: dict[str, Any] | None
     error: str | None
     flags: list[DaemonFlag]
+    applied: bool
+    digests: Digests
 
 
 class File(TypedDict):
@@ -340,6 +376,7 @@ class Host(TypedDict):
     services: dict[str, Unit]
     engines: Engines
     cdi_specs: list[CdiSpec]
+    driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson
     files: dict[str, File]
     apt: Apt | None

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -36,18 +36,22 @@ _CDI_IS_OPTIONAL = ((25,), (28, 2))
 
 @dataclasses.dataclass
 class Service:
-    """The unit of the engine's daemon, and whether to enable and start it."""
+    """The unit of the engine's daemon, and whether to unmask, enable and start it."""
 
     unit: str
     is_known: bool
     enable: bool
     start: bool
     needed: bool
+    unmask: bool = False
 
 
 @dataclasses.dataclass
 class Plan:
-    """What the role does on a host, and why. `service` is None without a unit."""
+    """What the role does on a host, and why. `service` is None without a unit.
+
+    `has_secrets`: `options` contain passwords or tokens. `changes` has imperative texts, in the order of the steps.
+    """
 
     engine: str
     is_installed: bool
@@ -59,6 +63,9 @@ class Plan:
     service: Service | None = None
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
+    has_secrets: bool = False
+    acts: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -73,6 +80,8 @@ class Apply:
 
 def plan(host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -> Plan:
     """Plan what the role does on this host, and why."""
+    if request.name == "none":
+        return _no_engine(request)
     engine = host["engines"][request.name]
     unit = _UNITS[request.name]
     service = host["services"].get(unit or "", {})
@@ -80,17 +89,34 @@ def plan(host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -
     origin, is_installed = _found(request.name, engine, service, platform)
     result = Plan(request.name, is_installed, origin, _version(engine, platform))
     _packages(result, host, request, platforms)
-    if request.name == "docker":
-        _config(result, host, request)
+    config = _config(result, host, request, service) if request.name == "docker" else []
     if unit and host["services"]:
         result.service = _service(unit, service)
-        if service.get("load_state") == "masked":
-            result.problems.append(f"{unit} is masked on this host. Run systemctl unmask {unit} first.")
-    has_changes = result.packages or result.config_needed or (result.service and result.service.needed)
-    if has_changes and host["uid"] != 0:
+    result.config_needed = bool(config)
+    result.acts = bool(result.packages or config or (result.service and result.service.needed))
+    if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
+    installs = [f"install {', '.join(result.packages)}"] if result.packages else []
+    unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
+    result.changes = [*installs, *unmasks, *config, *_starts(result.service)]
     result.reason = _reason(result, host, service)
     return result
+
+
+def _no_engine(request: Request) -> Plan:
+    result = Plan("none", is_installed=False, origin=None, version=None)
+    result.reason = "container_engine_name is none: the role changes no container engine"
+    if request.docker_options:
+        result.problems.append(
+            "container_engine_name is none, but container_engine_docker_options contains options. Remove the options, "
+            "or set container_engine_name=docker."
+        )
+    return result
+
+
+def _starts(service: Service | None) -> list[str]:
+    verbs = [verb for verb in ("enable", "start") if service and getattr(service, verb)]
+    return [f"{' and '.join(verbs)} {service.unit}"] if service and verbs else []
 
 
 def _found(
@@ -137,7 +163,8 @@ def _packages(result: Plan, host: Host, request: Request, platforms: dict[str, d
         result.packages = [package for package in required if not is_installed(host, package)]
 
 
-def _config(result: Plan, host: Host, request: Request) -> None:
+def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any]) -> list[str]:
+    """Plan the options, and return the changes of daemon.json."""
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
@@ -145,6 +172,7 @@ def _config(result: Plan, host: Host, request: Request) -> None:
     result.options = options
     # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
+    result.has_secrets = masked_options != options
     result.problems += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
     if not result.is_installed and not result.problems:
         # No dockerd can validate the options yet, and the role installs no version that has other options.
@@ -152,7 +180,7 @@ def _config(result: Plan, host: Host, request: Request) -> None:
     if host["docker_daemon_json"].get("error"):
         result.problems.append(host["docker_daemon_json"]["error"])
     if result.problems:
-        return
+        return []
     file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
     try:
         state = record.load_state(record_file.get("content"), RECORD_FILE)
@@ -168,14 +196,44 @@ def _config(result: Plan, host: Host, request: Request) -> None:
         )
     except DaemonConfigError as error:
         result.problems.append(str(error))
-        return
-    # Only the module on the host can compare passwords.
-    result.config_needed = (
-        bool(change.changed_keys)
-        or change.state.record != state.record
-        or bool(state.written)
-        or masked_options != options
+        return []
+    names, is_recorded = _differing_secrets(host, options, change.satisfied) if result.has_secrets else ([], True)
+    changed = sorted({*change.changed_keys, *names})
+    if changed:
+        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"]
+    if change.state.record != state.record or not is_recorded:
+        return [f"update the record of the options in {DEFAULT_PATH}"]
+    by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
+    if by_flags:
+        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {_UNITS['docker']}"]
+    return _pending(host, state, request.restart_policy, service)
+
+
+def _differing_secrets(host: Host, options: dict[str, t.Any], satisfied: list[str]) -> tuple[list[str], bool]:
+    """Return the options whose secrets differ from the file, and whether the record has no other secrets.
+
+    `satisfied` names the options that flags set instead of the file.
+    """
+    wanted = digests.of_tree(
+        {key: value for key, value in options.items() if key not in satisfied}, host["identity"]["machine_id"]
     )
+    known = host["docker_daemon_json"]["digests"]
+    recorded = known["record"].get(MANAGER, {})
+    added = [name for digest, name in wanted.items() if digest not in known["file"]]
+    removed = [name for digest, name in recorded.items() if digest in known["file"] and digest not in wanted]
+    return [*added, *removed], set(recorded) <= set(wanted)
+
+
+def _pending(host: Host, state: record.State, policy: str, service: dict[str, t.Any]) -> list[str]:
+    """Return what happens to options that the daemon has not applied. A start of the daemon applies all."""
+    written = state.written
+    if not written or host["docker_daemon_json"]["applied"] or not _is_active(service):
+        return []
+    pending = {"reload": written["reload"], "restart": written["restart"]}
+    docker = host["engines"]["docker"]
+    decision = apply_plan(pending, docker.get("info"), host["docker_daemon_json"].get("content") or {}, policy)
+    verb = "apply" if decision.reload or decision.restart else "show"
+    return [f"{verb} the pending options {', '.join([*written['reload'], *written['restart']])} of {_UNITS['docker']}"]
 
 
 def is_swarm(host: Host) -> bool:
@@ -199,10 +257,16 @@ def recommended(
 
 
 def _service(unit: str, service: dict[str, t.Any]) -> Service:
-    is_loaded = service.get("load_state") == "loaded"
+    is_masked = service.get("load_state") == "masked"
+    is_known = is_masked or service.get("load_state") == "loaded"
     enabled = service.get("unit_file_state") in ("enabled", "enabled-runtime", "static", "indirect", "alias")
-    active = service.get("active_state") in ("active", "reloading")
-    return Service(unit, is_loaded, enable=not enabled, start=not active, needed=not (enabled and active))
+    active = _is_active(service)
+    needed = is_masked or not (enabled and active)
+    return Service(unit, is_known, enable=not enabled, start=not active, needed=needed, unmask=is_masked)
+
+
+def _is_active(service: dict[str, t.Any]) -> bool:
+    return service.get("active_state") in ("active", "reloading")
 
 
 def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
@@ -211,7 +275,9 @@ def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
         return f"{name} is not installed; the role installs it from {host['os']['name']}"
     origin = "the distribution" if result.origin == "distribution" else result.origin
     text = f"{name} {version or ''} from {origin} is installed and is kept".replace("  ", " ")
-    if service and service.get("active_state") != "active":
+    if service.get("load_state") == "masked":
+        text += "; its unit is masked"
+    elif service and service.get("active_state") != "active":
         text += f"; its unit is {service.get('active_state') or 'not running'}"
     return text
 

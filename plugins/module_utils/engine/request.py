@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.maski
 class Request:
     """The variables of the role, without the prefix `container_engine_`."""
 
-    name: str = variable("docker", choices=("docker", "podman", "containerd"))
+    name: str = variable("docker", choices=("docker", "podman", "containerd", "none"))
     source: str = variable("distribution", choices=("distribution", "preinstalled"))
     # Messages show only the start of the value, because it may contain a secret that no mask recognizes.
     docker_options: dict[str, Any] = variable({}, sample='{"mtu": 9000}', mask=lambda text: masked_file(text)[:60])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, dockerd, flags, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 
 Ask = Callable[[str, str], "dict | None"]
+Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
 LARGEST_FILE = 256 * 1024
 DAEMON_JSON = docker_daemon_json.DEFAULT_PATH
@@ -47,21 +48,39 @@ def _docker_info(answer: dict | None) -> dict | None:
     return {**info._asdict(), "runtimes": sorted(info.runtimes)}
 
 
-def daemon_json(root: str, file: dict) -> dict:
+def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
+    machine_id = (read_text(root, "/etc/machine-id") or "").strip() or None
+    state = _state(record_file["content"])
     result: dict = {
         "path": DAEMON_JSON,
         "exists": file["exists"],
         "content": None,
         "error": None,
         "flags": [flag._asdict() for flag in flags.unit_flags(root)],
+        "applied": not state.written or dockerd.has_applied(state.written, _boot_id(root), run, flags.DEFAULT_UNIT),
+        "digests": {"file": [], "record": digests.of_record(state.record, machine_id)},
     }
     if file["content"] is None:
         return result
     try:
         text = docker_daemon_json.decode(read_bytes(root, DAEMON_JSON, LARGEST_FILE) or b"", DAEMON_JSON)
-        return {**result, "content": docker_daemon_json.parse(text, DAEMON_JSON)}
+        content = docker_daemon_json.parse(text, DAEMON_JSON)
+        result["digests"]["file"] = sorted(digests.of_tree(content, machine_id))
+        return {**result, "content": content}
     except docker_daemon_json.DaemonConfigError as error:
         return {**result, "error": str(error)}
+
+
+def _state(text: str | None) -> record.State:
+    """Read the record. The plan reports a record that cannot be read."""
+    try:
+        return record.load_state(text, DAEMON_JSON_RECORD)
+    except docker_daemon_json.DaemonConfigError:
+        return record.State(merge.EMPTY_RECORD)
+
+
+def _boot_id(root: str) -> str:
+    return (read_text(root, "/proc/sys/kernel/random/boot_id") or "").strip()
 
 
 def masked_record(text: str) -> str:

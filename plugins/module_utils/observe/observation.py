@@ -29,7 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 Ask = Callable[[str, str], "dict | None"]
@@ -91,11 +91,13 @@ def observe(
     units: list[str] | None = None,
     files: list[str] | None = None,
     nvml_binding: bool | None = None,
+    predict_volume: Callable[[str | None], VolumePrediction | None] | None = None,
 ) -> Host:
     """Describe a host.
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
     `nvml_binding`: whether the Python that runs this module has pynvml.
+    `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
     system = host_platform.read(root, machine)
     functions = pci.scan_all(root)
@@ -132,7 +134,8 @@ def observe(
     host["driver"] = devices.driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
-    daemon_json = observe_engines.daemon_json(root, host["files"][observe_engines.DAEMON_JSON])
+    docker_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
+    daemon_json = observe_engines.daemon_json(root, *docker_files, run)
     host["docker_daemon_json"] = masking.masked_tree(daemon_json)
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
@@ -148,6 +151,8 @@ def observe(
     gpu_users.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
+    version = host["driver"]["loaded"] or host["driver"]["on_disk"]
+    host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None
     host["repositories"] = repositories.rpm_repositories(root) if system["package_manager"] in ("dnf", "zypper") else []
     host["module_streams"] = installed.streams(root)

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 
 UNIT = "nvidia-persistenced.service"
 UNIT_FILE = owned.PERSISTENCED_UNIT
@@ -53,63 +53,100 @@ WantedBy=multi-user.target
 """
 
 
+@dataclasses.dataclass
+class Plan:
+    """What the role does on a host, and why."""
+
+    wanted: bool
+    # How many queries of the GPUs fit into the timeout.
+    retries: int
+    problems: list[str] = dataclasses.field(default_factory=list)
+    packages: list[str] = dataclasses.field(default_factory=list)
+    # Packages whose available versions the plan needs.
+    query: list[str] = dataclasses.field(default_factory=list)
+    # The user of the daemon to create.
+    user: str | None = None
+    # Unit files to write, by path. None removes a file.
+    files: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    unmask: bool = False
+    # Reload systemd's unit files and restart the daemon.
+    reload: bool = False
+    enable: bool = False
+    start: bool = False
+    verify: bool = False
+    # The GPUs whose persistence mode is off.
+    turn_on: list[str] = dataclasses.field(default_factory=list)
+    reason: str = ""
+    acts: bool = False
+    # Imperative texts, in the order of the steps.
+    changes: list[str] = dataclasses.field(default_factory=list)
+
+
 def plan(
     host: Host,
-    packages: dict[str, list[str]],
-    timeout: int | str = 30,
-    offered: dict[str, list[str]] | None = None,
-) -> dict[str, t.Any]:
+    request: Request,
+    packages: t.Mapping[str, list[str]],
+    offered: t.Mapping[str, list[str]] | None = None,
+    gpus_off: t.Collection[str] | None = None,
+    *,
+    driver_brings: t.Collection[str] = (),
+) -> Plan:
     """Return the actions for this host, and the reason. `packages` names the daemon's packages by platform.
 
-    `offered` has the available versions of the packages in `query`, once they are known.
+    `offered` has the available versions of the packages in `query`, once they are known. `gpus_off` names the GPUs
+    whose persistence mode is off. `driver_brings` names packages that role nvidia_driver installs in the same run.
     """
-    result: dict[str, t.Any] = {
-        "wanted": bool(host["nvidia"]["gpus"]),
-        "problems": [],
-        "packages": [],
-        "query": [],
-        "user": None,
-        "files": {},
-        # Reload systemd's unit files and restart the daemon.
-        "reload": False,
-        "enable": False,
-        "start": False,
-        "verify": False,
-        "retries": 0,
-        "reason": "",
-    }
-    try:
-        request = variables.read(Request, "nvidia_persistenced", {"timeout": timeout})
-    except VariableError as error:
-        return {**result, "problems": [str(error)]}
-    result["retries"] = -(-request.timeout // QUERY_INTERVAL)
-    if not result["wanted"]:
+    result = Plan(wanted=bool(host["nvidia"]["gpus"]), retries=-(-request.timeout // QUERY_INTERVAL))
+    if not result.wanted:
         assigned = host["nvidia"].get("gpus_of_guests")
-        result["reason"] = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
+        result.reason = "all GPUs are assigned to virtual machines" if assigned else "this host has no NVIDIA GPU"
         return result
     service = host["services"].get(UNIT, {})
-    result["packages"] = _missing_packages(host, packages, service)
+    is_masked = service.get("load_state") == "masked"
+    if is_masked:
+        # systemd reports the mask instead of the unit's file.
+        service = {**service, "fragment_path": None}
+    missing = _missing_packages(host, packages, driver_brings)
+    result.packages = [name for name in missing if name not in driver_brings]
     _versions(host, result, offered)
-    result["files"] = _files(host, service, result)
+    result.files = _files(host, service, result)
     # An interrupted run may have written the files but not reloaded systemd.
     unread = bool(service.get("need_daemon_reload")) and _has_own_files(host, service)
-    result["reload"] = bool(result["files"]) or unread
-    loaded = host["driver"]["loaded"]
-    has_unit = service.get("load_state") == "loaded" or bool(result["packages"]) or UNIT_FILE in result["files"]
+    result.reload = bool(result.files) or unread
+    loaded = bool(host["driver"]["loaded"])
+    has_file = UNIT_FILE in result.files or (is_masked and _has_unit_file(host))
+    has_unit = service.get("load_state") == "loaded" or bool(missing) or has_file
     has_systemd = bool(host["services"]) and has_unit
-    result["enable"] = has_systemd and service.get("unit_file_state") != "enabled"
-    result["start"] = has_systemd and bool(loaded) and service.get("active_state") != "active"
-    result["verify"] = bool(loaded)
-    if service.get("load_state") == "masked":
-        result["problems"].append(f"{UNIT} is masked on this host. Run systemctl unmask {UNIT} first.")
-    works = result["packages"] or result["reload"] or result["enable"] or result["start"]
-    if works and host["uid"] != 0:
-        result["problems"].append(needs_root(host["uid"]))
-    result["reason"] = _reason(result, host, service)
+    result.unmask = has_systemd and is_masked
+    result.enable = has_systemd and service.get("unit_file_state") != "enabled"
+    result.start = has_systemd and loaded and service.get("active_state") != "active"
+    result.verify = loaded
+    result.turn_on = list(gpus_off or []) if loaded else []
+    result.changes = _changes(result, host)
+    result.acts = bool(result.changes)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    result.reason = _reason(result, host, service)
     return result
 
 
-def _missing_packages(host: Host, packages: dict[str, list[str]], service: dict[str, t.Any]) -> list[str]:
+def _changes(result: Plan, host: Host) -> list[str]:
+    files = [f"{'remove' if content is None else 'write'} {path}" for path, content in result.files.items()]
+    starts = [verb for verb, wanted in (("enable", result.enable), ("start", result.start)) if wanted]
+    restart = f" and restart {UNIT}" if host["driver"]["loaded"] else ""
+    names = ", ".join(name.partition("=")[0] for name in result.packages)
+    return [
+        *([f"install {names}"] if names else []),
+        *([f"unmask {UNIT}"] if result.unmask else []),
+        *([f"create user {result.user}"] if result.user else []),
+        *files,
+        *([f"reload systemd{restart}"] if result.reload else []),
+        *([f"{' and '.join(starts)} {UNIT}"] if starts else []),
+        *(f"turn on persistence mode of GPU {gpu}" for gpu in result.turn_on),
+    ]
+
+
+def _missing_packages(host: Host, packages: t.Mapping[str, list[str]], driver_brings: t.Collection[str]) -> list[str]:
     """Return the missing packages of the daemon; none if the driver did not come from packages or has its own unit."""
     driver = host["driver"]
     if driver["runfile"] or driver.get("prefix"):
@@ -117,40 +154,40 @@ def _missing_packages(host: Host, packages: dict[str, list[str]], service: dict[
     wanted = list(packages.get(host["os"]["key"] or "", []))
     if not wanted and host["os"]["family"] == "ubuntu":
         # The package of the daemon has the driver's branch in its name.
-        branches = [re.fullmatch(r"nvidia-utils-(\d+(?:-server)?)", name) for name in host["packages"]]
-        wanted = [f"nvidia-compute-utils-{match.group(1)}" for match in branches if match]
-    if not wanted and service.get("load_state") != "loaded" and driver["library"]:
-        return []
+        branches = _branches(driver_brings) or _branches(host["packages"])
+        wanted = [f"nvidia-compute-utils-{branch}" for branch in branches]
     return [name for name in wanted if not is_installed(host, name)]
 
 
-def _versions(host: Host, result: dict[str, t.Any], offered: dict[str, list[str]] | None) -> None:
+def _branches(names: t.Iterable[str]) -> list[str]:
+    found = [re.fullmatch(r"nvidia-utils-(\d+(?:-server)?)", name) for name in names]
+    return [match.group(1) for match in found if match]
+
+
+def _versions(host: Host, result: Plan, offered: t.Mapping[str, list[str]] | None) -> None:
     """Choose package versions that match the driver.
 
     If a host has the distribution's driver and NVIDIA's repository, the newest version does not match. On hosts with
     role nvidia_driver's pin, apt already chooses a matching one.
     """
-    installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *_utilities(host))]
+    utilities = [f"nvidia-utils-{branch}" for branch in _branches(host["packages"])]
+    installed = [host["packages"].get(name, {}).get("version") for name in (_LIBRARY, *utilities)]
     driver = next((version for version in installed if version), None)
     if driver is None or (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return
-    result["query"] = result["packages"]
+    result.query = result.packages
     if offered is None:
         return
     chosen = []
-    for name in result["packages"]:
+    for name in result.packages:
         version = _matching(name, driver, offered.get(name, []))
         if version is None:
-            result["problems"].append(
+            result.problems.append(
                 f"The package sources have no {name} that matches driver {upstream_version(driver)}. Available: "
                 f"{', '.join(offered.get(name, [])) or 'none'}. Enable the source that the driver came from."
             )
         chosen.append(f"{name}={version}")
-    result["packages"] = chosen
-
-
-def _utilities(host: Host) -> list[str]:
-    return [name for name in host["packages"] if re.fullmatch(r"nvidia-utils-\d+(-server)?", name)]
+    result.packages = chosen
 
 
 def _matching(name: str, driver: str, versions: list[str]) -> str | None:
@@ -166,18 +203,20 @@ def _matching(name: str, driver: str, versions: list[str]) -> str | None:
     return next(iter([*exact, *equal, *([] if name.startswith("lib") else same_branch)]), None)
 
 
-def _files(host: Host, service: dict[str, t.Any], result: dict[str, t.Any]) -> dict[str, str | None]:
+def _files(host: Host, service: dict[str, t.Any], result: Plan) -> dict[str, str | None]:
     """Return the unit files to write, by path; None removes one that is no longer needed."""
     wanted: dict[str, str | None] = {}
     text = _packaged_unit(host, service)
     if text is not None:
         wanted[DROP_IN_FILE] = drop_in(text, USER if USER in (host.get("daemon_users") or []) else None)
-    elif service.get("load_state") in (None, "not-found") or service.get("fragment_path") == UNIT_FILE:
+    elif service.get("load_state") in (None, "not-found", "masked") or service.get("fragment_path") == UNIT_FILE:
         is_own = (_content(host, UNIT_FILE) or "").startswith(_HEADER)
         has_program = host["driver"]["runfile"] or is_own
-        if has_program and (is_own or _content(host, UNIT_FILE) is None):
+        # A mask is a link to an empty file.
+        is_free = _content(host, UNIT_FILE) is None or _is_mask(host)
+        if has_program and (is_own or is_free):
             wanted[UNIT_FILE] = _OWN_UNIT
-            result["user"] = USER
+            result.user = None if USER in (host.get("daemon_users") or []) else USER
     return {path: content for path, content in wanted.items() if content != _content(host, path)}
 
 
@@ -185,6 +224,15 @@ def _has_own_files(host: Host, service: dict[str, t.Any]) -> bool:
     """Return whether this role's unit files exist, or systemd still uses one that was removed."""
     written = [(_content(host, path) or "").startswith(_HEADER) for path in (DROP_IN_FILE, UNIT_FILE)]
     return any(written) or DROP_IN_FILE in (service.get("drop_in_paths") or [])
+
+
+def _has_unit_file(host: Host) -> bool:
+    """Return whether there is a unit behind a mask."""
+    return any(_content(host, path) for path in (*_PACKAGE_UNITS, UNIT_FILE))
+
+
+def _is_mask(host: Host) -> bool:
+    return _content(host, UNIT_FILE) == "" and host["services"].get(UNIT, {}).get("load_state") == "masked"
 
 
 def _content(host: Host, path: str) -> str | None:
@@ -230,19 +278,23 @@ def drop_in(unit: str, user: str | None = None) -> str | None:
     return _HEADER + "\n".join(lines) if lines else None
 
 
-def _reason(result: dict[str, t.Any], host: Host, service: dict[str, t.Any]) -> str:
+def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
     if not host["driver"]["loaded"]:
         return "no NVIDIA driver is loaded, so the daemon is not started"
-    if DROP_IN_FILE in result["files"]:
+    if result.unmask:
+        return "the unit of the daemon is masked"
+    if DROP_IN_FILE in result.files:
         return "the packaged unit starts the daemon without persistence mode, as root, or stops it when unneeded"
-    if UNIT_FILE in result["files"]:
+    if UNIT_FILE in result.files:
         return "the driver has no unit for the daemon"
-    if result["reload"]:
+    if result.reload:
         return "systemd has not reloaded the changed unit"
-    if not (service.get("load_state") == "loaded" or result["packages"]):
+    if not (service.get("load_state") == "loaded" or result.packages):
         return "this host has no known package, unit or installer of the daemon; NVML reports the mode of each GPU"
-    if result["start"]:
+    if result.start:
         return f"the daemon is {service.get('active_state') or 'not installed'}"
+    if result.turn_on:
+        return f"the daemon runs, but persistence mode is off on {len(result.turn_on)} GPUs"
     return "the daemon runs; NVML reports the mode of each GPU"
 
 

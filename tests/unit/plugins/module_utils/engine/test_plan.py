@@ -9,9 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan, Service, apply_plan
@@ -34,6 +34,7 @@ RUNNING = {
     "unit_file_state": "enabled",
     "fragment_path": "/lib/systemd/system/docker.service",
 }
+MACHINE = "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c"
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
 
@@ -51,6 +52,7 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
     seen: dict[str, t.Any] = {
         "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
         "uid": 0,
+        "identity": {"machine_id": MACHINE},
         "installed_packages": dict.fromkeys(("dpkg", *packages), "1 amd64"),
         "services": {"docker.service": RUNNING if docker else NO_UNIT, "containerd.service": NO_UNIT},
         "engines": {
@@ -58,7 +60,7 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
             "podman": {"package": "podman" if "podman" in packages else None, "version": "4.3.1"},
             "containerd": {"package": None, "version": None},
         },
-        "docker_daemon_json": {"flags": []},
+        "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
     }
     seen.update(more)
@@ -68,6 +70,20 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
 def with_daemon_json(seen: dict[str, t.Any], text: str, state: record.State | None = None) -> dict[str, t.Any]:
     seen["files"][DEFAULT_PATH] = {"exists": True, "content": text}
     seen["files"][RECORD_FILE] = {"content": record.dump_state(state) if state else None}
+    return seen
+
+
+def masked(seen: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Mask the passwords as the observation does."""
+    text, recorded = seen["files"][DEFAULT_PATH]["content"], seen["files"][RECORD_FILE]["content"]
+    seen["docker_daemon_json"]["digests"] = {
+        "file": sorted(digests.of_tree(json.loads(text), MACHINE)),
+        "record": digests.of_record(record.load_state(recorded, "x").record, MACHINE),
+    }
+    seen["files"] = {
+        DEFAULT_PATH: {"exists": True, "content": masked_file(text)},
+        RECORD_FILE: {"content": record.masked_record(recorded, "x")},
+    }
     return seen
 
 
@@ -93,6 +109,12 @@ def test_docker_is_installed_on_a_bare_host() -> None:
     assert done.config_needed
     assert done.service == Service("docker.service", is_known=False, enable=True, start=True, needed=True)
     assert done.reason == "docker is not installed; the role installs it from Some debian-12"
+    assert done.acts
+    assert done.changes == [
+        "install docker.io, ca-certificates, iptables, python3-requests",
+        "change live-restore in /etc/docker/daemon.json",
+        "enable and start docker.service",
+    ]
 
 
 def test_debian_13_gets_the_client_and_cdi() -> None:
@@ -106,20 +128,85 @@ def test_converged_host_needs_no_change() -> None:
     assert (done.problems, done.packages, done.config_needed) == ([], [], False)
     assert done.service is not None
     assert not done.service.needed
+    assert (done.acts, done.changes) == (False, [])
+
+
+MASKED = {"load_state": "masked", "unit_file_state": "masked", "active_state": "inactive", "fragment_path": None}
+DRIFTS = [
+    ({**RUNNING, "active_state": "inactive"}, ["start docker.service"]),
+    ({**RUNNING, "active_state": "failed", "unit_file_state": "disabled"}, ["enable and start docker.service"]),
+    ({**RUNNING, "unit_file_state": "disabled"}, ["enable docker.service"]),
+    (MASKED, ["unmask docker.service", "enable and start docker.service"]),
+    ({**MASKED, "active_state": "active"}, ["unmask docker.service", "enable docker.service"]),
+]
+
+
+@pytest.mark.parametrize(("service", "expected"), DRIFTS)
+def test_unit_that_somebody_changed_is_repaired(service: dict[str, t.Any], expected: list[str]) -> None:
+    seen = converged({"live-restore": True})
+    seen["services"]["docker.service"] = service
+    done = plan(seen, settings())
+    assert (done.problems, done.changes, done.acts) == ([], expected, True)
+    assert done.service is not None
+    assert done.service.is_known
+    assert done.service.unmask == (service["load_state"] == "masked")
+    assert ("its unit is masked" in done.reason) == done.service.unmask
+
+
+def test_masked_unit_without_a_package_is_no_engine() -> None:
+    done = plan(host(services={"docker.service": MASKED}), settings())
+    assert (done.is_installed, done.packages) == (False, ["docker.io", *SUPPORT])
+    assert done.changes[:2] == [f"install {', '.join(done.packages)}", "unmask docker.service"]
+
+
+@pytest.mark.parametrize("packages", [(), ("docker.io",)])
+def test_none_changes_no_engine(packages: tuple[str, ...]) -> None:
+    done = plan(host("el-9", packages, services={"docker.service": MASKED}, uid=1000), settings("none"))
+    assert (done.problems, done.changes, done.acts, done.service) == ([], [], False, None)
+    assert done.reason == "container_engine_name is none: the role changes no container engine"
+
+
+def test_options_without_an_engine_are_refused() -> None:
+    (problem,) = plan(host(), settings("none", docker_options={"mtu": 9000})).problems
+    assert problem.startswith("container_engine_name is none, but container_engine_docker_options contains options.")
+    assert "Remove the options" in problem
 
 
 def test_option_that_is_no_longer_requested_is_removed() -> None:
     seen = converged({"live-restore": True, "mtu": 9000})
     assert plan(seen, settings()).config_needed
+    assert plan(seen, settings()).changes == ["change mtu in /etc/docker/daemon.json"]
     assert not plan(seen, settings(docker_options={"mtu": 9000})).config_needed
 
 
-def test_pending_change_needs_the_module() -> None:
-    seen = converged({"live-restore": True})
+STOPPED = {**RUNNING, "active_state": "inactive"}
+APPLY, SHOW = (f"{verb} the pending options debug, mtu of docker.service" for verb in ("apply", "show"))
+
+
+@pytest.mark.parametrize(
+    ("applied", "service", "reload", "policy", "expected"),
+    [
+        (False, RUNNING, ["debug"], "when_safe", [APPLY]),
+        (False, RUNNING, ["debug"], "never", [APPLY]),
+        (False, RUNNING, [], "when_safe", [APPLY.replace("debug, ", "")]),
+        (False, RUNNING, [], "never", [SHOW.replace("debug, ", "")]),
+        (False, STOPPED, ["debug"], "when_safe", ["start docker.service"]),
+        (True, RUNNING, ["debug"], "when_safe", []),
+    ],
+)
+def test_pending_change_needs_the_module(
+    applied: bool, service: dict[str, t.Any], reload: list[str], policy: str, expected: list[str]
+) -> None:
+    options = {"debug": True, "mtu": 9000}
+    seen = converged(options)
     state = record.load_state(seen["files"][RECORD_FILE]["content"], "x")
-    text = seen["files"][DEFAULT_PATH]["content"]
-    written = {"at": 1, "boot_id": "b", "reload": ["live-restore"], "restart": []}
-    assert plan(with_daemon_json(seen, text, state._replace(written=written)), settings()).config_needed
+    written = {"at": 1, "boot_id": "b", "reload": reload, "restart": ["mtu"]}
+    with_daemon_json(seen, seen["files"][DEFAULT_PATH]["content"], state._replace(written=written))
+    seen["docker_daemon_json"]["applied"] = applied
+    seen["services"]["docker.service"] = service
+    seen["engines"]["docker"]["info"] = {"containers_running": 0}
+    done = plan(seen, settings(docker_options=options, docker_recommended=False, restart_policy=policy))
+    assert (done.changes, done.config_needed) == (expected, any("pending" in text for text in expected))
 
 
 def test_package_from_another_origin_is_kept() -> None:
@@ -167,11 +254,6 @@ def test_engine_without_a_package_is_kept_on_any_platform() -> None:
         (host(), settings(docker_options={"frobnicate": 1}), "docker_options.frobnicate: dockerd has no such option."),
         (host(uid=1000), settings(), "This task needs root, but it runs as uid 1000. Set `become: true`."),
         (with_daemon_json(host(), '{\n"a" 1\n}'), settings(), "/etc/docker/daemon.json, line 2 column 5"),
-        (
-            host(packages=("docker.io",), services={"docker.service": {**NO_UNIT, "load_state": "masked"}}),
-            settings(),
-            "docker.service is masked",
-        ),
     ],
 )
 def test_problems_are_reported_before_any_change(seen: dict[str, t.Any], wanted: Request, words: str) -> None:
@@ -237,7 +319,7 @@ def test_recommended_options_are_added(
 def test_flags_override_recommended_options() -> None:
     seen = host("debian-13", packages=("docker.io", "docker-cli", *SUPPORT))
     off = {"text": "--live-restore=false", "key": "live-restore", "value": False, "place": "/etc/default/docker"}
-    seen["docker_daemon_json"] = {"flags": [off]}
+    seen["docker_daemon_json"]["flags"] = [off]
     done = plan(seen, settings())
     assert (done.problems, done.options) == ([], {})
     problems = plan(seen, settings(docker_options={"live-restore": True})).problems
@@ -311,15 +393,74 @@ def test_plan_can_be_written_as_json() -> None:
     assert json.loads(json.dumps(plain(plan(host(), settings()))))
 
 
-def test_password_is_compared_by_the_module() -> None:
-    options = {"live-restore": True, "proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
-    seen = converged(options)
-    seen["files"] = masked_tree(seen["files"])
-    done = plan(seen, settings(docker_options=options))
-    assert done.problems == []
-    assert done.options == options
-    assert done.config_needed
-    assert plan(seen, settings()).config_needed  # to remove the option
+PROXY = {"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}
+NEW_PROXY = {"proxies": {"http-proxy": "http://u:new@p:3128"}}
+PLACES = ["https://u:one@m", "https://u:two@m"]
+SAME: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (PROXY, PROXY, SAME),
+        (PROXY, NEW_PROXY, ["change proxies.http-proxy in /etc/docker/daemon.json"]),
+        ({}, PROXY, ["change proxies.http-proxy in /etc/docker/daemon.json"]),
+        (PROXY, {}, ["change proxies.http-proxy in /etc/docker/daemon.json"]),
+        ({"log-opts": {"splunk-token": "a"}}, {"log-opts": {"splunk-token": "a"}}, SAME),
+        (
+            {"log-opts": {"splunk-token": "a"}},
+            {"log-opts": {"splunk-token": "b"}},
+            ["change log-opts.splunk-token in /etc/docker/daemon.json"],
+        ),
+        ({"allow-nondistributable-artifacts": PLACES}, {"allow-nondistributable-artifacts": PLACES}, SAME),
+        (
+            {"allow-nondistributable-artifacts": PLACES[:1]},
+            {"allow-nondistributable-artifacts": PLACES},
+            ["change allow-nondistributable-artifacts in /etc/docker/daemon.json"],
+        ),
+        # The masked lists are equal.
+        (
+            {"allow-nondistributable-artifacts": PLACES},
+            {"allow-nondistributable-artifacts": PLACES[:1]},
+            ["change allow-nondistributable-artifacts in /etc/docker/daemon.json"],
+        ),
+    ],
+)
+def test_changed_password_is_noticed(before: dict[str, t.Any], after: dict[str, t.Any], expected: list[str]) -> None:
+    seen = masked(converged({"live-restore": True, **before}))
+    done = plan(seen, settings(docker_options=after))
+    assert (done.problems, done.changes, done.config_needed) == ([], expected, bool(expected))
+    assert done.options == {**after, "live-restore": True}
+    assert done.has_secrets == bool(after)
+    assert not any(secret in json.dumps(seen) for secret in ("s3cret", "one@", "two@"))
+
+
+def test_password_that_somebody_edited_is_noticed() -> None:
+    seen = converged({"live-restore": True, **PROXY})
+    text = seen["files"][DEFAULT_PATH]["content"].replace("s3cret", "edited")
+    seen["files"][DEFAULT_PATH]["content"] = text
+    changed = ["change proxies.http-proxy in /etc/docker/daemon.json"]
+    assert plan(masked(seen), settings(docker_options=PROXY)).changes == changed
+
+
+def test_password_that_somebody_else_has_already_changed_is_recorded() -> None:
+    seen = converged({"live-restore": True, **PROXY})
+    text = seen["files"][DEFAULT_PATH]["content"].replace("s3cret", "new")
+    seen["files"][DEFAULT_PATH]["content"] = text
+    changed = ["update the record of the options in /etc/docker/daemon.json"]
+    assert plan(masked(seen), settings(docker_options=NEW_PROXY)).changes == changed
+
+
+def test_password_in_a_flag_is_compared_by_the_module() -> None:
+    seen = converged({"live-restore": True})
+    flag = {"text": "--label=x", "key": "labels", "value": ["token=********"], "place": "/etc/default/docker"}
+    seen["docker_daemon_json"]["flags"] = [flag]
+    done = plan(masked(seen), settings(docker_options={"labels": ["token=s3cret"]}))
+    assert done.changes == ["compare the passwords in labels with the flags in docker.service"]
+
+
+def test_equal_passwords_of_two_hosts_have_different_digests() -> None:
+    assert set(digests.of_tree(PROXY, "a")).isdisjoint(digests.of_tree(PROXY, "b"))
 
 
 def test_passwords_of_others_need_no_module() -> None:
@@ -335,7 +476,7 @@ def test_passwords_of_others_need_no_module() -> None:
         path=DEFAULT_PATH,
     )
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), ours.text or "", ours.state)
-    seen["files"] = masked_tree(seen["files"])
+    masked(seen)
     assert not plan(seen, settings()).config_needed
 
 
@@ -347,8 +488,9 @@ def test_shared_password_is_not_a_conflict() -> None:
         done = changes.plan(text, state, manager, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
         text, state = done.text, done.state
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
-    seen["files"] = masked_tree(seen["files"])
-    assert plan(seen, settings(docker_options=options, docker_recommended=False)).problems == []
+    masked(seen)
+    done = plan(seen, settings(docker_options=options, docker_recommended=False))
+    assert (done.problems, done.changes) == ([], [])
 
 
 def test_error_of_the_observation_is_reported() -> None:

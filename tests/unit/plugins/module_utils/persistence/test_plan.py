@@ -12,8 +12,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.plan im
     DROP_IN_FILE,
     UNIT,
     UNIT_FILE,
-    plan,
+    Plan,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 
 PACKAGED = f"/usr/lib/systemd/system/{UNIT}"
 PACKAGES = {"debian-12": ["nvidia-persistenced", "libnvidia-cfg1"]}
@@ -42,6 +43,7 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 """
 RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "fragment_path": PACKAGED}
 STOPPED = {**RUNNING, "active_state": "failed"}
+MASKED = {"load_state": "masked", "active_state": "inactive", "unit_file_state": "masked", "fragment_path": "/dev/null"}
 UBUNTU_24 = {"key": "ubuntu-24.04", "family": "ubuntu", "package_manager": "apt"}
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
@@ -63,34 +65,42 @@ def host(
     return seen
 
 
-def steps(done: dict[str, t.Any]) -> tuple[t.Any, ...]:
-    return tuple(done[name] for name in ("packages", "files", "enable", "start", "verify"))
+def plan(seen: dict[str, t.Any], packages: dict[str, list[str]], **more: t.Any) -> Plan:
+    return persistence_plan.plan(seen, more.pop("request", Request()), packages, **more)
+
+
+def steps(done: Plan) -> tuple[t.Any, ...]:
+    return tuple(getattr(done, name) for name in ("packages", "files", "enable", "start", "verify"))
 
 
 def test_host_without_gpu_needs_no_daemon() -> None:
     done = plan(host(NO_UNIT, nvidia={"gpus": []}, uid=1000), PACKAGES)
-    assert not done["wanted"]
+    assert not done.wanted
     assert steps(done) == ([], {}, False, False, False)
-    assert done["problems"] == []
-    assert done["reason"] == "this host has no NVIDIA GPU"
+    assert (done.problems, done.changes, done.acts) == ([], [], False)
+    assert done.reason == "this host has no NVIDIA GPU"
     lent = plan(host(NO_UNIT, nvidia={"gpus": [], "gpus_of_guests": ["0000:3b:00.0"]}), PACKAGES)
-    assert (lent["wanted"], lent["reason"]) == (False, "all GPUs are assigned to virtual machines")
+    assert (lent.wanted, lent.reason) == (False, "all GPUs are assigned to virtual machines")
 
 
 def test_debian_unit_needs_no_drop_in() -> None:
-    assert steps(plan(host(RUNNING, DEBIANS), PACKAGES)) == ([], {}, False, False, True)
+    done = plan(host(RUNNING, DEBIANS), PACKAGES, gpus_off=[])
+    assert steps(done) == ([], {}, False, False, True)
+    assert (done.acts, done.changes) == (False, [])
 
 
 def test_daemon_is_installed_on_bare_host() -> None:
     done = plan(host(NO_UNIT, loaded=None), PACKAGES)
     assert steps(done) == (["nvidia-persistenced", "libnvidia-cfg1"], {}, True, False, False)
-    assert done["reason"] == "no NVIDIA driver is loaded, so the daemon is not started"
+    assert done.reason == "no NVIDIA driver is loaded, so the daemon is not started"
+    assert done.changes == ["install nvidia-persistenced, libnvidia-cfg1", f"enable {UNIT}"]
+    assert done.acts
 
 
 def test_failed_daemon_is_started() -> None:
     done = plan(host(STOPPED, DEBIANS), PACKAGES)
     assert steps(done) == ([], {}, False, True, True)
-    assert done["reason"] == "the daemon is failed"
+    assert done.reason == "the daemon is failed"
 
 
 def test_daemon_is_not_started_without_loaded_driver() -> None:
@@ -101,15 +111,15 @@ def test_ubuntu_unit_gets_drop_in() -> None:
     packages = {"nvidia-utils-580-server": {}, "nvidia-compute-utils-580-server": {}}
     seen = host({**RUNNING, "unit_file_state": "static"}, UBUNTUS, os=UBUNTU_24, packages=packages)
     done = plan(seen, PACKAGES)
-    assert done["packages"] == []
-    text = done["files"][DROP_IN_FILE]
+    assert done.packages == []
+    text = done.files[DROP_IN_FILE]
     assert (
         "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose --persistence-mode\n"
         in text
     )
     assert "[Unit]\nStopWhenUnneeded=false\n" in text
     assert "[Install]\nWantedBy=multi-user.target\n" in text
-    assert done["enable"]
+    assert done.enable
 
     seen["files"][DROP_IN_FILE] = {"content": text}
     seen["services"] = {UNIT: RUNNING}
@@ -140,42 +150,42 @@ def test_package_versions_match_driver(
 ) -> None:
     more = {"os": UBUNTU_24} if driver is UBUNTU else {}
     seen = host(NO_UNIT, packages=driver, **more)
-    assert plan(seen, PACKAGES)["query"] == list(offered)
+    assert plan(seen, PACKAGES).query == list(offered)
     done = plan(seen, PACKAGES, offered=offered)
     if isinstance(expected, list):
-        assert (done["packages"], done["problems"]) == (expected, [])
+        assert (done.packages, done.problems) == (expected, [])
     else:
-        assert expected in " ".join(done["problems"])
+        assert expected in " ".join(done.problems)
 
 
 def test_pin_makes_versions_unnecessary() -> None:
     seen = host(NO_UNIT, packages=DEBIAN_12)
     seen["files"]["/etc/apt/preferences.d/gpufleet-nvidia-driver"] = {"exists": True, "content": "x"}
     done = plan(seen, PACKAGES, offered={"nvidia-persistenced": ["595.58.03-1"]})
-    assert (done["query"], done["packages"]) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
+    assert (done.query, done.packages) == ([], ["nvidia-persistenced", "libnvidia-cfg1"])
 
 
 def test_ubuntu_package_matches_branch() -> None:
     packages = {"nvidia-utils-535-server": {}, "nvidia-utils-x": {}}
     seen = host(NO_UNIT, os={**UBUNTU_24, "key": "ubuntu-22.04"}, packages=packages)
-    assert plan(seen, PACKAGES)["packages"] == ["nvidia-compute-utils-535-server"]
+    assert plan(seen, PACKAGES).packages == ["nvidia-compute-utils-535-server"]
 
 
 def test_unneeded_drop_in_is_removed() -> None:
     seen = host(RUNNING, DEBIANS)
     seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
-    assert plan(seen, PACKAGES)["files"] == {DROP_IN_FILE: None}
+    assert plan(seen, PACKAGES).files == {DROP_IN_FILE: None}
 
 
 def test_unit_for_nvidias_installer() -> None:
     seen = host(NO_UNIT, driver={"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None})
     done = plan(seen, PACKAGES)
-    assert done["packages"] == []
-    assert done["user"] == "nvidia-persistenced"
-    assert "--user nvidia-persistenced --persistence-mode" in done["files"][UNIT_FILE]
-    assert (done["enable"], done["start"]) == (True, True)
+    assert done.packages == []
+    assert done.user == "nvidia-persistenced"
+    assert "--user nvidia-persistenced --persistence-mode" in done.files[UNIT_FILE]
+    assert (done.enable, done.start) == (True, True)
 
-    seen["files"][UNIT_FILE] = {"content": done["files"][UNIT_FILE]}
+    seen["files"][UNIT_FILE] = {"content": done.files[UNIT_FILE]}
     seen["services"] = {UNIT: {**RUNNING, "fragment_path": UNIT_FILE}}
     assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
 
@@ -183,14 +193,14 @@ def test_unit_for_nvidias_installer() -> None:
 def test_user_unit_stays() -> None:
     seen = host({**RUNNING, "fragment_path": UNIT_FILE}, UBUNTUS)
     seen["files"][UNIT_FILE] = {"content": "[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n"}
-    assert plan(seen, PACKAGES)["files"] == {}
+    assert plan(seen, PACKAGES).files == {}
 
 
 def test_driver_without_daemon_is_reported() -> None:
     driver = {"loaded": "580.159.04", "library": "580.159.04", "runfile": False, "prefix": "/usr/local/nvidia"}
     done = plan(host(NO_UNIT, driver=driver), PACKAGES)
     assert steps(done) == ([], {}, False, False, True)
-    assert "no known package, unit or installer" in done["reason"]
+    assert "no known package, unit or installer" in done.reason
 
 
 def test_host_without_systemd_needs_no_change() -> None:
@@ -200,7 +210,10 @@ def test_host_without_systemd_needs_no_change() -> None:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (host({**NO_UNIT, "load_state": "masked"}, DEBIANS), f"{UNIT} is masked"),
+        (
+            host(MASKED, DEBIANS, uid=1000),
+            "This task needs root, but it runs as uid 1000. Set `become: true`.",
+        ),
         (
             host(STOPPED, DEBIANS, uid=1000),
             "This task needs root, but it runs as uid 1000. Set `become: true`.",
@@ -208,11 +221,11 @@ def test_host_without_systemd_needs_no_change() -> None:
     ],
 )
 def test_problems_are_reported(seen: dict[str, t.Any], words: str) -> None:
-    assert words in " ".join(plan(seen, PACKAGES)["problems"])
+    assert words in " ".join(plan(seen, PACKAGES).problems)
 
 
 def test_converged_host_needs_no_root() -> None:
-    assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES)["problems"] == []
+    assert plan(host(RUNNING, DEBIANS, uid=1000), PACKAGES).problems == []
 
 
 def test_gpus_without_persistence_mode_are_listed() -> None:
@@ -227,18 +240,89 @@ def test_gpus_without_persistence_mode_are_listed() -> None:
     assert persistence_plan.gpus_with_mode_off({}) == []
 
 
+@pytest.mark.parametrize(("timeout", "retries"), [(30, 15), (60, 30), (1, 1), (5, 3)])
+def test_timeout_limits_the_queries(timeout: int, retries: int) -> None:
+    assert plan(host(RUNNING, DEBIANS), PACKAGES, request=Request(timeout=timeout)).retries == retries
+
+
+GPU = "0000:af:00.0 (A100)"
+UNMASK, ENABLE, START = (f"{verb} {UNIT}" for verb in ("unmask", "enable", "start"))
+ENABLE_AND_START = f"enable and start {UNIT}"
+RUNFILE = {"loaded": "580.95.05", "library": "580.95.05", "runfile": True, "prefix": None}
+DRIFTS = [
+    (host({**RUNNING, "unit_file_state": "disabled"}, DEBIANS), [], [ENABLE]),
+    (host(STOPPED, DEBIANS), [GPU], [START, f"turn on persistence mode of GPU {GPU}"]),
+    (host({**STOPPED, "unit_file_state": "disabled"}, DEBIANS), [], [ENABLE_AND_START]),
+    (host(RUNNING, DEBIANS), [GPU, "1 (L4)"],
+     [f"turn on persistence mode of GPU {GPU}", "turn on persistence mode of GPU 1 (L4)"]),
+    (host(STOPPED, DEBIANS, loaded=None), [GPU], []),
+    (host(MASKED, DEBIANS), [], [UNMASK, ENABLE_AND_START]),
+    (host({**MASKED, "active_state": "active"}, DEBIANS), [], [UNMASK, ENABLE]),
+    (host(MASKED, DEBIANS, loaded=None), [], [UNMASK, ENABLE]),
+    (host(MASKED, UBUNTUS), [], [UNMASK, f"write {DROP_IN_FILE}", f"reload systemd and restart {UNIT}",
+                                 ENABLE_AND_START]),
+    (host(MASKED), [], ["install nvidia-persistenced, libnvidia-cfg1", UNMASK, ENABLE_AND_START]),
+    # No unit is behind the mask.
+    (host(MASKED, driver={**RUNFILE, "runfile": False, "prefix": "/usr/local/nvidia"}), [], []),
+    (host(MASKED, nvidia={"gpus": []}), [], []),
+    (host(NO_UNIT, driver=RUNFILE), [], ["create user nvidia-persistenced", f"write {UNIT_FILE}",
+                                         f"reload systemd and restart {UNIT}", ENABLE_AND_START]),
+    (host(NO_UNIT, driver={**RUNFILE, "loaded": None}, daemon_users=["nvidia-persistenced"]), [],
+     [f"write {UNIT_FILE}", "reload systemd", ENABLE]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "gpus_off", "expected"), DRIFTS)
+def test_changes_are_named_in_their_order(seen: dict[str, t.Any], gpus_off: list[str], expected: list[str]) -> None:
+    done = plan(seen, PACKAGES, gpus_off=gpus_off)
+    assert (done.problems, done.changes, done.acts) == ([], expected, bool(expected))
+    assert done.unmask == (UNMASK in expected)
+    assert ("is masked" in done.reason) == (done.unmask and bool(seen["driver"]["loaded"]))
+    assert done.turn_on == (gpus_off if seen["driver"]["loaded"] else [])
+
+
+def test_mask_in_place_of_the_own_unit_is_replaced() -> None:
+    seen = host(MASKED, driver=RUNFILE, daemon_users=["nvidia-persistenced"])
+    # /etc/systemd/system/nvidia-persistenced.service is a link to /dev/null.
+    seen["files"][UNIT_FILE] = {"content": ""}
+    done = plan(seen, PACKAGES)
+    assert done.changes == [
+        UNMASK,
+        f"write {UNIT_FILE}",
+        f"reload systemd and restart {UNIT}",
+        ENABLE_AND_START,
+    ]
+
+
+def test_removed_drop_in_is_named() -> None:
+    seen = host(RUNNING, DEBIANS)
+    seen["files"][DROP_IN_FILE] = {"content": "[Service]\n"}
+    assert plan(seen, PACKAGES).changes == [f"remove {DROP_IN_FILE}", f"reload systemd and restart {UNIT}"]
+
+
+def test_changes_name_packages_without_versions() -> None:
+    offered = {"nvidia-persistenced": ["535.171.04-1"], "libnvidia-cfg1": ["535.309.01-1~deb12u1"]}
+    done = plan(host(NO_UNIT, packages=DEBIAN_12), PACKAGES, offered=offered)
+    assert done.changes[0] == "install nvidia-persistenced, libnvidia-cfg1"
+
+
 @pytest.mark.parametrize(
-    ("timeout", "words"), [(0, "must be 1 or more"), (-5, "must be 1 or more"), ("soon", "must be a whole number")]
+    ("system", "installed", "brought", "expected"),
+    [
+        ("debian", {}, ["nvidia-driver", "nvidia-persistenced"], ["install libnvidia-cfg1", ENABLE]),
+        ("debian", {}, ["nvidia-persistenced", "libnvidia-cfg1"], [ENABLE]),
+        ("ubuntu", {}, ["nvidia-utils-580", "nvidia-compute-utils-580"], [ENABLE]),
+        ("ubuntu", {"nvidia-utils-535": {}}, ["nvidia-utils-580", "nvidia-compute-utils-580"], [ENABLE]),
+        ("ubuntu", {}, ["nvidia-utils-580"], ["install nvidia-compute-utils-580", ENABLE]),
+        ("ubuntu", {}, ["libfoo"], []),
+    ],
 )
-def test_invalid_timeout_is_refused(timeout: int | str, words: str) -> None:
-    (problem,) = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)["problems"]
-    assert problem == f"nvidia_persistenced_timeout is {timeout}, but {words}."
-
-
-@pytest.mark.parametrize(("timeout", "retries"), [(30, 15), ("60", 30), ("1", 1), (5, 3)])
-def test_timeout_may_be_text(timeout: int | str, retries: int) -> None:
-    done = plan(host(RUNNING, DEBIANS), PACKAGES, timeout)
-    assert (done["problems"], done["retries"]) == ([], retries)
+def test_packages_of_the_planned_driver_are_not_missing(
+    system: str, installed: dict[str, t.Any], brought: list[str], expected: list[str]
+) -> None:
+    more = {"os": UBUNTU_24} if system == "ubuntu" else {}
+    done = plan(host(NO_UNIT, loaded=None, packages=installed, **more), PACKAGES, driver_brings=brought)
+    assert done.changes == expected
 
 
 OWN = "[Install]\nWantedBy=multi-user.target\n"
@@ -289,12 +373,12 @@ def test_daemon_runs_as_user_of_package() -> None:
     seen = host(RUNNING, NVIDIAS, os=system, daemon_users=["nvidia-persistenced"])
     done = plan(seen, PACKAGES)
     assert "\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --verbose --user nvidia-persistenced\n" in (
-        done["files"][DROP_IN_FILE] or ""
+        done.files[DROP_IN_FILE] or ""
     )
-    assert done["user"] is None
-    seen["files"][DROP_IN_FILE] = {"content": done["files"][DROP_IN_FILE]}
+    assert done.user is None
+    seen["files"][DROP_IN_FILE] = {"content": done.files[DROP_IN_FILE]}
     assert steps(plan(seen, PACKAGES)) == ([], {}, False, False, True)
-    assert plan(host(RUNNING, NVIDIAS, os=system, daemon_users=["nvpd"]), PACKAGES)["files"] == {}
+    assert plan(host(RUNNING, NVIDIAS, os=system, daemon_users=["nvpd"]), PACKAGES).files == {}
 
 
 @pytest.mark.parametrize(
@@ -325,8 +409,8 @@ def cut_off() -> dict[str, t.Any]:
     """Describe a host with a drop-in that systemd has not loaded."""
     seen = host(RUNNING, NVIDIAS, daemon_users=["nvidia-persistenced"])
     first = plan(seen, PACKAGES)
-    assert first["reload"]
-    seen["files"][DROP_IN_FILE] = {"content": first["files"][DROP_IN_FILE]}
+    assert first.reload
+    seen["files"][DROP_IN_FILE] = {"content": first.files[DROP_IN_FILE]}
     seen["services"] = {UNIT: UNREAD}
     return seen
 
@@ -334,16 +418,16 @@ def cut_off() -> dict[str, t.Any]:
 def test_unread_drop_in_is_reloaded() -> None:
     seen = cut_off()
     done = plan(seen, PACKAGES)
-    assert (done["files"], done["reload"], done["start"]) == ({}, True, False)
-    assert done["reason"] == "systemd has not reloaded the changed unit"
-    assert "This task needs root" in plan({**seen, "uid": 1000}, PACKAGES)["problems"][0]
+    assert (done.files, done.reload, done.start) == ({}, True, False)
+    assert done.reason == "systemd has not reloaded the changed unit"
+    assert "This task needs root" in plan({**seen, "uid": 1000}, PACKAGES).problems[0]
     seen["services"] = {UNIT: {**RUNNING, "need_daemon_reload": False, "drop_in_paths": [DROP_IN_FILE]}}
-    assert not plan(seen, PACKAGES)["reload"]
+    assert not plan(seen, PACKAGES).reload
 
 
 def test_removed_drop_in_is_reloaded() -> None:
     seen = host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, DEBIANS)
-    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+    assert (plan(seen, PACKAGES).files, plan(seen, PACKAGES).reload) == ({}, True)
 
 
 def test_unread_own_unit_is_reloaded() -> None:
@@ -351,12 +435,12 @@ def test_unread_own_unit_is_reloaded() -> None:
         {**UNREAD, "fragment_path": UNIT_FILE}, driver={"loaded": "1", "library": "1", "runfile": True, "prefix": None}
     )
     seen["files"][UNIT_FILE] = {"content": persistence_plan._OWN_UNIT}
-    assert (plan(seen, PACKAGES)["files"], plan(seen, PACKAGES)["reload"]) == ({}, True)
+    assert (plan(seen, PACKAGES).files, plan(seen, PACKAGES).reload) == ({}, True)
 
 
 @pytest.mark.parametrize("fragment", [PACKAGED, UNIT_FILE])
 def test_user_changes_are_not_reloaded(fragment: str) -> None:
     seen = host({**UNREAD, "fragment_path": fragment, "drop_in_paths": ["/etc/other.conf"]}, DEBIANS)
     seen["files"][UNIT_FILE] = {"content": "[Service]\n" if fragment == UNIT_FILE else None}
-    assert not plan(seen, PACKAGES)["reload"]
-    assert not plan(host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, nvidia={"gpus": []}), PACKAGES)["reload"]
+    assert not plan(seen, PACKAGES).reload
+    assert not plan(host({**UNREAD, "drop_in_paths": [DROP_IN_FILE]}, nvidia={"gpus": []}), PACKAGES).reload
