@@ -9,16 +9,11 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
-    driver_removal,
     fabric,
     module_loading,
-    platform_data,
-    reboot,
     runfile,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 
 
@@ -29,35 +24,6 @@ def _checked(host: dict) -> dict:
             "that role gpufleet.hosts.observe sets."
         )
     return host
-
-
-def _complete(platform: dict | None, host: dict) -> dict | None:
-    return platform_data.complete(platform, host["os"]["key"])
-
-
-def plan(
-    host: dict,
-    request: dict | None = None,
-    platform: dict | None = None,
-    available: dict | None = None,
-    streams: dict | None = None,
-) -> dict[str, Any]:
-    """Return the driver for a host, the reasons, and the actions."""
-    return plain(driver_plan.plan(_checked(host), request or {}, _complete(platform, host), available, streams))
-
-
-def reboot_decision(
-    host: dict, policy: str = "never", connection: str = "", controller_machine_id: str = ""
-) -> dict[str, Any]:
-    """Return why a reboot is required, whether to reboot, and the record of the attempt."""
-    is_controller = reboot.is_controller(_checked(host), connection, controller_machine_id)
-    decision = reboot.decision(host, policy, is_controller)
-    return {**decision, "attempt": reboot.attempt(host, decision["ids"])}
-
-
-def removal(host: dict, platform: dict | None = None) -> dict[str, Any]:
-    """Return the actions that remove the driver that the role installed."""
-    return driver_removal.plan(_checked(host), _complete(platform, host))
 
 
 def installer_record(host: dict, version: str = "") -> str:
@@ -73,10 +39,6 @@ class FilterModule:
         return {
             "_nvidia_driver_gpus_outside_fabric": fabric.gpus_outside_fabric,
             "_nvidia_driver_installer_record": installer_record,
-            "_nvidia_driver_plan": plan,
-            "_nvidia_driver_reboot": reboot_decision,
-            "_nvidia_driver_removal": removal,
             "_nvidia_driver_unload_obstacles": module_loading.unload_obstacles,
             "_persistence_off": persistence_plan.gpus_with_mode_off,
-            "_persistenced_plan": persistence_plan.plan,
         }

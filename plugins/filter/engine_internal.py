@@ -7,21 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback_report import report
-
-
-def plan(host: dict[str, Any], request: dict[str, Any], platforms: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes that install and configure the engine, and the reason."""
-    try:
-        wanted = engine_request.read(request)
-    except VariableError as error:
-        raise AnsibleFilterError(str(error)) from None  # the cause may contain a password
-    return plain(engine_plan.plan(host, wanted, platforms))
 
 
 def apply_plan(
@@ -55,6 +43,5 @@ class FilterModule:
         """Return the filters by their names."""
         return {
             "_engine_apply_plan": apply_plan,
-            "_engine_plan": plan,
             "_engine_rollback_report": rollback_report,
         }

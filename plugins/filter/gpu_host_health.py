@@ -32,6 +32,16 @@ options:
       - If unset, a link that is narrower than the GPU supports is a note.
     type: int
     choices: [1, 2, 4, 8, 16]
+  expected_gpus:
+    description:
+      - The number of NVIDIA GPUs that the host must have on its PCI bus. GPUs that are assigned to virtual machines do
+        not count. Any other number is a problem.
+      - If unset, a host without NVIDIA GPUs is a note.
+    type: int
+  requires_engine:
+    description: Whether a host without a container engine is a problem.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -57,6 +67,7 @@ _value:
       sample: ["A reboot is required: kernel 6.1.0-49-amd64 is running, but kernel 6.1.0-56-amd64 boots next."]
 """
 
+import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
@@ -67,17 +78,40 @@ _WIDTHS = (1, 2, 4, 8, 16)
 
 
 def gpu_host_health(
-    host: dict[str, t.Any], facts: dict[str, t.Any], volume: dict[str, t.Any] | None = None, pcie_width: t.Any = None
+    host: dict[str, t.Any],
+    facts: dict[str, t.Any],
+    volume: dict[str, t.Any] | None = None,
+    pcie_width: t.Any = None,
+    expected_gpus: t.Any = None,
+    *,
+    requires_engine: bool = True,
 ) -> dict[str, list[str]]:
-    """Check a host. `pcie_width` may be text, as from the command line."""
+    """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
+    return host_health.judge(
+        host, facts, volume, _width(pcie_width), _count(expected_gpus), requires_engine=requires_engine
+    )
+
+
+def _width(pcie_width: t.Any) -> int | None:
     if pcie_width in (None, ""):
-        return host_health.judge(host, facts, volume)
+        return None
     if str(pcie_width) not in map(str, _WIDTHS):
         raise AnsibleFilterError(
             f"verify_expected_pcie_width is {pcie_width!r}, which is not a valid number of PCIe lanes. Use one of "
             f"{', '.join(map(str, _WIDTHS))}, or remove the variable."
         )
-    return host_health.judge(host, facts, volume, int(pcie_width))
+    return int(pcie_width)
+
+
+def _count(expected_gpus: t.Any) -> int | None:
+    if expected_gpus in (None, ""):
+        return None
+    if not re.fullmatch(r"[0-9]{1,4}", str(expected_gpus)):
+        raise AnsibleFilterError(
+            f"verify_expected_gpus is {expected_gpus!r}, which is not a valid number of GPUs. Use a whole number such "
+            "as 8, or 0 for a host without GPUs, or remove the variable."
+        )
+    return int(expected_gpus)
 
 
 class FilterModule:

@@ -85,6 +85,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     driver_kernel_packages.skip_outgoing_kernel(host, result)
     needed = [*result.kernel_packages, *result.packages]
     missing = [name for name in needed if not is_installed(host, name)]
+    missing += _removed_metas(host, result)
     have = {name: upstream_version(installed[name]["version"]) for name in result.lockstep if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result.branch, request)]
     if not missing and not moves and len(set(have.values())) <= 1:
@@ -133,6 +134,17 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         work.may_change = sorted(driver_membership.changeable(host, result))
         work.release = [name for name in work.may_change if installed[name]["held"]]
     _check_build(request, result, todo, version)
+
+
+def _removed_metas(host: Host, result: Resolution) -> list[str]:
+    """Name the kernel's meta packages that this role installed and that are no longer installed.
+
+    Others are optional: the repositories may not have them for the installed kernel, and a converged host needs no
+    query.
+    """
+    known = packages_record.read(host, packages_record.DRIVER)["requested"]
+    names = driver_kernel_packages.meta_names(result)
+    return [name for name in names if name in known and not is_installed(host, name)]
 
 
 def names_to_query(host: Host, names: list[str]) -> list[str]:

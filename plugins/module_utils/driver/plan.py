@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     resolver,
     runfile,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -81,7 +82,7 @@ def plan(
     acts = any(steps.values())
     if acts and host["uid"] != 0 and not result.errors:
         result.errors.append(needs_root(host["uid"]))
-    return Plan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(result, todo))
+    return Plan(**vars(result), todo=todo, steps=steps, acts=acts, summary=_summary(host, result, todo))
 
 
 def _unknown_branch(result: Resolution) -> str:
@@ -181,7 +182,7 @@ def _modules(host: Host, result: Resolution, todo: Todo) -> dict:
     return modules
 
 
-def _summary(result: Resolution, todo: Todo) -> list[str]:
+def _summary(host: Host, result: Resolution, todo: Todo) -> list[str]:
     version = f" {result.version}" if result.version else ""
     modules, work = todo.modules, todo.transaction
     files = [*work.files, *todo.files]
@@ -194,7 +195,7 @@ def _summary(result: Resolution, todo: Todo) -> list[str]:
         ("remove {}", work.remove),
         (f"install the driver{version}: {{}}", work.install),
         ("purge {}", work.purge),
-        ("hold {}", work.hold),
+        ("hold {}", _new_holds(host, result, todo)),
         ("release the hold on {}", work.release),
         ("run the installer {}", [todo.runfile["url"]] if todo.runfile else []),
         ("record what an interrupted installer left", todo.runfile_record is not None),
@@ -209,3 +210,15 @@ def _summary(result: Resolution, todo: Todo) -> list[str]:
         ("enable and start {}", todo.services),
     )
     return [text.format(", ".join(names) if isinstance(names, list) else "") for text, names in parts if names]
+
+
+def _new_holds(host: Host, result: Resolution, todo: Todo) -> list[str]:
+    """Name the packages that are not held yet. The transaction gets all packages, and a selector of dependencies."""
+    work, held = todo.transaction, host["held_packages"]
+    coming = [name for name in (item.partition("=")[0] for item in work.install) if name in result.lockstep]
+    names = [name for name in work.hold if not name.startswith("~")]
+    dependencies = ["new dependencies"] if coming and len(names) < len(work.hold) else []
+    if len(names) < len(work.hold):
+        names += [name for name in driver_membership.of_resolution(host, result) if name not in names]
+    # A lock on a version does not hold another version.
+    return [*(name for name in names if name in coming or name not in held), *dependencies]

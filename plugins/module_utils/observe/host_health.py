@@ -23,19 +23,24 @@ def judge(
     facts: dict[str, t.Any],
     volume: dict[str, t.Any] | None = None,
     pcie_width: int | None = None,
+    expected_gpus: int | None = None,
+    *,
+    requires_engine: bool = True,
 ) -> dict[str, list[str]]:
     """Return `problems`, which prevent GPU work now or after the next reboot, and `notes`. Both are full sentences.
 
-    `pcie_width`: the number of PCIe lanes that every GPU must have.
+    `pcie_width`: the number of PCIe lanes that every GPU must have. `expected_gpus`: the number of GPUs of the host.
+    `requires_engine`: whether the host must have a container engine.
     """
     problems: list[str] = []
     notes: list[str] = []
+    problems += _number_of_gpus(host, expected_gpus)
     if host["nvidia"]["gpus"]:
         problems += _gpus(host, facts)
         problems += _links(facts, pcie_width)
         problems += _driver(host)
         problems += _cdi(host)
-    problems += _engine(host)
+    problems += _engine(host, requires_engine)
     problems += _packages(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
         problems.append(f"The driver volume could not be checked: {volume.get('msg')}")
@@ -45,6 +50,8 @@ def judge(
         )
     for reason in host["reboot_reasons"]:
         (problems if reason["driver"] else notes).append(f"A reboot is required: {reason['text']}")
+    if expected_gpus is None and not host["nvidia"]["gpus"]:
+        notes.append(_no_gpus(host))
     notes += _narrow_links(facts, pcie_width)
     notes += _notes(host, facts)
     return {"problems": [_sentence(text) for text in problems], "notes": [_sentence(text) for text in notes]}
@@ -52,6 +59,38 @@ def judge(
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
+    """Compare the number of GPUs on the PCI bus. A GPU that is missing there has no other symptom."""
+    count = len(host["nvidia"]["gpus"])
+    if expected is None or count == expected:
+        return []
+    text = f"This host has {_counted(count)}{_and_of_guests(host)}, but verify_expected_gpus is {expected}."
+    if count > expected:
+        return [f"{text} Correct the variable."]
+    return [
+        f"{text} Compare with the output of lspci -d 10de:, and check the kernel log for PCIe errors. If a GPU is "
+        "missing there, reseat its board and its power cables. If the host is a virtual machine, check the GPUs that "
+        "its hypervisor assigns."
+    ]
+
+
+def _no_gpus(host: Host) -> str:
+    return (
+        f"This host has no NVIDIA GPU{_and_of_guests(host)}, but is in the target group. If that is correct, set "
+        "verify_expected_gpus to 0 for this host. Otherwise set it to the number of GPUs, so that missing GPUs are a "
+        "failure."
+    )
+
+
+def _and_of_guests(host: Host) -> str:
+    count = len(host["nvidia"].get("gpus_of_guests", []))
+    return f" besides {_counted(count)} assigned to virtual machines" if count else ""
+
+
+def _counted(count: int) -> str:
+    return f"{count or 'no'} NVIDIA GPU{'' if count == 1 else 's'}"
 
 
 def _gpus(host: Host, facts: dict[str, t.Any]) -> list[str]:
@@ -128,7 +167,7 @@ def _driver(host: Host) -> list[str]:
     return []
 
 
-def _engine(host: Host) -> list[str]:
+def _engine(host: Host, is_required: bool) -> list[str]:
     found = []
     installed = False
     for name, unit in _UNITS.items():
@@ -139,10 +178,10 @@ def _engine(host: Host) -> list[str]:
         # Docker starts containerd, so the state of containerd.service is not checked.
         if unit and host["services"] and name in _TITLES and service.get("active_state") != "active":
             found.append(_not_running(_TITLES[name], unit, service))
-    if not installed:
+    if is_required and not installed:
         found.append(
             "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role "
-            "container_engine."
+            "container_engine. If the host must have no engine, set container_engine_name to none."
         )
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:

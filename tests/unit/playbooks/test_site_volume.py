@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The engines with which site.yml registers the driver volume, also in check mode before an engine is installed."""
+"""The engines with which playbook site registers the driver volume, also before an engine is installed."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-PLAYBOOK = Path(__file__).resolve().parents[3] / "playbooks/site.yml"
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PARTS, Part
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
+
+CHANGE = Path(__file__).resolve().parents[3] / "playbooks/tasks/change.yml"
+MODULE = "gpufleet.hosts.nvidia_driver_volume"
+NO_ENGINE = tuple(part for part in PARTS if part != "container_engine")
 
 
-def trusted(value: Any) -> Any:
-    if isinstance(value, str):
-        return trust_as_template(value)
-    if isinstance(value, dict):
-        return {key: trusted(item) for key, item in value.items()}
-    return value
+def planned(engine: str, parts: tuple[str, ...], *, runs_docker: bool = False, has_podman: bool = False) -> Part:
+    """Return the part of the driver volume, for a host without a driver and with these engines."""
+    host = site_samples.bare()
+    if runs_docker:
+        info = {"server_version": "26.1.5", "containers_running": 0}
+        host["engines"]["docker"] = {"package": "docker.io", "version": "26.1.5", "info": info}
+    if has_podman:
+        host["engines"]["podman"]["package"] = "podman"
+    return site_samples.planned(host, {"container_engine": {"name": engine}}, parts)["driver_volume"]
 
 
-def rendered(name: str, runs_docker: bool, has_podman: bool, **variables: Any) -> dict[str, Any]:
-    """Return the arguments of a task of the play, for a host with these engines."""
-    (play,) = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
-    task = next(task for task in play["tasks"] if task["name"] == name)
-    engines = {
-        "docker": {"info": {"server_version": "26.1.5"} if runs_docker else None},
-        "podman": {"package": "podman" if has_podman else None},
-    }
-    known = {
-        "ansible_run_tags": ["all"],
-        "ansible_skip_tags": [],
-        "gpufleet_host": {"engines": engines},
-        **trusted({**play["vars"], **task.get("vars", {})}),
-        **variables,
-    }
-    arguments = next(value for key, value in task.items() if "." in key)
-    return Templar(loader=DataLoader(), variables=known).template(trusted(arguments))
+def arguments(part: Part) -> dict[str, Any]:
+    """Return the options with which the playbook calls the module."""
+    tasks = yaml.safe_load(CHANGE.read_text(encoding="utf-8"))
+    (options,) = [step[MODULE] for task in tasks for step in task.get("block", []) if MODULE in step]
+    templar = Templar(loader=DataLoader(), variables={"site_plan": {"plan": {"driver_volume": part.plan}}})
+    return {name: templar.template(trust_as_template(value)) for name, value in options.items()}
 
 
 @pytest.mark.parametrize(
-    ("variables", "expected"),
+    ("engine", "parts", "expected"),
     [
-        ({}, {"engine": ["auto"], "expected_engines": ["docker"]}),
-        ({"container_engine_name": "podman"}, {"engine": ["auto"], "expected_engines": ["podman"]}),
-        ({"container_engine_name": "containerd"}, {"engine": ["none"], "expected_engines": []}),
-        ({"ansible_run_tags": ["driver_volume"]}, {"engine": ["auto"], "expected_engines": []}),
-        (
-            {"ansible_run_tags": ["driver_volume", "container_engine"]},
-            {"engine": ["auto"], "expected_engines": ["docker"]},
-        ),
-        ({"ansible_skip_tags": ["container_engine"]}, {"engine": ["auto"], "expected_engines": []}),
+        ("docker", PARTS, {"engine": ["auto"], "expected_engines": ["docker"]}),
+        ("podman", PARTS, {"engine": ["auto"], "expected_engines": ["podman"]}),
+        ("containerd", PARTS, {"engine": ["none"], "expected_engines": []}),
+        ("none", PARTS, {"engine": ["none"], "expected_engines": []}),
+        ("docker", ("driver_volume",), {"engine": ["auto"], "expected_engines": []}),
+        ("docker", ("driver_volume", "container_engine"), {"engine": ["auto"], "expected_engines": ["docker"]}),
+        ("docker", NO_ENGINE, {"engine": ["auto"], "expected_engines": []}),
     ],
 )
 def test_check_mode_expects_the_engine_that_this_run_installs(
-    variables: dict[str, Any], expected: dict[str, Any]
+    engine: str, parts: tuple[str, ...], expected: dict[str, Any]
 ) -> None:
-    assert rendered("Create the driver volume", False, False, **variables) == expected
+    assert arguments(planned(engine, parts)) == expected
 
 
 @pytest.mark.parametrize(
-    ("runs_docker", "has_podman", "variables", "words"),
+    ("engine", "parts", "runs_docker", "has_podman", "words"),
     [
-        (False, False, {}, "once the driver is loaded and registers it with docker."),
-        (True, True, {}, "once the driver is loaded and registers it with docker and podman."),
-        (False, False, {"container_engine_name": "podman"}, "once the driver is loaded and registers it with podman."),
-        (True, False, {"container_engine_name": "containerd"}, "once the driver is loaded."),
-        (False, False, {"ansible_skip_tags": ["container_engine"]}, "once the driver is loaded."),
+        ("docker", PARTS, False, False, " is loaded and register it with docker"),
+        # The volume is registered with every engine of the host.
+        ("docker", PARTS, True, True, " is loaded and register it with docker and podman"),
+        ("docker", PARTS, False, True, " is loaded and register it with docker and podman"),
+        ("podman", PARTS, True, False, " is loaded and register it with docker and podman"),
+        ("podman", PARTS, False, False, " is loaded and register it with podman"),
+        ("containerd", PARTS, True, False, " is loaded"),
+        ("none", PARTS, True, False, " is loaded"),
+        ("docker", NO_ENGINE, False, False, " is loaded"),
+        ("docker", NO_ENGINE, True, False, " is loaded and register it with docker"),
     ],
 )
-def test_check_mode_names_the_engines_before_the_driver_is_loaded(
-    runs_docker: bool, has_podman: bool, variables: dict[str, Any], words: str
+def test_the_plan_names_the_engines_before_the_driver_is_loaded(
+    engine: str, parts: tuple[str, ...], runs_docker: bool, has_podman: bool, words: str
 ) -> None:
-    result = rendered("Report the driver volume that a real run would create", runs_docker, has_podman, **variables)
-    assert result["msg"].endswith(words)
+    part = planned(engine, parts, runs_docker=runs_docker, has_podman=has_podman)
+    assert part.changes == [f"create the driver volume once driver {site_samples.VERSION}{words}"]

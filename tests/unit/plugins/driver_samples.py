@@ -154,16 +154,19 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("docker", "podman", "containerd", "crio", "container_toolkit")
         },
         "cdi_specs": [],
+        "driver_volume": None,
         "docker_daemon_json": {
             "path": owned.DAEMON_JSON,
             "exists": False,
             "content": None,
             "error": None,
             "flags": [],
+            "applied": True,
+            "digests": {"file": [], "record": {}},
         },
     }
     for name, value in changes.items():
-        description[name] = {**description[name], **value} if isinstance(value, dict) else value
+        description[name] = {**(description[name] or {}), **value} if isinstance(value, dict) else value
     return description
 
 

@@ -6,23 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
-HOST = {
-    "os": {"key": "debian-12", "name": "Debian 12", "package_manager": "apt"},
-    "uid": 0,
-    "installed_packages": {},
-    "services": {},
-    "package_state": {"busy": False},
-    "engines": {"docker": {"package": None, "version": None, "info": None}},
-    "docker_daemon_json": {"flags": []},
-    "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
-}
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
+
+FILES = {"/etc/docker/daemon.json": {"exists": False, "content": None}}
 OPTIONS = {
     "insecure-registries": ["{{ registry }}"],
     "log-opts": {"labels": "{{ registry }}"},
@@ -33,23 +26,23 @@ OPTIONS = {
 def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path) -> None:
     values = {
         "ansible_python_interpreter": sys.executable,
-        "gpufleet_host": HOST,
         "registry": "registry.example:5000",
         "container_engine_docker_options": OPTIONS,
         "container_engine_docker_recommended": "no",
     }
     expected = json.loads(json.dumps(OPTIONS).replace("{{ registry }}", values["registry"]))
-    role = {"name": "gpufleet.hosts.container_engine", "tasks_from": "plan.yml", "public": True}
+    environment = planned_roles.install(tmp_path)
+    role = {"name": "container_engine", "tasks_from": "plan.yml", "public": True}
     tasks = [
         {"ansible.builtin.include_role": role},
-        {"ansible.builtin.debug": {"var": "__container_engine_plan"}},
-        {"ansible.builtin.assert": {"that": "__container_engine_resolved.options == expected", "quiet": True}},
+        {"ansible.builtin.debug": {"var": "__container_engine_plan.packages"}},
+        {"ansible.builtin.assert": {"that": "__container_engine_plan.options == expected", "quiet": True}},
     ]
-    play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
+    calls = planned_roles.observations(tmp_path / "calls.json", host(files=FILES))
+    play = {"hosts": "localhost", "gather_facts": False, "environment": calls, "tasks": tasks}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({**values, "expected": expected}))
     argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.yml"]
-    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path), "ANSIBLE_REMOTE_TEMP": str(tmp_path)}
     done = subprocess.run(
         [*argv, str(tmp_path / "play.yml")], capture_output=True, text=True, check=False, env=environment
     )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,25 +14,27 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import bare
 
 MIRROR, PROXY = "http://mirror.example/cuda", "http://proxy.example:3128"
 
 
-def play(root: Path, task: dict[str, Any], **values: Any) -> str:
-    """Run a task with -v and --diff, and return the output."""
-    (root / "values.json").write_text(json.dumps({"ansible_python_interpreter": sys.executable, **values}))
-    (root / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
+def planned(root: Path, role: str, **values: Any) -> str:
+    """Plan a role with -v and --diff, and return the output."""
+    environment = planned_roles.install(root)
+    calls = planned_roles.observations(root / "calls.json", bare())
+    # Role cuda_toolkit does not observe the host itself.
+    facts = {"gpufleet_host": bare()} if role == "cuda_toolkit" else {}
+    name = role if role in planned_roles.ROLES else f"gpufleet.hosts.{role}"
+    task = {"ansible.builtin.include_role": {"name": name, "tasks_from": "plan.yml"}}
+    play = {"hosts": "localhost", "gather_facts": False, "environment": calls, "tasks": [task]}
+    (root / "values.json").write_text(json.dumps({"ansible_python_interpreter": sys.executable, **facts, **values}))
+    (root / "play.yml").write_text(yaml.safe_dump([play]))
     argv = ["ansible-playbook", "-v", "--diff", "-i", "localhost,", "-c", "local", "-e", f"@{root}/values.json"]
-    environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(root / "local"), "ANSIBLE_REMOTE_TEMP": str(root / "remote")}
     argv.append(str(root / "play.yml"))
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
     return done.stdout + done.stderr
-
-
-def planned(root: Path, role: str, **values: Any) -> str:
-    task = {"ansible.builtin.include_role": {"name": f"gpufleet.hosts.{role}", "tasks_from": "plan.yml"}}
-    return play(root, task, gpufleet_host=bare(), **values)
 
 
 REQUESTS = [

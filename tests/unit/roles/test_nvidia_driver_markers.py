@@ -17,7 +17,10 @@ import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
@@ -104,15 +107,30 @@ VERIFIED = [
 ]
 
 
+def planned(monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], activate: Any, action: str) -> dict[str, Any]:
+    """Return the plan of a host whose driver is as it should be."""
+    monkeypatch.setattr(site_driver.driver_plan, "plan", lambda *_arguments: Plan(action=action))
+    reasons = [{**reason, "id": "driver", "text": "the driver was upgraded"} for reason in facts["reboot_reasons"]]
+    there = host("debian-12", files=facts["files"], reboot_reasons=reasons)
+    request = driver_request.read({"activate": activate})
+    part = site_driver.present(there, request, {}, None, versions=None, streams=None, is_controller=False)
+    # A verification is a reason to act, and the plan names it.
+    assert part["plan"]["verifies"] is any("verify the driver" in change for change in part["changes"])
+    assert part["acts"] is bool(part["changes"])
+    return part["plan"]
+
+
 @pytest.mark.parametrize("dry", [False, True])
-def test_a_failed_verification_is_repeated_even_without_other_changes(role: Role, dry: bool) -> None:
+def test_a_failed_verification_is_repeated_even_without_other_changes(
+    role: Role, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
     (verify,) = [task for task in steps("present.yml") if task.get("ansible.builtin.include_tasks") == "verify.yml"]
     del verify["ansible.builtin.include_tasks"]
     tasks = []
     cases = [case[1:] for case in VERIFIED if case[0] is dry]
     for number, (changes, existing, activate, reasons, action, _expected) in enumerate(cases):
-        facts = {"gpufleet_host": observed(*existing, reasons=reasons), "__nvidia_driver_has_changes": changes,
-                 "nvidia_driver_activate": activate, "__nvidia_driver_plan": {"action": action}}  # fmt: skip
+        plan = planned(monkeypatch, observed(*existing, reasons=reasons), activate, action)
+        facts = {"__nvidia_driver_has_changes": changes, "__nvidia_driver_plan": plan}
         task = {**verify, "ansible.builtin.debug": {"msg": f"<case {number}>"}}
         tasks += [{"ansible.builtin.set_fact": facts}, task]
     done = role.run(tasks, dry=dry)

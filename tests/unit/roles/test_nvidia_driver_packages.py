@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Todo, Transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan, Todo, Transaction
 from ansible_collections.gpufleet.hosts.plugins.modules import package_transaction
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver"
@@ -106,9 +106,10 @@ WORK = Transaction(
 )
 
 
-def planned(*prerequisites: str, hold_needs: tuple[str, ...] = (PLUGIN,), services: tuple[str, ...] = ()) -> dict:
-    todo = dataclasses.asdict(Todo(prerequisites=list(prerequisites), transaction=WORK))
-    return {"todo": todo, "hold_needs": list(hold_needs), "services": list(services)}
+def planned(*prerequisites: str, services: tuple[str, ...] = (), hint: str | None = None) -> dict[str, Any]:
+    todo = Todo(prerequisites=list(prerequisites), transaction=WORK)
+    plan = Plan(todo=todo, hold_needs=[PLUGIN], services=list(services), prerequisites_hint=hint)
+    return dataclasses.asdict(plan)
 
 
 DONE = {"changed": True, "kept": []}
@@ -126,16 +127,17 @@ def test_prerequisites_come_first_and_all_options_reach_the_module(role: Role) -
 
 
 @pytest.mark.parametrize(
-    ("prerequisites", "words"),
+    ("prerequisite", "hint", "words"),
     [
-        (["epel-release"], "The driver packages need these packages. Enable the repository that contains them."),
-        ([PLUGIN], "set nvidia_driver_hold to false"),
+        ("epel-release", None, "The driver packages need these packages. Enable the repository that contains them."),
+        ("epel-release", "Install it from URL.", "The driver packages need these packages. Install it from URL."),
+        (PLUGIN, "Install it from URL.", "set nvidia_driver_hold to false"),
     ],
 )
-def test_missing_prerequisites_are_explained(role: Role, prerequisites: list[str], words: str) -> None:
+def test_missing_prerequisites_are_explained(role: Role, prerequisite: str, hint: str | None, words: str) -> None:
     message = role.run("packages.yml", {"failed": True, "msg": "No such package."},
-                       __nvidia_driver_plan=planned(*prerequisites))  # fmt: skip
-    assert f"{prerequisites[0]} could not be installed: No such package." in message, role.output
+                       __nvidia_driver_plan=planned(prerequisite, hint=hint))  # fmt: skip
+    assert f"{prerequisite} could not be installed: No such package." in message, role.output
     assert words in message
     assert len(role.calls()) == 1
 

@@ -1,13 +1,11 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the roles observe a host again before they act: while dpkg runs."""
+"""When the plan observes a host again: while dpkg runs."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,25 +15,11 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
 
-ROOT = Path(__file__).resolve().parents[3]
+PARTS = ["nvidia_driver", "container_engine", "driver_volume"]
 LOCKED = "still holds dpkg's lock after"
-# Returns the next observation of the test, and records its own parameters.
-MODULE = """\
-import json
-import os
-from pathlib import Path
-from ansible.module_utils.basic import AnsibleModule
-
-names = ("services", "files", "package_lock_timeout")
-module = AnsibleModule({name: {"type": "raw"} for name in names}, supports_check_mode=True)
-calls = Path(os.environ["CALLS"])
-known = json.loads(calls.read_text())
-known["calls"].append(int(module.params["package_lock_timeout"] or 0))
-calls.write_text(json.dumps(known))
-module.exit_json(host=known["hosts"][min(len(known["calls"]), len(known["hosts"])) - 1])
-"""
 # Writes the state and the message of each result to a file per host.
 CALLBACK = """\
 import json
@@ -66,19 +50,15 @@ class Roles:
     def __init__(self, folder: Path) -> None:
         """Copy the roles into the directory."""
         self.folder = folder
-        for name in ("observe", "container_engine", "nvidia_driver"):
-            shutil.copytree(ROOT / "roles" / name, folder / "roles" / name)
-            for path in (folder / "roles" / name / "tasks").iterdir():
-                text = path.read_text(encoding="utf-8").replace("gpufleet.hosts.observe", "observe")
-                if path.name in NOT_RUN.get(name, ()):
-                    # The tasks after a change: the new observation and its plan.
-                    kept = yaml.safe_load(text)[-2:] if path.name == "packages.yml" else []
-                    text = yaml.safe_dump([{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept])
-                path.write_text(text.replace("gpufleet.hosts.gpu_host_info", "next_observation"), encoding="utf-8")
-        for name, text in (("library/next_observation", MODULE), ("callback/by_host", CALLBACK)):
-            path = folder / f"{name}.py"
-            path.parent.mkdir()
-            path.write_text(text.replace("FOLDER", str(folder)))
+        self.environment = planned_roles.install(folder)
+        for name, files in NOT_RUN.items():
+            for path in (folder / "roles" / name / "tasks" / file for file in files):
+                # The task after a change: the new observation and its plan.
+                kept = yaml.safe_load(path.read_text(encoding="utf-8"))[-1:] if path.name == "packages.yml" else []
+                tasks = [{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept]
+                path.write_text(yaml.safe_dump(tasks), encoding="utf-8")
+        (folder / "callback").mkdir()
+        (folder / "callback/by_host.py").write_text(CALLBACK.replace("FOLDER", str(folder)))
 
     def run(
         self, role: str, *cases: list[dict[str, Any]], tasks: str = "main.yml", dry: bool = False, **values: Any
@@ -90,12 +70,14 @@ class Roles:
         inventory = {}
         for number, hosts in enumerate(cases):
             calls = self.folder / f"case{number}.json"
-            calls.write_text(json.dumps({"calls": [], "hosts": hosts}))
+            planned_roles.observations(calls, *hosts)
             calls.with_suffix(".out").unlink(missing_ok=True)
             inventory[calls.stem] = {"calls": str(calls)}
         (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}))
         observe = {"ansible.builtin.include_role": {"name": "observe"}}
-        include = {"ansible.builtin.include_role": {"name": role, "tasks_from": tasks}}
+        include: dict[str, Any] = {"ansible.builtin.include_role": {"name": role, "tasks_from": tasks}}
+        if role == "site":
+            include = {"gpu_host_plan": {"parts": PARTS, "requires_root": True}}
         book = {"hosts": "all", "gather_facts": False, "environment": {"CALLS": "{{ calls }}"},
                 "tasks": [include] if tasks == "main.yml" else [observe, include]}  # fmt: skip
         (self.folder / "play.yml").write_text(yaml.safe_dump([book]))
@@ -103,10 +85,7 @@ class Roles:
                   "ansible_remote_tmp": str(self.folder / "remote")}  # fmt: skip
         argv = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), "-c", "local", "-e", json.dumps(values),
                 str(self.folder / "play.yml"), *(["--check"] if dry else [])]  # fmt: skip
-        environment = {**os.environ, "ANSIBLE_LOCAL_TEMP": str(self.folder / "local"),
-                       "ANSIBLE_ROLES_PATH": str(self.folder / "roles"),
-                       "ANSIBLE_CALLBACK_PLUGINS": str(self.folder / "callback"),
-                       "ANSIBLE_LIBRARY": str(self.folder / "library")}  # fmt: skip
+        environment = {**self.environment, "ANSIBLE_CALLBACK_PLUGINS": str(self.folder / "callback")}
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
         found = []
         for name in inventory:
@@ -188,12 +167,25 @@ def test_neither_check_mode_nor_a_converged_host_waits(roles, case):
     assert (good, timeouts) == (True, [0]), results
 
 
-@every_role
-def test_an_error_stops_the_site_playbook_unless_the_role_waits_later(roles, case):
-    role, sample, values, _timeout, error = case
-    cases = ([sample(busy=is_busy, installed=False)] for is_busy in (True, False))
-    found = roles.run(role, *cases, tasks="plan.yml", **values)
-    assert [(good, error in results) for good, results, _timeouts in found] == [(True, False), (False, True)], found
+def site_host(*, busy: bool, installed: bool) -> dict[str, Any]:
+    """Describe a host with a preinstalled driver, and with an engine or without one."""
+    driver, engine = driver_host(busy=busy, installed=True), engine_host(busy=busy, installed=installed)
+    of_engine = {name: engine[name] for name in ("engines", "docker_daemon_json", "packages", "installed_packages")}
+    return {**driver, **of_engine, "files": {**driver["files"], **engine["files"]}}
+
+
+def test_the_plan_of_several_parts_waits_once_and_with_the_timeout_of_the_driver(roles):
+    busy, fixed, broken, converged = (
+        site_host(busy=is_busy, installed=installed)
+        for is_busy, installed in ((True, False), (False, True), (False, False), (True, True))
+    )
+    first, second, third, fourth = roles.run(
+        "site", [busy, fixed], [busy, broken], [busy, busy], [converged], **ENGINE[2], **DRIVER[2]
+    )
+    assert (first[0], first[2], ENGINE[4] in first[1]) == (True, [0, 77], False), first
+    assert (second[0], second[2], ENGINE[4] in second[1], LOCKED in second[1]) == (False, [0, 77], True, False), second
+    assert (third[0], third[2], f"{LOCKED} 77 seconds" in third[1]) == (False, [0, 77], True), third
+    assert (fourth[0], fourth[2]) == (True, [0]), fourth
 
 
 def test_configuring_the_engine_waits(roles):

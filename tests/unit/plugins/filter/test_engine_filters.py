@@ -27,7 +27,7 @@ def test_documentation_and_signature_agree() -> None:
             assert (option.get("default") or None) == (parameter.default or None), parameter.name
 
 
-def health(width: t.Any) -> dict[str, t.Any]:
+def health(width: t.Any, gpus: t.Any = None) -> dict[str, t.Any]:
     facts = {
         "nvidia_gpu_state": "ready",
         "nvidia_gpus": [
@@ -45,7 +45,7 @@ def health(width: t.Any) -> dict[str, t.Any]:
         "package_state": {"interrupted": False, "unfinished": [], "busy": False},
         "reboot_reasons": [],
     }
-    return gpu_host_health.FilterModule().filters()["gpu_host_health"](host, facts, None, width)
+    return gpu_host_health.FilterModule().filters()["gpu_host_health"](host, facts, None, width, gpus)
 
 
 @pytest.mark.parametrize(("width", "problems"), [(None, 0), ("", 0), (8, 0), ("8", 0), (16, 1), ("16", 1)])
@@ -61,65 +61,24 @@ def test_an_expected_width_that_no_link_has_is_refused(width: t.Any) -> None:
         health(width)
 
 
-BARE: dict[str, t.Any] = {
-    "os": {"key": "debian-12", "name": "Debian 12", "family": "debian", "package_manager": "apt"},
-    "uid": 0,
-    "nvidia": {"gpus": []},
-    "installed_packages": {},
-    "services": {},
-    "engines": {"docker": {"package": None, "version": None, "info": None}},
-    "docker_daemon_json": {"flags": []},
-    "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
-}
-PLATFORMS = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], "version": "20.10.24"}}}
-
-
-def planned(options: t.Any, recommended: t.Any) -> dict[str, t.Any]:
-    request = {"docker_options": options, "docker_recommended": recommended}
-    return engine_internal.plan(BARE, request, PLATFORMS)
-
-
-RECOMMENDED = {"live-restore": True}
-
-
 @pytest.mark.parametrize(
-    ("options", "recommended", "expected"),
-    [
-        *(({"mtu": 9000}, no, {"mtu": 9000}) for no in (False, "false", "False", "no", "0", "off", 0)),
-        *((options, "yes", RECOMMENDED) for options in (None, "", "{}", {})),
-        ('{"mtu": 9000, "labels": ["a=1"]}', "true", {"mtu": 9000, "labels": ["a=1"], **RECOMMENDED}),
-        ("{'debug': True}", "false", {"debug": True}),
-        ("data-root=/srv/docker, log-driver=local", "no", {"data-root": "/srv/docker", "log-driver": "local"}),
-    ],
+    ("gpus", "problems"), [(None, 0), ("", 0), (1, 0), ("1", 0), (8, 1), ("8", 1), (0, 1), ("0", 1)]
 )
-def test_strings_are_converted(options: t.Any, recommended: t.Any, expected: dict[str, t.Any]) -> None:
-    done = planned(options, recommended)
-    assert (done["options"], done["problems"]) == (expected, [])
+def test_the_expected_number_of_gpus_may_be_text(gpus: t.Any, problems: int) -> None:
+    assert len(health(None, gpus)["problems"]) == problems
 
 
-@pytest.mark.parametrize(
-    ("options", "recommended", "words"),
-    [
-        ("mtu", True, 'container_engine_docker_options is mtu, but must be a dictionary. Use the form {"mtu": 9000}.'),
-        ('{"mtu": 9000', True, 'container_engine_docker_options is {"mtu": 9000, but must be a dictionary.'),
-        ([1], True, "container_engine_docker_options is [1], but must be a dictionary."),
-        ({True: 1}, True, "container_engine_docker_options has the key True, which is not a string. Write it in"),
-        ({5: {}}, True, "container_engine_docker_options has the key 5, which is not a string"),
-        ({}, "maybe", "container_engine_docker_recommended is maybe, but must be true or false."),
-        ('{"log-opts": {"splunk-token": "s3cret"', True, "container_engine_docker_options is"),
-        ('{"http-proxy": "http://u:s3cret@p', True, "container_engine_docker_options is"),
-    ],
-)
-def test_invalid_strings_are_reported(options: t.Any, recommended: t.Any, words: str) -> None:
-    with pytest.raises(AnsibleFilterError) as caught:
-        planned(options, recommended)
-    assert words in str(caught.value)
-    assert "s3cret" not in str(caught.value)
+@pytest.mark.parametrize("gpus", ["eight", -1, "-1", 1.5, "8.0", True, [8], "8x", "8\n", 10**6])
+def test_an_invalid_number_of_gpus_is_refused(gpus: t.Any) -> None:
+    with pytest.raises(AnsibleFilterError) as error:
+        health(None, gpus)
+    assert str(error.value) == (
+        f"verify_expected_gpus is {gpus!r}, which is not a valid number of GPUs. Use a whole number such as 8, or 0 "
+        "for a host without GPUs, or remove the variable."
+    )
 
 
 def test_values_of_a_playbook_reach_the_functions() -> None:
-    plan = planned({"mtu": 9000}, False)
-    assert (plan["packages"], plan["options"], plan["service"]) == (["docker.io"], {"mtu": 9000}, None)
     apply = engine_internal.apply_plan(
         {"reload": [], "restart": ["mtu"]}, info={"containers_running": 1}, config={}, policy="always"
     )

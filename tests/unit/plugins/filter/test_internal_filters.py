@@ -16,12 +16,13 @@ from ansible_collections.gpufleet.hosts.plugins.filter import (
     cuda_internal,
     driver_internal,
     engine_internal,
+    site_internal,
 )
 
 FOLDER = Path(cuda_internal.__file__).parent
 FILTERS = {
     name: function
-    for module in (cuda_internal, driver_internal, engine_internal)
+    for module in (cuda_internal, driver_internal, engine_internal, site_internal)
     for name, function in module.FilterModule().filters().items()
 }
 

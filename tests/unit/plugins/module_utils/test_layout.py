@@ -33,6 +33,7 @@ ORDER = [
     "cuda",
     "container",
     "observe",
+    "site",
 ]
 SOURCES = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}

@@ -57,7 +57,47 @@ def test_a_healthy_host_has_neither_problems_nor_notes() -> None:
 
 def test_a_host_without_gpus_needs_no_gpu_facts() -> None:
     host = changed(changed(HOST, "nvidia/gpus", []), "driver/loaded", None)
-    assert judge(host, {}) == {"problems": [], "notes": []}
+    assert judge(host, {}, expected_gpus=0) == {"problems": [], "notes": []}
+
+
+GPU_ADDRESSES = [f"0000:{bus:02x}:00.0" for bus in range(0x3B, 0x43)]
+NO_GPU = "This host has no NVIDIA GPU, but is in the target group. If that is correct, set verify_expected_gpus to 0"
+LENT = "This host has no NVIDIA GPU besides 1 NVIDIA GPU assigned to virtual machines, but is in the target group."
+
+
+@pytest.mark.parametrize(
+    ("gpus", "of_guests", "expected", "problem", "note"),
+    [
+        (8, 0, None, None, None),
+        (8, 0, 8, None, None),
+        (0, 0, 0, None, None),
+        (0, 0, None, None, NO_GPU),
+        (0, 1, None, None, LENT),
+        (0, 1, 0, None, None),
+        (7, 0, 8, "This host has 7 NVIDIA GPUs, but verify_expected_gpus is 8. Compare with the output of lspci", None),
+        (1, 0, 2, "This host has 1 NVIDIA GPU, but verify_expected_gpus is 2. Compare", None),
+        (0, 0, 8, "This host has no NVIDIA GPUs, but verify_expected_gpus is 8. Compare", None),
+        (
+            6,
+            2,
+            8,
+            "has 6 NVIDIA GPUs besides 2 NVIDIA GPUs assigned to virtual machines, but verify_expected_gpus is 8.",
+            None,
+        ),
+        (8, 0, 4, "This host has 8 NVIDIA GPUs, but verify_expected_gpus is 4. Correct the variable.", None),
+        (1, 0, 0, "This host has 1 NVIDIA GPU, but verify_expected_gpus is 0. Correct the variable.", None),
+    ],
+)
+def test_another_number_of_gpus_than_expected_is_a_problem(
+    gpus: int, of_guests: int, expected: int | None, problem: str | None, note: str | None
+) -> None:
+    addresses = GPU_ADDRESSES[:gpus]
+    host = changed(HOST, "nvidia", {"gpus": addresses, "gpus_of_guests": GPU_ADDRESSES[gpus : gpus + of_guests]})
+    facts = {**FACTS, "nvidia_gpus": [{**GPU, "pci_bus_id": address} for address in addresses]}
+    done = judge(host, facts, expected_gpus=expected)
+    for found, words in ((done["problems"], problem), (done["notes"], note)):
+        assert len(found) == (1 if words else 0)
+        assert words is None or words in found[0]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +213,10 @@ def test_a_missing_engine_is_a_problem() -> None:
         changed(HOST, "engines/docker/package", None), "services/docker.service", {"load_state": "not-found"}
     )
     assert judge(host, FACTS)["problems"] == [
-        "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role container_engine."
+        "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role container_engine. "
+        "If the host must have no engine, set container_engine_name to none."
     ]
+    assert judge(host, FACTS, requires_engine=False)["problems"] == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, merge, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
@@ -328,6 +328,38 @@ def test_the_observation_contains_no_password_of_docker(tree, proxy):
     assert json.loads(host["files"][path]["content"])["entries"]
     assert host["docker_daemon_json"]["flags"]
     assert host["docker_daemon_json"]["content"]["proxies"]["http-proxy"].endswith("********@p")
+
+
+BOOT = "0c2b6c9e-1f5b-4f0f-9a55-6f5f5a1d9d6e"
+SHOWN = "MainPID=7\nActiveState={}\nExecMainStartTimestampMonotonic={}\nStateChangeTimestampMonotonic={}\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "applied"),
+    [
+        (SHOWN.format("active", 1, 1), False),
+        (SHOWN.format("active", 1, 9), True),
+        (SHOWN.format("active", 9, 9), True),
+        (SHOWN.format("activating", 9, 9), False),
+        ("MainPID=0\n", False),
+    ],
+)
+def test_a_change_that_docker_has_not_applied_is_reported(tree, shown, applied):
+    path = record.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
+    written = {"at": 5, "boot_id": BOOT, "reload": ["debug"], "restart": []}
+    state = record.State(merge.EMPTY_RECORD, written=written)
+    tree.file(path.lstrip("/"), record.dump_state(state))
+    tree.file("proc/sys/kernel/random/boot_id", f"{BOOT}\n")
+    seen = observe(tree, run=lambda argv: (0, shown, "") if "docker.service" in argv[2:3] else (127, "", ""))
+    assert seen["docker_daemon_json"]["applied"] is applied
+
+
+def test_passwords_of_docker_can_be_compared(tree):
+    options = {"proxies": {"http-proxy": "http://u:s3cret@p"}, "debug": True}
+    tree.file("etc/machine-id", "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c\n")
+    tree.file("etc/docker/daemon.json", json.dumps(options))
+    (digest,) = observe(tree)["docker_daemon_json"]["digests"]["file"]
+    assert digests.of_tree(options, "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c") == {digest: "proxies.http-proxy"}
 
 
 def test_requested_files_are_read_up_to_the_size_limit(tree):

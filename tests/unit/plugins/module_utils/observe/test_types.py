@@ -11,10 +11,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info
-from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples, driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
 
 K = "6.1.0-47-amd64"
@@ -63,6 +63,9 @@ def described(tmp_path, system: str) -> Host:
         run=run,
         ask=lambda path, request: {"ServerVersion": "28.0", "Runtimes": {}},
         nvml_binding=False,
+        predict_volume=lambda version: volume.predict(
+            tree.root, version, ["none"], [], run_command=run, podman_path=None
+        ),
     )
 
 
@@ -91,13 +94,23 @@ def problems(value: Any, hint: Any, place: str = "host") -> list[str]:
 def test_an_observation_has_its_type(tmp_path, system):
     host = described(tmp_path, system)
     assert problems(host, Host) == []
-    assert [key for key in ("accelerators", "accelerator_drivers", "dkms", "services", "cdi_specs", "reboot_reasons",
-                            "packages", "module_users", "daemon_users") if not host[key]] == []  # fmt: skip
+    filled = ("accelerators", "accelerator_drivers", "dkms", "services", "cdi_specs", "reboot_reasons", "packages",
+              "module_users", "daemon_users", "driver_volume")  # fmt: skip
+    assert [key for key in filled if not host[key]] == []
 
 
 def test_an_observation_of_an_empty_root_has_its_type(tmp_path):
     host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=lambda argv: (127, "", ""))
     assert problems(host, Host) == []
+
+
+def test_a_prediction_of_the_driver_volume_has_its_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(volume.apply.platform, "machine", lambda: "x86_64")
+    driver_tree.ubuntu(tmp_path, "580.95.05")
+    driver_tree.loaded(tmp_path, "580.95.05")
+    prediction = volume.predict(str(tmp_path), "580.95.05", ["none"], [], run_command=run, podman_path=None)
+    assert prediction["volume"] is not None
+    assert problems(prediction, VolumePrediction) == []
 
 
 @pytest.mark.parametrize(

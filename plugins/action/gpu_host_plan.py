@@ -1,0 +1,280 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugin of gpu_host_plan: check the variables, observe the host once, and plan every selected part.
+
+The documentation is in plugins/modules/gpu_host_plan.py. The decisions are in module_utils/site/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
+
+OBSERVE = "gpufleet.hosts.gpu_host_info"
+TRANSACTION = "gpufleet.hosts.package_transaction"
+FACTS = "gpufleet.hosts.nvidia_gpu_facts"
+
+_ROLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "roles")
+# The C loader is much faster.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SPEC = {
+    "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
+    "requires_root": {"type": "bool", "default": False},
+    "first_plan": {"type": "bool", "default": True},
+}
+# Requests with checks of their own, besides those of `variables.read`.
+_READERS = {"nvidia_driver": driver_request.read, "container_engine": engine_request.read}
+# Errors of a Python older than 3.9 that reads newer syntax, and Ansible's error if there is no Python.
+_OLD_PYTHON = re.compile(
+    r"SyntaxError|object is not subscriptable|minimum of Python|interpreter '.*' was not found", re.DOTALL
+)
+_PYTHON_REQUIRED = (
+    "This host needs Python 3.9 or newer. Install it (on Enterprise Linux 8: dnf install python3.12). Ansible finds it "
+    "unless ansible_python_interpreter names another Python. The error was:"
+)
+
+
+class Failure(Exception):
+    """The task fails with this result."""
+
+    def __init__(self, message: str, **result: Any) -> None:
+        super().__init__(message)
+        self.result = {**result, "failed": True, "msg": message}
+
+
+class ActionModule(ActionBase):
+    """See the module's documentation."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        super().run(tmp, task_vars)
+        self._task_vars: dict[str, Any] = task_vars or {}
+        # What the modules reported besides their results.
+        self._discovered: dict[str, Any] = {}
+        self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
+        try:
+            return self._plan()
+        except Failure as failure:
+            return failure.result
+
+    def _plan(self) -> dict[str, Any]:
+        options = self._options()
+        selected = options["parts"]
+        names = site_variables.unknown_names(self._task_vars)
+        values = self._variables(selected, names.errors)
+        host = self._observe(values, selected)
+        parts = self._parts(host, values, selected)
+        can_change = options["first_plan"] and not self._task.check_mode and host["uid"] == 0
+        can_wait = host["package_state"]["busy"] and can_change
+        if can_wait and any(part.acts or part.errors for part in parts.values()):
+            # While dpkg runs, packages look half installed. A plan is possible only after it has finished.
+            host = self._observe_after_package_manager(values, selected)
+            parts = self._parts(host, values, selected)
+        answer: dict[str, Any] = {}
+        errors = site_plan.errors(host, parts, options["requires_root"])
+        question = site_plan.query(parts) if options["first_plan"] and not errors else None
+        if question:
+            answer = self._run_module(TRANSACTION, question)
+            parts = self._parts(host, values, selected, answer)
+            errors = site_plan.errors(host, parts, options["requires_root"])
+        facts = None
+        if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
+            facts = self._gpu_facts(host)
+            parts = self._parts(host, values, selected, answer, facts)
+            errors = site_plan.errors(host, parts, options["requires_root"])
+        if errors:
+            raise Failure(" ".join(errors), errors=errors)
+        result = {
+            "changed": False,
+            "host": host,
+            "plan": {name: part.plan for name, part in parts.items()},
+            "acting": [name for name, part in parts.items() if part.acts],
+            "changes": [
+                {"part": name, "changes": part.changes, "reasons": part.reasons} for name, part in parts.items()
+            ],
+            "reports": {f"{name}_report": part.report for name, part in parts.items() if part.report},
+            "has_secrets": any(part.has_secrets for part in parts.values()),
+            "warnings": [*names.warnings, *self._notices["warnings"]],
+            "deprecations": self._notices["deprecations"],
+        }
+        found = {**self._discovered, **(facts or {})}
+        if found:
+            result["ansible_facts"] = found
+        if result["has_secrets"]:
+            result["_ansible_no_log"] = True
+        return result
+
+    def _options(self) -> dict[str, Any]:
+        checked = ArgumentSpecValidator(_SPEC).validate(dict(self._task.args))
+        if checked.error_messages:
+            raise Failure(f"gpu_host_plan: {'; '.join(checked.error_messages)}")
+        return checked.validated_parameters
+
+    def _variables(self, parts: list[str], errors: list[str]) -> dict[str, dict[str, Any]]:
+        """Return the user's variables of the roles that the parts need, by role. Fail if one is invalid."""
+        needed = {"observe", *(role for part in parts for role in site_plan.NEEDED_ROLES[part])}
+        found: dict[str, dict[str, Any]] = {}
+        for role, request in site_variables.REQUESTS.items():
+            if role not in needed:
+                continue
+            names = {name: f"{role}_{name}" for name in variables.table(request)}
+            found[role] = {
+                name: self._templar.template(self._task_vars[variable])
+                for name, variable in names.items()
+                if variable in self._task_vars
+            }
+            errors = [*errors, *_unset(role, found[role])]
+            try:
+                _read(role, found[role])
+            except VariableError as error:
+                errors = [*errors, str(error)]
+        if errors:
+            raise Failure(" ".join(errors), errors=errors)
+        return found
+
+    def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
+        wanted = _read("observe", values["observe"])
+        arguments = {"services": wanted.services, "files": wanted.files, "package_lock_timeout": lock_timeout}
+        if "driver_volume" in parts:
+            arguments["driver_volume"] = site_plan.volume_engines(values, parts)
+        return self._run_module(OBSERVE, arguments)["host"]
+
+    def _observe_after_package_manager(self, values: dict[str, dict[str, Any]], parts: list[str]) -> dict[str, Any]:
+        driver = values.get("nvidia_driver")
+        timeout = driver_request.read(driver).lock_timeout if driver is not None else site_plan.LOCK_TIMEOUT
+        host = self._observe(values, parts, timeout)
+        if host["package_state"]["busy"]:
+            raise Failure(
+                f"Another process still holds dpkg's lock after {timeout} seconds. Nothing was changed. Wait until the "
+                "process has finished, then run the playbook again. To find the process, run "
+                "'fuser -v /var/lib/dpkg/lock-frontend' on the host."
+            )
+        return host
+
+    def _parts(
+        self,
+        host: dict[str, Any],
+        values: dict[str, dict[str, Any]],
+        selected: list[str],
+        answer: dict[str, Any] | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> dict[str, site_plan.Part]:
+        key = host["os"]["key"] or ""
+        context = site_plan.Context(
+            host=host,
+            values=values,
+            platforms={
+                "nvidia_driver": _data("nvidia_driver", f"{key}.yml", "__nvidia_driver_platform"),
+                "nvidia_persistenced": _data("nvidia_persistenced", "platforms.yml", "__nvidia_persistenced_packages"),
+                "container_engine": _data("container_engine", "platforms.yml", "__container_engine_platforms"),
+            },
+            is_controller=reboot.is_controller(host, self._connection.transport, _machine_id()),
+            versions=(answer or {}).get("versions"),
+            streams=(answer or {}).get("streams"),
+            facts=facts,
+        )
+        return site_plan.plan(context, selected)
+
+    def _gpu_facts(self, host: dict[str, Any]) -> dict[str, Any]:
+        """Run the action plugin of nvidia_gpu_facts, which is much faster than the module."""
+        task = self._task.copy()
+        task.args = {"gather_subset": ["!all"]}
+        task.action = FACTS
+        action = self._shared_loader_obj.action_loader.get(
+            FACTS,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        result = action.run(task_vars={**self._task_vars, "gpufleet_host": host})
+        if result.get("failed"):
+            raise Failure(_message(result))
+        return result["ansible_facts"]
+
+    def _run_module(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            result = self._execute_module(module_name=module, module_args=arguments, task_vars=self._task_vars)
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:
+            result = {"failed": True, "msg": str(error)}
+        self._remember(result)
+        if result.get("unreachable"):
+            raise AnsibleConnectionFailure(_message(result))
+        if result.get("failed"):
+            raise Failure(_message(result))
+        return result
+
+    def _remember(self, result: Mapping[str, Any]) -> None:
+        """Keep the discovered Python of the host for later tasks, and the notices of the module."""
+        facts = result.get("ansible_facts") or {}
+        self._discovered |= {name: value for name, value in facts.items() if name.startswith("discovered_interpreter")}
+        known = {**(self._task_vars.get("ansible_facts") or {}), **self._discovered}
+        self._task_vars = {**self._task_vars, "ansible_facts": known}
+        for kind, notices in self._notices.items():
+            notices += [notice for notice in result.get(kind) or [] if notice not in notices]
+
+
+def _unset(role: str, values: Mapping[str, Any]) -> list[str]:
+    """Return an error for each empty value of a variable that has no empty value. The roles' tasks read them, too."""
+    rules = variables.table(site_variables.REQUESTS[role])
+    return [
+        f"{role}_{name} is {value!r}. Set one of its values, or remove the variable to use the default."
+        for name, value in values.items()
+        if (rules[name][0].kind in ("bool", "int", "bool or auto") or rules[name][1] in rules[name][0].choices)
+        and (value is None or (isinstance(value, str) and value != (value.strip() or None)))
+    ]
+
+
+def _read(role: str, values: Mapping[str, Any]) -> Any:
+    """Return the request of a role. Some roles check more than the types and choices of their table."""
+    reader = _READERS.get(role)
+    return reader(values) if reader else variables.read(site_variables.REQUESTS[role], role, values)
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    """Return the error of a module. An old Python ends with a syntax error before it can report its version."""
+    text = " ".join(str(part).strip() for part in (result.get("msg"), result.get("module_stderr")) if part)
+    return f"{_PYTHON_REQUIRED} {text}" if _OLD_PYTHON.search(text) else text
+
+
+@lru_cache(maxsize=64)
+def _data(role: str, file: str, name: str) -> Any:
+    """Return a variable of a role's data, or None if the role has no such file."""
+    try:
+        with open(os.path.join(_ROLES, role, "vars", file), encoding="utf-8") as stream:
+            return yaml.load(stream, Loader=_LOADER)[name]
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def _machine_id() -> str:
+    """Return the ID of the controller."""
+    try:
+        with open("/etc/machine-id", encoding="utf-8") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""

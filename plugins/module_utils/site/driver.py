@@ -1,0 +1,128 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver's part of a run: its plan, the reboot, a verification that an earlier run did not pass, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal, platform_data, reboot
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+
+def present(
+    host: Host,
+    request: Request,
+    values: Mapping[str, Any],
+    platform: dict | None,
+    *,
+    versions: dict | None,
+    streams: dict | None,
+    is_controller: bool,
+) -> dict[str, Any]:
+    """Return the fields of the part that installs the driver."""
+    result = driver_plan.plan(host, values, platform_data.complete(platform, host["os"]["key"]), versions, streams)
+    decision: dict[str, Any] = {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
+    has_old_record = verifies = False
+    if result.action != "none":
+        decision = reboot.decision(host, request.reboot_policy, is_controller)
+        decision["attempt"] = reboot.attempt(host, decision["ids"])
+        has_old_record = not decision["ids"] and _exists(host, owned.DRIVER_REBOOT_MARKER)
+        # A driver that needs a reboot is verified after the reboot.
+        can_verify = request.activate and not any(reason["driver"] for reason in host["reboot_reasons"])
+        verifies = can_verify and _exists(host, owned.DRIVER_UNVERIFIED_MARKER)
+    report = {
+        "version": host["driver"]["loaded"] or host["driver"]["library"],
+        "flavor": host["driver"]["kernel_module_flavor"] or result.flavor,
+        "source": result.source,
+        "reasons": result.reasons,
+        "reboot_required_reasons": decision["reasons"],
+        "not_rebooted_because": decision["why_not"],
+    }
+    # Whether the files of the driver change, on which the driver volume and the daemon's packages depend.
+    installs = bool(result.todo.transaction.install or result.todo.runfile)
+    has_secrets = bool(request.repository_password or request.proxy_password)
+    return {
+        "plan": {
+            **plain(result),
+            "reboot": decision,
+            "verifies": verifies,
+            "report": report,
+            "installs": installs,
+            "next_loaded": _next_loaded(host, request, result, installs, reboots=decision["go"]),
+        },
+        "acts": result.acts or decision["go"] or has_old_record or verifies,
+        "changes": _changes(result, decision, installs, has_old_record, verifies),
+        "reasons": result.reasons,
+        "errors": result.errors,
+        "query": _query(result, request) if versions is None and not result.errors else None,
+        "report": report,
+        "has_secrets": has_secrets,
+    }
+
+
+def _next_loaded(host: Host, request: Request, result: Plan, installs: bool, reboots: bool) -> str | None:
+    """Return the driver version that will be loaded after the role."""
+    driver = host["driver"]
+    if request.activate and installs:
+        return result.version or driver["loaded"]
+    if "nvidia" in result.todo.modules["load"]:
+        # A module that is still to be built has the version of the packages.
+        return driver["on_disk"] or result.version
+    return (driver["on_disk_next"] if reboots else None) or driver["loaded"]
+
+
+def _changes(result: Plan, decision: dict[str, Any], installs: bool, has_old_record: bool, verifies: bool) -> list[str]:
+    has_work = result.acts and not result.errors
+    changes = list(result.summary) if has_work else []
+    # A new driver and reloaded modules lead to another decision.
+    if not (installs or any(result.todo.modules.values())):
+        changes += [f"reboot the host: {'; '.join(decision['reasons'])}"] if decision["go"] else []
+        changes += [f"remove {owned.DRIVER_REBOOT_MARKER}"] if has_old_record else []
+    # Every change is verified.
+    if verifies and not has_work:
+        changes.append("repeat the verification of the driver that failed in an earlier run")
+    return changes
+
+
+def _query(result: Plan, request: Request) -> dict[str, Any] | None:
+    todo = result.todo
+    if not todo.query:
+        return None
+    return {
+        "record": "nvidia_driver",
+        "query": todo.query,
+        "query_streams": todo.query_streams,
+        "repositories": todo.transaction.repositories,
+        "archive_components": todo.transaction.archive_components,
+        "module_streams": todo.transaction.module_streams,
+        "files": [*todo.transaction.files, *todo.query_files],
+        "lock_timeout": request.lock_timeout,
+    }
+
+
+def removal(host: Host, platform: dict | None) -> dict[str, Any]:
+    """Return the plan that removes the driver, with the report."""
+    result = driver_removal.plan(host, platform_data.complete(platform, host["os"]["key"]))
+    report = {
+        "version": host["driver"]["loaded"] or host["driver"]["library"],
+        "flavor": host["driver"]["kernel_module_flavor"],
+        "source": result["source"],
+        "reasons": result["reasons"],
+        "reboot_required_reasons": host["reboot_required_reasons"],
+        "not_rebooted_because": None,
+    }
+    return {**result, "report": report}
+
+
+def _exists(host: Host, path: str) -> bool:
+    return bool((host["files"].get(path) or {}).get("exists"))

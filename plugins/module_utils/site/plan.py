@@ -1,0 +1,265 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan all parts of a run for one host. Pure functions of its observation and of the user's variables.
+
+A part is a role, or a step of playbook `site`. Each has a function here that returns its `Part`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+Values = Mapping[str, Mapping[str, Any]]
+# Seconds to wait for another package manager, for roles that have no variable for it.
+LOCK_TIMEOUT = 300
+
+
+@dataclasses.dataclass
+class Part:
+    """What a part of the run does on the host, and why."""
+
+    # What the role reads.
+    plan: dict[str, Any] = dataclasses.field(default_factory=dict)
+    acts: bool = False
+    # Imperative texts, in the order of the steps. Empty if the part does nothing.
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    # Why the part cannot do its work. They prevent every change on the host.
+    errors: list[str] = dataclasses.field(default_factory=list)
+    # Options of module package_transaction that query the available versions before the part can be planned.
+    query: dict[str, Any] | None = None
+    # The variable that the role sets when it has finished.
+    report: dict[str, Any] | None = None
+    has_secrets: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What the plan depends on."""
+
+    host: Host
+    # The user's variables by role, without the role's prefix.
+    values: Values
+    # The roles' data for the platforms: `nvidia_driver` (of this host's platform, or None), `nvidia_persistenced` and
+    # `container_engine` (of all platforms).
+    platforms: Mapping[str, Any]
+    is_controller: bool = False
+    # The answer of the package manager: available versions by package, streams by dnf module.
+    versions: dict[str, list[str]] | None = None
+    streams: dict[str, Any] | None = None
+    # The GPU facts of this run. They are read only if the driver stays as it is.
+    facts: dict[str, Any] | None = None
+
+
+def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
+    """Return the plans of the selected parts by name, in the order in which they act."""
+    found: dict[str, Part] = {}
+    for name, planner in _PLANNERS.items():
+        if name in parts:
+            found[name] = planner(context, found)
+    return found
+
+
+def is_driver_wanted(host: Host, values: Values) -> bool:
+    """Return whether the host has GPUs for this system, and the driver is not to be removed."""
+    state = driver_request.read(values.get("nvidia_driver", {})).state
+    return bool(host["nvidia"]["gpus"]) and state == "present"
+
+
+def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
+    """Return whether the plan depends on the GPU facts. A driver that is to be loaded makes them worthless."""
+    driver = _plan_of(parts, "nvidia_driver")
+    loaded = host["driver"]["loaded"]
+    if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
+        return False
+    return ("nvidia_persistenced" in parts and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
+
+
+def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
+    """Return the options of one query for all parts."""
+    wanted = [part.query for part in parts.values() if part.query]
+    if not wanted:
+        return None
+    names = list(dict.fromkeys(name for options in wanted for name in options["query"]))
+    return {**wanted[0], "query": names}
+
+
+def errors(host: Host, parts: Mapping[str, Part], requires_root: bool) -> list[str]:
+    """Return what prevents the run, each cause once."""
+    found = [error for part in parts.values() for error in part.errors]
+    if requires_root and host["uid"] != 0:
+        found.insert(0, needs_root(host["uid"]))
+    return list(dict.fromkeys(found))
+
+
+def _plan_of(parts: Mapping[str, Part], name: str) -> dict[str, Any]:
+    return parts[name].plan if name in parts else {}
+
+
+def _after_driver(host: Host, driver: Mapping[str, Any]) -> Host:
+    """Return the host as it will be when the driver of the plan is loaded."""
+    loaded = driver.get("next_loaded", host["driver"]["loaded"])
+    return cast("Host", {**host, "driver": {**host["driver"], "loaded": loaded}})
+
+
+def _driver(context: Context, _parts: Mapping[str, Part]) -> Part:
+    values, platform = context.values["nvidia_driver"], context.platforms.get("nvidia_driver")
+    request = driver_request.read(values)
+    if request.state == "absent":
+        removal = site_driver.removal(context.host, platform)
+        return Part(
+            plan=removal,
+            acts=removal["acts"],
+            changes=removal["summary"],
+            reasons=removal["reasons"],
+            errors=removal["errors"],
+            report=removal["report"],
+        )
+    return Part(
+        **site_driver.present(
+            context.host,
+            request,
+            values,
+            platform,
+            versions=context.versions,
+            streams=context.streams,
+            is_controller=context.is_controller,
+        )
+    )
+
+
+def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
+    if not is_driver_wanted(context.host, context.values):
+        reason = (
+            "nvidia_driver_state is absent"
+            if context.host["nvidia"]["gpus"]
+            else "this host has no NVIDIA GPU, or all are assigned to virtual machines"
+        )
+        return Part(plan=plain(persistence_plan.Plan(wanted=False, retries=0, reason=reason)), reasons=[reason])
+    driver = _plan_of(parts, "nvidia_driver")
+    installs = bool(driver.get("installs"))
+    brought = driver["todo"]["transaction"]["install"] if installs else []
+    result = persistence_plan.plan(
+        _after_driver(context.host, driver),
+        variables.read(Request, "nvidia_persistenced", context.values["nvidia_persistenced"]),
+        context.platforms["nvidia_persistenced"],
+        context.versions,
+        persistence_plan.gpus_with_mode_off(context.facts or {}),
+        driver_brings=[name.partition("=")[0] for name in brought],
+    )
+    changes = result.changes
+    if installs and not changes and not context.host["driver"]["loaded"]:
+        # On some platforms, the driver's packages bring the daemon, whose unit is known only afterwards.
+        changes = ["configure nvidia-persistenced.service after the driver is installed"]
+    report = {"state": None, "gpus_off": result.turn_on, "reason": result.reason}
+    if context.facts:
+        report["state"] = context.facts["nvidia_gpu_state"]
+    # Ask also if the driver is to be installed: its versions may show that nothing is.
+    asks = result.query and context.versions is None
+    return Part(
+        plan={**plain(result), "changes": changes, "report": report},
+        # The role plans again after the driver's packages have changed.
+        acts=result.acts or installs,
+        changes=changes,
+        reasons=[result.reason],
+        errors=[] if installs else result.problems,
+        query={"record": "nvidia_persistenced", "query": result.query, "lock_timeout": LOCK_TIMEOUT} if asks else None,
+        report=report if context.facts else None,
+    )
+
+
+def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
+    request = engine_request.read(context.values["container_engine"])
+    result = engine_plan.plan(context.host, request, context.platforms["container_engine"])
+    return Part(
+        plan=plain(result),
+        acts=result.acts,
+        changes=result.changes,
+        reasons=[result.reason],
+        errors=result.problems,
+        has_secrets=result.has_secrets,
+    )
+
+
+def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:
+    """Return the options of module nvidia_driver_volume: the engines, and those that this run installs.
+
+    containerd has no volumes.
+    """
+    request = engine_request.read(values.get("container_engine", {}))
+    has_volumes = request.name in ("docker", "podman")
+    installed = [request.name] if has_volumes and "container_engine" in parts else []
+    return {"engine": ["auto"] if has_volumes else ["none"], "expected_engines": installed}
+
+
+def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, options = context.host, volume_engines(context.values, parts)
+    if not is_driver_wanted(host, context.values):
+        return Part(plan=options)
+    driver = _plan_of(parts, "nvidia_driver")
+    upcoming = driver.get("next_loaded", host["driver"]["loaded"])
+    if upcoming and upcoming != (host["driver"]["loaded"] or host["driver"]["on_disk"]):
+        # The prediction is for another version.
+        changes = [_new_volume(host, options, upcoming)]
+        return Part(plan={**options, "changes": changes}, acts=True, changes=changes)
+    prediction = host["driver_volume"]
+    if prediction is None or not upcoming:
+        return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
+    # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
+    installs = bool(driver.get("installs"))
+    has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
+    error = None if installs or has_engine_changes else prediction["error"]
+    return Part(
+        plan={**options, "changes": prediction["actions"]},
+        acts=bool(prediction["changed"] or prediction["error"] or installs),
+        changes=prediction["actions"],
+        errors=[error] if error else [],
+    )
+
+
+def _new_volume(host: Host, options: Mapping[str, list[str]], version: str) -> str:
+    expected, is_any = options["expected_engines"], options["engine"] != ["none"]
+    engines = [
+        name for name in ("docker", "podman") if name in expected or (is_any and host["engines"][name]["package"])
+    ]
+    registered = f" and register it with {' and '.join(engines)}" if engines else ""
+    return f"create the driver volume once driver {version} is loaded{registered}"
+
+
+def _verify(context: Context, _parts: Mapping[str, Part]) -> Part:
+    activate = driver_request.read(context.values["nvidia_driver"]).activate
+    return Part(plan={"applies": is_driver_wanted(context.host, context.values) and activate})
+
+
+_PLANNERS = {
+    "nvidia_driver": _driver,
+    "nvidia_persistenced": _persistenced,
+    "container_engine": _engine,
+    "driver_volume": _volume,
+    "verify": _verify,
+}
+PARTS = tuple(_PLANNERS)
+# The roles whose variables a part depends on.
+NEEDED_ROLES = {
+    "nvidia_driver": ("nvidia_driver",),
+    "nvidia_persistenced": ("nvidia_driver", "nvidia_persistenced"),
+    "container_engine": ("container_engine",),
+    "driver_volume": ("nvidia_driver", "container_engine"),
+    "verify": ("nvidia_driver",),
+}

@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Report the plans of a fleet: as data for a file, and as a table. Pure functions of the results of gpu_host_plan."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+STATES = ("converged", "changes", "failed", "unreachable")
+_HEADINGS = ("HOST", "STATE", "PART", "CHANGE")
+# Characters in a line of the last column.
+_WIDTH = 100
+
+
+def report(results: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return an entry per host, from the results of module gpu_host_plan by host. None stands for an unreachable host.
+
+    Each entry has `host`, `state` (one of STATES), `errors`, and `changes`, a list of `part`, `changes`, `reasons`.
+    """
+    return [_entry(host, result) for host, result in results.items()]
+
+
+def _entry(host: str, result: Mapping[str, Any] | None) -> dict[str, Any]:
+    if result is None or result.get("unreachable"):
+        return {"host": host, "state": "unreachable", "errors": [], "changes": []}
+    if result.get("failed"):
+        errors = list(result.get("errors") or [result.get("msg")])
+        return {"host": host, "state": "failed", "errors": errors, "changes": []}
+    changes = [dict(part) for part in result["changes"]]
+    state = "changes" if any(part["changes"] for part in changes) else "converged"
+    return {"host": host, "state": state, "errors": [], "changes": changes}
+
+
+def table(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a table. Long texts continue in the next line."""
+    rows = [_HEADINGS, *(row for entry in entries for row in _rows(entry))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
+    lines = []
+    for row in rows:
+        first, *rest = textwrap.wrap(row[-1], _WIDTH, break_on_hyphens=False) or [""]
+        cells = [cell.ljust(width) for cell, width in zip(row, widths)]
+        lines.append("  ".join([*cells, first]).rstrip())
+        lines += ["  ".join([*(" " * width for width in widths), f"  {text}"]) for text in rest]
+    return lines
+
+
+def _rows(entry: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return the rows of a host: its errors, or its changes and why they are made."""
+    host, state = entry["host"], entry["state"]
+    found = [(host, state, "", error) for error in entry["errors"]]
+    for part in entry["changes"]:
+        reasons = [f"because: {'; '.join(part['reasons'])}"] if part["changes"] and part["reasons"] else []
+        found += [(host, state, part["part"], text) for text in [*part["changes"], *reasons]]
+    return found or [(host, state, "", "")]

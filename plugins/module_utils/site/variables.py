@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of all roles, and the check for names that look like one but are none."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
+
+# The dataclass of each role's variables.
+REQUESTS: dict[str, type] = {
+    "observe": observe_request.Request,
+    "nvidia_driver": driver_request.Request,
+    "nvidia_persistenced": persistence_request.Request,
+    "container_engine": engine_request.Request,
+    "cuda_toolkit": cuda_request.Request,
+}
+# The variables that the roles set for playbooks.
+OUTPUTS = frozenset({"nvidia_driver_report", "nvidia_persistenced_report", "cuda_toolkit_report"})
+
+_NAMES = {role: list(variables.table(request)) for role, request in REQUESTS.items()}
+_KNOWN = OUTPUTS | {f"{role}_{name}" for role, names in _NAMES.items() for name in names}
+_PREFIXES = tuple(f"{role}_" for role in REQUESTS)
+_MOST_NEAR_NAMES = 3
+_CUTOFF = 0.8
+
+
+@dataclasses.dataclass
+class Names:
+    """Full sentences about unknown names."""
+
+    errors: list[str]
+    warnings: list[str]
+
+
+def unknown_names(names: Iterable[str]) -> Names:
+    """Check the names that have the prefix of a role but are no variable of a role.
+
+    A name that is close to a variable is an error. Any other name can be a variable of the playbook, such as a
+    registered result, and is a warning.
+    """
+    found = Names([], [])
+    for name in sorted(name for name in names if name.startswith(_PREFIXES) and name not in _KNOWN):
+        role = next(role for role in REQUESTS if name.startswith(f"{role}_"))
+        near = _near_variables(role, name[len(role) + 1 :])
+        text = f"{name} is not a variable of role {role}"
+        if near:
+            found.errors.append(f"{text}. Did you mean {_alternatives(near)}?")
+        else:
+            found.warnings.append(
+                f"{text} and has no effect. 'ansible-doc -t role gpufleet.hosts.{role}' lists its variables."
+            )
+    return found
+
+
+def _near_variables(role: str, rest: str) -> list[str]:
+    """Return the closest variables, best first. `rest` is the name without the prefix of `role`.
+
+    Whole names are not compared: two names with the same long prefix are always similar, for example
+    container_engine_result and container_engine_source.
+    """
+    near = [f"{role}_{name}" for name in _closest(rest, _NAMES[role])]
+    # A variable with the prefix of another role. Names of one word, such as version, are too common to be a mistake.
+    for other in () if near else _NAMES:
+        near += [f"{other}_{name}" for name in _closest(rest, [name for name in _NAMES[other] if "_" in name])]
+    return near[:_MOST_NEAR_NAMES]
+
+
+def _closest(rest: str, names: list[str]) -> list[str]:
+    near = difflib.get_close_matches(rest, names, _MOST_NEAR_NAMES, _CUTOFF)
+    # Two swapped letters in a short name, such as naem for name, have a ratio below the cutoff.
+    return near or [name for name in names if _has_swapped_letters(rest, name)]
+
+
+def _has_swapped_letters(one: str, two: str) -> bool:
+    """Return whether two texts differ only in the order of two neighboring letters."""
+    differing = [place for place, letters in enumerate(zip(one, two)) if letters[0] != letters[1]]
+    if len(one) != len(two) or len(differing) != 2:
+        return False
+    first, second = differing
+    return second == first + 1 and one[first] == two[second] and one[second] == two[first]
+
+
+def _alternatives(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

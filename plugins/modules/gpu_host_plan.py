@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of an action plugin: plugins/action/gpu_host_plan.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_host_plan
+short_description: Plan the changes that turn a host into a GPU host
+version_added: 0.1.0
+author:
+  - gpufleet maintainers (@gpufleet)
+description:
+  - Checks the variables of the roles, observes the host with M(gpufleet.hosts.gpu_host_info), and plans the selected
+    parts of a run from this one observation. It changes nothing.
+  - Fails if a variable has an invalid value, if an unknown variable has a name that is close to a variable of a role,
+    or if a part cannot be done on this host.
+  - If the driver is to be installed, it queries the available versions once. A converged host uses no network.
+  - The roles of this collection and playbook C(gpufleet.hosts.site) act on this plan.
+options:
+  parts:
+    description:
+      - The parts to plan, which are roles of this collection, the driver volume, and the check that the GPUs are ready.
+      - Without parts, the task only observes the host.
+    type: list
+    elements: str
+    choices: [nvidia_driver, nvidia_persistenced, container_engine, driver_volume, verify]
+    default: []
+  requires_root:
+    description: Fail unless the task runs as root.
+    type: bool
+    default: false
+  first_plan:
+    description:
+      - Set this to V(false) if a part has already changed the host in this run.
+      - Only the first plan waits for another package manager to finish (not in check mode), queries the available
+        versions and reads the state of the GPUs.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: The task changes nothing.
+    support: full
+  diff_mode:
+    description: The task changes nothing.
+    support: none
+notes:
+  - The variables of the roles are not options. The task reads them like a role does.
+seealso:
+  - module: gpufleet.hosts.gpu_host_info
+  - module: gpufleet.hosts.package_transaction
+"""
+
+EXAMPLES = r"""
+- name: Plan the driver and the container engine
+  gpufleet.hosts.gpu_host_plan:
+    parts: [nvidia_driver, container_engine]
+  register: planned
+
+- name: Show what the roles would change
+  ansible.builtin.debug:
+    msg: "{{ planned.changes }}"
+"""
+
+RETURN = r"""
+host:
+  description: The observation, as RV(gpufleet.hosts.gpu_host_info#module:host).
+  type: dict
+  returned: success
+  sample: {uid: 0}
+acting:
+  description: The parts that have to act on the host. The list is empty on a converged host.
+  type: list
+  elements: str
+  returned: success
+  sample: [container_engine]
+changes:
+  description: What each part would change, in the order of the parts.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    part:
+      description: Name of the part.
+      type: str
+      returned: always
+      sample: container_engine
+    changes:
+      description: The changes. Empty if the part would change nothing.
+      type: list
+      elements: str
+      returned: always
+      sample: ["install docker.io, iptables"]
+    reasons:
+      description: Why the part would do this.
+      type: list
+      elements: str
+      returned: always
+      sample: ["docker is not installed; the role installs it from Debian GNU/Linux 12"]
+plan:
+  description:
+    - The plan of each part by its name, as the roles use it. Its keys may change in any release.
+    - If it contains passwords, the result is hidden as with C(no_log).
+  type: dict
+  returned: success
+  sample: {container_engine: {packages: [docker.io]}}
+reports:
+  description: The reports of the roles that are already known before any change, by the name of the variable.
+  type: dict
+  returned: success
+  sample: {nvidia_driver_report: {version: 550.163.01, source: distribution}}
+has_secrets:
+  description: Whether the plan contains passwords.
+  type: bool
+  returned: success
+  sample: false
+errors:
+  description: Why the parts cannot be done on the host.
+  type: list
+  elements: str
+  returned: failure
+  sample: ["nvidia_driver_branch is 58, which is not valid. Use the form 580."]
+"""

@@ -1,0 +1,440 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module calls of one plan, their order and arguments, and the result of the task."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import remove_package
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
+    FACTS,
+    PERSISTENCED,
+    VERSION,
+    bare,
+    converged,
+    offered,
+    prediction,
+    running,
+)
+
+OBSERVE = "gpufleet.hosts.gpu_host_info"
+QUERY = "gpufleet.hosts.package_transaction"
+GPU_FACTS = "gpufleet.hosts.nvidia_gpu_facts"
+PLAN = "gpufleet.hosts.gpu_host_plan"
+PARTS = list(site_plan.PARTS)
+DRIVER, PERSISTENCE, ENGINE, VOLUME, VERIFY = PARTS
+
+
+def busy(there: dict) -> dict:
+    """Describe the host while another process installs packages."""
+    return {**there, "package_state": {**there["package_state"], "busy": True}}
+
+
+class Host:
+    """A host that returns prepared observations and records the module calls."""
+
+    def __init__(self):
+        self.observations: list = []
+        self.facts: dict = {"changed": False, "ansible_facts": FACTS}
+        self.calls: list[tuple[str, dict]] = []
+        self.facts_variables: dict = {}
+
+    def execute(self, module_name, module_args, task_vars):
+        # Options with the containers of a template or with objects cannot be sent.
+        self.calls.append((module_name, json.loads(json.dumps(module_args))))
+        if module_name == QUERY:
+            return {"changed": False, "versions": offered(module_args), "streams": {}}
+        assert module_name == OBSERVE
+        result = self.observations.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result if "failed" in result or "unreachable" in result else {"changed": False, "host": result}
+
+    def facts_action(self, name, task, **_objects):
+        def read(task_vars):
+            self.calls.append((task.action, task.args))
+            self.facts_variables = task_vars
+            return self.facts
+
+        assert name == GPU_FACTS
+        return SimpleNamespace(run=read)
+
+    def run(self, *observations, check_mode=False, variables=None, parts=None, transport="ssh", **arguments):
+        self.observations = list(observations)
+        task = MagicMock(
+            args={"parts": PARTS if parts is None else parts, **arguments},
+            async_val=0,
+            action=PLAN,
+            check_mode=check_mode,
+        )
+        task.copy = lambda: SimpleNamespace(args=task.args, action=task.action)
+        templar = SimpleNamespace(template=lambda value: "4567" if value == "{{ timeout }}" else value)
+        connection = MagicMock(transport=transport)
+        action = gpu_host_plan.ActionModule(task, connection, MagicMock(), MagicMock(), templar, None)
+        action._execute_module = self.execute
+        action._shared_loader_obj = SimpleNamespace(action_loader=SimpleNamespace(get=self.facts_action))
+        result = action.run(task_vars={"inventory_hostname": "gpu1", **(variables or {})})
+        assert self.observations == [], "an observation is missing"
+        return result
+
+    @property
+    def modules(self):
+        return [name for name, _arguments in self.calls]
+
+    def arguments(self, module):
+        return [arguments for name, arguments in self.calls if name == module]
+
+
+@pytest.fixture
+def host(monkeypatch):
+    monkeypatch.setattr(ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
+    return Host()
+
+
+# --- the module calls ---------------------------------------------------------------------------------------------
+
+
+def test_converged_host_needs_one_observation_and_the_state_of_its_gpus(host):
+    there = converged()
+    result = host.run(there, requires_root=True)
+    assert host.modules == [OBSERVE, GPU_FACTS]
+    assert (result["changed"], result["acting"], result["warnings"]) == (False, [], [])
+    assert "_ansible_no_log" not in result
+    assert result["host"] == there
+    assert result["ansible_facts"] == FACTS
+    assert list(result["plan"]) == PARTS
+    assert result["plan"][VERIFY] == {"applies": True}
+    assert sorted(result["reports"]) == ["nvidia_driver_report", "nvidia_persistenced_report"]
+    assert result["reports"]["nvidia_persistenced_report"]["state"] == "ready"
+    assert [(part["part"], part["changes"]) for part in result["changes"]] == [(name, []) for name in PARTS]
+
+
+def test_gpu_facts_use_the_observation(host):
+    there = converged()
+    host.run(there)
+    assert host.arguments(GPU_FACTS) == [{"gather_subset": ["!all"]}]
+    assert host.facts_variables["gpufleet_host"] == there
+    assert host.facts_variables["inventory_hostname"] == "gpu1"
+
+
+def test_bare_host_needs_one_observation_and_one_query(host):
+    result = host.run(bare(), requires_root=True)
+    assert host.modules == [OBSERVE, QUERY]
+    assert result["acting"] == [DRIVER, PERSISTENCE, ENGINE, VOLUME]
+    assert result["plan"][DRIVER]["version"] == VERSION
+    assert "ansible_facts" not in result
+    (question,) = host.arguments(QUERY)
+    assert question["record"] == "nvidia_driver"
+    shown = {part["part"]: part["changes"] for part in result["changes"]}
+    assert any(VERSION in text for text in shown[DRIVER])
+    assert shown[VERIFY] == []
+
+
+def test_check_mode_plans_the_same(host):
+    assert host.run(bare(), check_mode=True) == Host().run(bare())
+
+
+def test_host_without_gpu_is_only_observed(host):
+    assert host.run(bare(gpus=()))["acting"] == [ENGINE]
+    assert host.modules == [OBSERVE]
+
+
+def test_without_parts_the_host_is_only_observed(host):
+    there = converged()
+    result = host.run(there, parts=[])
+    assert host.modules == [OBSERVE]
+    assert (result["host"], result["plan"], result["acting"]) == (there, {}, [])
+
+
+def test_later_plan_neither_queries_nor_reads_gpus(host):
+    assert host.run(bare(), parts=[DRIVER], first_plan=False)["acting"] == [DRIVER]
+    assert host.run(converged(), first_plan=False)["acting"] == []
+    assert host.modules == [OBSERVE, OBSERVE]
+
+
+def test_mode_that_is_off_is_part_of_the_plan(host):
+    gpus = [{**FACTS["nvidia_gpus"][0], "persistence_mode": False}]
+    host.facts = {"ansible_facts": {**FACTS, "nvidia_gpus": gpus}}
+    result = host.run(converged())
+    assert result["acting"] == [PERSISTENCE]
+    assert result["plan"][PERSISTENCE]["turn_on"] == ["0000:00:00.0 (A100)"]
+
+
+def test_drift_of_the_daemon_needs_no_query(host):
+    there = converged(services={PERSISTENCED: {**running(PERSISTENCED), "active_state": "failed"}})
+    assert host.run(there)["acting"] == [PERSISTENCE]
+    assert host.modules == [OBSERVE, GPU_FACTS]
+
+
+@pytest.mark.parametrize("transport", ["local", "ssh"])
+def test_controller_is_not_rebooted(host, transport):
+    holder = {"pid": 1, "command": "train", "devices": [], "open": True, "container": None, "container_name": None}
+    there = converged(driver={"loaded": "535.261.03"}, holders=[holder])
+    there["reboot_reasons"] = [{"id": "library_differs", "text": "the library differs", "driver": True}]
+    result = host.run(
+        there, parts=[DRIVER], transport=transport, variables={"nvidia_driver_reboot_policy": "when_required"}
+    )
+    assert result["plan"][DRIVER]["reboot"]["go"] == (transport == "ssh")
+
+
+# --- the options of the observation -------------------------------------------------------------------------------
+
+OBSERVED = [
+    ([], {}, {}),
+    ([ENGINE], {}, {}),
+    (PARTS, {}, {"driver_volume": {"engine": ["auto"], "expected_engines": ["docker"]}}),
+    ([VOLUME], {}, {"driver_volume": {"engine": ["auto"], "expected_engines": []}}),
+    (PARTS, {"container_engine_name": "none"}, {"driver_volume": {"engine": ["none"], "expected_engines": []}}),
+    (
+        [ENGINE],
+        {"observe_services": "chrony.service, sshd.service", "observe_files": ["/etc/issue"]},
+        {"services": ["chrony.service", "sshd.service"], "files": ["/etc/issue"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "variables", "expected"), OBSERVED)
+def test_observation_depends_on_parts_and_variables(host, parts, variables, expected):
+    there = converged(driver_volume=prediction())
+    host.run(there, parts=parts, variables=variables)
+    options = {"services": [], "files": [], "package_lock_timeout": 0, **expected}
+    assert host.arguments(OBSERVE) == [options]
+
+
+# --- a running package manager ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variables", "parts", "timeout"),
+    [
+        ({}, PARTS, 600),
+        ({"nvidia_driver_lock_timeout": "{{ timeout }}"}, PARTS, 4567),
+        ({"nvidia_driver_lock_timeout": 7}, [ENGINE], 300),
+    ],
+    ids=["default", "variable", "role without a variable"],
+)
+def test_plan_waits_for_a_running_package_manager(host, variables, parts, timeout):
+    # While apt installs Docker, its packages look missing.
+    there = converged()
+    remove_package(there, "docker.io")
+    result = host.run(busy(there), converged(), parts=parts, variables=variables)
+    assert [options["package_lock_timeout"] for options in host.arguments(OBSERVE)] == [0, timeout]
+    assert (result.get("failed"), result["acting"]) == (None, [])
+    assert QUERY not in host.modules
+
+
+def test_second_observation_has_the_same_options(host):
+    variables = {"observe_services": ["chrony.service"], "observe_files": ["/etc/issue"]}
+    host.run(busy(bare(gpus=())), bare(gpus=()), variables=variables)
+    first, second = host.arguments(OBSERVE)
+    assert {**first, "package_lock_timeout": 600} == second
+
+
+def test_problem_of_an_unfinished_installation_is_not_final(host):
+    variables = {"nvidia_driver_source": "preinstalled"}
+    assert "failed" in Host().run(bare(), parts=[DRIVER], variables=variables)
+    assert "failed" not in host.run(busy(bare()), converged(), parts=[DRIVER], variables=variables)
+
+
+def test_package_manager_that_does_not_finish_is_an_error(host):
+    result = host.run(busy(bare()), busy(bare()))
+    assert host.modules == [OBSERVE, OBSERVE]
+    assert result["failed"]
+    assert "still holds dpkg's lock after 600 seconds. Nothing was changed." in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("there", "arguments"),
+    [
+        (bare(gpus=()), {"check_mode": True}),
+        (bare(gpus=()), {"first_plan": False}),
+        (converged(), {}),
+        (bare(), {"parts": []}),
+    ],
+    ids=["check mode", "later plan", "nothing to do", "no parts"],
+)
+def test_plan_does_not_wait_without_need(host, there, arguments):
+    result = host.run(busy(there), **arguments)
+    assert (result.get("failed"), host.modules.count(OBSERVE)) == (None, 1)
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+INVALID = [
+    ({"nvidia_driver_branch": 58}, ["nvidia_driver_branch is 58, which is not valid. Use the form 580."]),
+    ({"nvidia_driver_module_options": {"nvidia": 1}}, ["nvidia_driver_module_options.nvidia is 1, but must be"]),
+    ({"nvidia_persistenced_timeout": 0}, ["nvidia_persistenced_timeout is 0, but must be 1 or more."]),
+    ({"container_engine_name": "crio"}, ["container_engine_name is crio, but must be one of"]),
+    ({"observe_services": {"a": 1}}, ["observe_services is {'a': 1}, but must be a list."]),
+    ({"nvidia_driver_brnch": "580"}, ["nvidia_driver_brnch is not a variable of role nvidia_driver. Did you mean"]),
+    (
+        {"nvidia_driver_state": "there", "container_engine_nmae": "docker", "container_engine_source": "snap"},
+        ["container_engine_nmae", "nvidia_driver_state is there", "container_engine_source is snap"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("variables", "words"), INVALID, ids=[" ".join(row[0]) for row in INVALID])
+def test_wrong_variables_fail_before_any_module_call(host, variables, words):
+    result = host.run(variables=variables)
+    assert host.calls == []
+    assert result["failed"]
+    assert len(result["errors"]) == len(words)
+    assert all(word in error for word, error in zip(words, result["errors"]))
+    assert result["msg"] == " ".join(result["errors"])
+
+
+def test_variables_of_other_parts_are_not_checked(host):
+    result = host.run(converged(), parts=[ENGINE], variables={"nvidia_driver_branch": 58})
+    assert "failed" not in result
+
+
+def test_unknown_name_that_resembles_no_variable_is_a_warning(host):
+    result = host.run(converged(), variables={"nvidia_driver_owner": "me", "unrelated": 1})
+    (warning,) = result["warnings"]
+    assert warning.startswith("nvidia_driver_owner is not a variable of role nvidia_driver and has no effect.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"), [({"parts": ["gpu"]}, "gpu"), ({"part": []}, "part"), ({"first_plan": "x"}, "first_plan")]
+)
+def test_wrong_options_fail_before_any_module_call(host, arguments, word):
+    result = host.run(**arguments)
+    assert (result["failed"], host.calls) == (True, [])
+    assert result["msg"].startswith("gpu_host_plan: ")
+    assert word in result["msg"]
+
+
+def test_conflicts_stop_the_plan_before_the_query(host):
+    result = host.run(bare(uid=1000), requires_root=True)
+    assert host.modules == [OBSERVE]
+    assert (result["failed"], result["errors"], result["msg"]) == (True, [needs_root(1000)], needs_root(1000))
+    assert "plan" not in result
+
+
+def test_root_is_required_only_on_request(host):
+    there = converged(uid=1000)
+    assert "failed" not in host.run(there)
+    assert host.run(there, requires_root=True)["msg"] == needs_root(1000)
+    # A host that fails anyway is not asked for the state of its GPUs.
+    assert host.modules == [OBSERVE, GPU_FACTS, OBSERVE]
+
+
+def test_conflict_of_one_part_prevents_the_query_for_another(host):
+    result = host.run(bare(), variables={"container_engine_source": "preinstalled"})
+    assert host.modules == [OBSERVE]
+    assert "docker is not installed on this host" in result["msg"]
+
+
+FAILURES = [
+    ({"failed": True, "msg": "No space left on device"}, "No space left on device", False),
+    ({"failed": True, "msg": "MODULE FAILURE", "module_stderr": "Killed\n"}, "MODULE FAILURE Killed", False),
+    (
+        {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "SyntaxError: future feature annotations"},
+        "MODULE FAILURE SyntaxError: future feature annotations",
+        True,
+    ),
+    (
+        {"failed": True, "msg": "ansible-core requires a minimum of Python version 3.8. Current version: 3.6.8"},
+        "Current version: 3.6.8",
+        True,
+    ),
+    (AnsibleError("The module interpreter '/usr/bin/python3' was not found."), "was not found.", True),
+    (AnsibleError("no module"), "no module", False),
+]
+
+
+@pytest.mark.parametrize(("answer", "text", "is_old_python"), FAILURES)
+def test_failure_of_the_observation_is_reported(host, answer, text, is_old_python):
+    result = host.run(answer)
+    assert (result["failed"], host.modules) == (True, [OBSERVE])
+    assert result["msg"].endswith(text)
+    assert result["msg"].startswith("This host needs Python 3.9 or newer.") == is_old_python
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [AnsibleConnectionFailure("timed out"), {"unreachable": True, "msg": "timed out"}],
+    ids=["raised", "result"],
+)
+def test_unreachable_host_is_unreachable(host, answer):
+    with pytest.raises(AnsibleConnectionFailure, match="timed out"):
+        host.run(answer)
+
+
+def test_failure_of_the_query_is_reported(host, monkeypatch):
+    def execute(module_name, module_args, task_vars):
+        is_query = module_name == QUERY
+        host.calls.append((module_name, module_args))
+        return {"failed": True, "msg": "apt is broken"} if is_query else {"host": bare()}
+
+    monkeypatch.setattr(host, "execute", execute)
+    assert host.run() == {"failed": True, "msg": "apt is broken"}
+    assert host.modules == [OBSERVE, QUERY]
+
+
+def test_failure_of_the_gpu_facts_is_reported(host):
+    host.facts = {"failed": True, "msg": "NVML does not respond"}
+    assert host.run(converged()) == {"failed": True, "msg": "NVML does not respond"}
+
+
+# --- passwords ----------------------------------------------------------------------------------------------------
+
+LOGIN = {
+    "nvidia_driver_mirror": "https://mirror.example/cuda",
+    "nvidia_driver_repository_username": "me",
+    "nvidia_driver_repository_password": "s3cret",
+}
+
+
+@pytest.mark.parametrize("there", [bare(), converged()], ids=["bare", "converged"])
+def test_plan_with_passwords_is_hidden(host, there):
+    result = host.run(there, variables=LOGIN)
+    assert (result["has_secrets"], result["_ansible_no_log"]) == (True, True)
+
+
+def test_failure_shows_no_password(host):
+    variables = {**LOGIN, "container_engine_source": "preinstalled"}
+    result = host.run(bare(), variables=variables)
+    assert result["failed"]
+    assert "s3cret" not in json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nvidia_driver_state", ""),
+        ("nvidia_driver_state", "present "),
+        ("nvidia_driver_activate", None),
+        ("nvidia_driver_lock_timeout", ""),
+        ("container_engine_restart_policy", ""),
+    ],
+)
+def test_an_empty_value_is_refused_because_the_roles_would_read_it(host, name, value):
+    result = host.run(variables={name: value})
+    assert result["failed"]
+    assert result["errors"] == [
+        f"{name} is {value!r}. Set one of its values, or remove the variable to use the default."
+    ]
+    assert host.modules == []
+
+
+def test_the_discovered_python_is_kept_for_later_tasks(host, monkeypatch):
+    execute = host.execute
+    found = {"ansible_facts": {"discovered_interpreter_python": "/usr/bin/python3.12"}, "warnings": ["Platform linux"]}
+    monkeypatch.setattr(host, "execute", lambda *given, **more: {**execute(*given, **more), **found})
+    result = host.run(converged())
+    assert result["ansible_facts"] == {**FACTS, "discovered_interpreter_python": "/usr/bin/python3.12"}
+    assert result["warnings"] == ["Platform linux"]
+    assert host.facts_variables["ansible_facts"]["discovered_interpreter_python"] == "/usr/bin/python3.12"

@@ -1,0 +1,475 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    KERNELS,
+    host,
+    offer,
+    remove_package,
+)
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
+    DAEMON_VERSION,
+    FACTS,
+    KERNEL,
+    NO_UNIT,
+    PERSISTENCED,
+    VERSION,
+    bare,
+    context,
+    converged,
+    file,
+    planned,
+    prediction,
+    running,
+)
+
+DRIVER, PERSISTENCE, ENGINE, VOLUME, VERIFY = site_plan.PARTS
+OLD, NEW = "535.261.03", "550.163.01"
+ABSENT = {"nvidia_driver": {"state": "absent"}}
+INACTIVE = {"nvidia_driver": {"activate": False}}
+NONE = {"container_engine": {"name": "none"}}
+OFF = {**FACTS, "nvidia_gpus": [{**FACTS["nvidia_gpus"][0], "persistence_mode": False}]}
+MODULES = ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
+IN_USE = {"pid": 42, "command": "train", "devices": [], "open": True, "container": None, "container_name": None}
+STOPPED = {PERSISTENCED: {**running(PERSISTENCED), "active_state": "inactive"}}
+
+
+def unloaded(**more) -> dict:
+    """Describe a converged host whose modules somebody has unloaded."""
+    there = {"driver": {"loaded": None}, "modules_loaded": [], "services": STOPPED, **more}
+    return converged(**there)
+
+
+def outdated(**more) -> dict:
+    """Describe a converged host whose driver was upgraded while it was loaded."""
+    there = converged(driver={"loaded": OLD}, modules_loaded=MODULES, **more)
+    there["reboot_reasons"] = reboot_reasons.reasons(there)
+    return there
+
+
+def acting(parts: dict[str, Part]) -> list[str]:
+    return [name for name, part in parts.items() if part.acts]
+
+
+def changes(parts: dict[str, Part]) -> dict[str, list[str]]:
+    return {name: part.changes for name, part in parts.items() if part.changes}
+
+
+def without_package(there: dict, *names: str) -> dict:
+    for name in names:
+        remove_package(there, name)
+    return there
+
+
+# --- whole hosts --------------------------------------------------------------------------------------------------
+
+
+def test_bare_host_gets_everything():
+    parts = planned(bare())
+    assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, VOLUME]
+    found = changes(parts)
+    assert [text.split()[0] for text in found.pop(DRIVER)] == ["install", "hold", "write", "load"]
+    assert found == {
+        # The driver brings the daemon's library.
+        PERSISTENCE: ["install nvidia-persistenced", f"enable and start {PERSISTENCED}"],
+        ENGINE: [
+            "install docker.io, ca-certificates, iptables, python3-requests",
+            "change live-restore in /etc/docker/daemon.json",
+            "enable and start docker.service",
+        ],
+        VOLUME: [f"create the driver volume once driver {VERSION} is loaded and register it with docker"],
+    }
+    assert (site_plan.errors(bare(), parts, requires_root=True), site_plan.query(parts)) == ([], None)
+    assert all(part.reasons for name, part in parts.items() if name in (DRIVER, PERSISTENCE, ENGINE))
+
+
+def test_converged_host_needs_neither_change_nor_query():
+    there = converged()
+    parts = planned(there, facts=FACTS)
+    assert (acting(parts), changes(parts), site_plan.query(parts)) == ([], {}, None)
+    assert site_plan.errors(there, parts, requires_root=True) == []
+    assert parts[VERIFY].plan == {"applies": True}
+    assert parts[DRIVER].report["version"] == VERSION
+    assert parts[PERSISTENCE].report == {
+        "state": "ready",
+        "gpus_off": [],
+        "reason": "the daemon runs; NVML reports the mode of each GPU",
+    }
+
+
+def test_host_without_gpu_gets_only_the_engine():
+    there = bare(gpus=())
+    parts = planned(there)
+    assert (acting(parts), list(changes(parts)), parts[VERIFY].plan) == ([ENGINE], [ENGINE], {"applies": False})
+    assert parts[PERSISTENCE].reasons == ["this host has no NVIDIA GPU, or all are assigned to virtual machines"]
+    assert parts[PERSISTENCE].plan["wanted"] is False
+
+
+@pytest.mark.parametrize("state", ["absent", " absent "])
+def test_removal_of_the_driver_leaves_the_other_parts_alone(state):
+    there = converged(driver_volume=prediction("update the volume"))
+    parts = planned(there, {"nvidia_driver": {"state": state}})
+    assert changes(parts) == {DRIVER: [f"remove {owned.MODULES_LOAD}"]}
+    assert (acting(parts), parts[VERIFY].plan, parts[PERSISTENCE].plan["wanted"]) == (
+        [DRIVER],
+        {"applies": False},
+        False,
+    )
+
+
+def test_state_may_have_spaces():
+    parts = planned(bare(), {"nvidia_driver": {"state": "present "}})
+    assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, VOLUME]
+
+
+def test_adopted_driver_gets_the_other_parts():
+    driver = {"loaded": NEW, "library": NEW, "on_disk": NEW, "on_disk_next": NEW, "runfile": True}
+    there = bare(driver=driver, modules={KERNEL: NEW}, modules_loaded=MODULES, driver_volume=prediction("create it"))
+    there["files"][owned.MODULES_LOAD] = file("nvidia\nnvidia_uvm\n")
+    parts = planned(there, NONE, facts=OFF)
+    assert (parts[DRIVER].plan["action"], parts[DRIVER].plan["installs"]) == ("adopt", False)
+    assert changes(parts)[VOLUME] == ["create it"]
+    # NVIDIA's installer has the program of the daemon, but no unit.
+    assert changes(parts)[PERSISTENCE] == [
+        "create user nvidia-persistenced",
+        f"write {owned.PERSISTENCED_UNIT}",
+        f"reload systemd and restart {PERSISTENCED}",
+        f"enable and start {PERSISTENCED}",
+        "turn on persistence mode of GPU 0000:00:00.0 (A100)",
+    ]
+
+
+def test_only_selected_parts_are_planned():
+    assert list(planned(bare(), parts=(VERIFY, ENGINE))) == [ENGINE, VERIFY]
+    assert planned(bare(), parts=()) == {}
+
+
+DRIFTS = [
+    ({"services": {PERSISTENCED: {**running(PERSISTENCED), "active_state": "failed"}}}, PERSISTENCE),
+    ({"services": {"docker.service": {**running("docker.service"), "unit_file_state": "disabled"}}}, ENGINE),
+    ({"driver_volume": prediction("repair the volume")}, VOLUME),
+    ({"held": ("nvidia-smi",)}, DRIVER),
+]
+
+
+@pytest.mark.parametrize(("drift", "part"), DRIFTS, ids=[part for _drift, part in DRIFTS])
+def test_only_the_changed_part_acts(drift, part):
+    parts = planned(converged(**drift), facts=FACTS)
+    assert (acting(parts), list(changes(parts))) == ([part], [part])
+
+
+# --- the driver that will be loaded -------------------------------------------------------------------------------
+
+START = f"start {PERSISTENCED}"
+CREATE = "create the driver volume once driver {} is loaded and register it with docker"
+RUNFILE = {
+    "nvidia_driver": {"source": "runfile", "version": "580.95.05", "runfile_checksum": f"sha256:{'0' * 64}"},
+}
+REBOOT = {"nvidia_driver": {"reboot_policy": "when_required"}}
+LOADING = [
+    ("converged", converged(), {}, False, VERSION, False),
+    ("bare", bare(), {}, True, VERSION, True),
+    ("bare, with NVIDIA's installer", bare(), RUNFILE, True, "580.95.05", True),
+    ("bare, and not to be loaded", bare(), INACTIVE, True, None, False),
+    ("package of the module on disk", without_package(unloaded(), "nvidia-smi"), {}, True, VERSION, False),
+    ("package of the loaded version", without_package(converged(), "nvidia-smi"), {}, True, VERSION, False),
+    ("installed, but not to be loaded", without_package(unloaded(), "nvidia-smi"), INACTIVE, True, None, False),
+    ("unloaded", unloaded(), {}, False, VERSION, False),
+    ("unloaded, and to stay so", unloaded(), INACTIVE, False, None, False),
+    ("without a module", unloaded(modules={}, driver_volume=None), {}, False, VERSION, True),
+    ("upgraded", outdated(), {}, False, VERSION, True),
+    ("upgraded and in use", outdated(holders=[IN_USE]), {}, False, OLD, False),
+    ("upgraded, in use, and rebooted", outdated(holders=[IN_USE]), REBOOT, False, VERSION, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "installs", "loaded", "is_new"), [row[1:] for row in LOADING], ids=[row[0] for row in LOADING]
+)
+def test_parts_are_planned_for_the_driver_that_will_be_loaded(there, values, installs, loaded, is_new):
+    parts = planned(there, values)
+    assert [error for part in parts.values() for error in part.errors] == []
+    assert (parts[DRIVER].plan["installs"], parts[DRIVER].plan["next_loaded"]) == (installs, loaded)
+    assert parts[PERSISTENCE].plan["verify"] == bool(loaded)
+    # The prediction is for the version that is loaded or on disk.
+    assert parts[VOLUME].changes == ([CREATE.format(loaded)] if is_new else [])
+    assert parts[VOLUME].acts == (is_new or (installs and bool(loaded)))
+
+
+@pytest.mark.parametrize(("values", "expected"), [({}, [START]), (INACTIVE, [])], ids=["loaded", "not loaded"])
+def test_daemon_is_started_if_the_driver_will_be_loaded(values, expected):
+    assert planned(unloaded(), values)[PERSISTENCE].changes == expected
+
+
+def test_running_daemon_is_left_alone_while_a_package_is_installed():
+    assert planned(without_package(converged(), "nvidia-smi"))[PERSISTENCE].changes == []
+
+
+def test_packages_of_the_driver_may_bring_the_daemon():
+    there = host("el-9", services={PERSISTENCED: NO_UNIT}, headers=(KERNELS["el-9"],))
+    question = site_plan.query(site_plan.plan(context(there), (DRIVER, PERSISTENCE)))
+    versions = offer(there, question["query"], "580.95.05-1.el9")
+    streams = {name: {"streams": ["open-dkms", "580-open"], "enabled": None} for name in question["query_streams"]}
+    parts = site_plan.plan(context(there, versions=versions, streams=streams), (DRIVER, PERSISTENCE))
+    assert parts[DRIVER].plan["installs"]
+    assert parts[PERSISTENCE].changes == [f"configure {PERSISTENCED} after the driver is installed"]
+    assert parts[PERSISTENCE].acts
+
+
+# --- the query of the package manager -----------------------------------------------------------------------------
+
+
+def foreign(**more) -> dict:
+    """Describe a host whose driver comes from packages that this collection did not install, without the daemon."""
+    there = without_package(converged(**more), "nvidia-persistenced")
+    there["files"][owned.DRIVER_APT_PREFERENCES] = file(None)
+    return there
+
+
+def test_query_is_for_the_driver_of_a_bare_host():
+    question = site_plan.query(site_plan.plan(context(bare(), {"nvidia_driver": {"lock_timeout": 7}}), site_plan.PARTS))
+    assert (question["record"], question["lock_timeout"]) == ("nvidia_driver", 7)
+    assert {"nvidia-kernel-dkms", "libcuda1", f"linux-headers-{KERNEL}"} <= set(question["query"])
+
+
+def test_daemon_that_matches_an_existing_driver_is_queried():
+    parts = site_plan.plan(context(foreign()), (PERSISTENCE,))
+    question = {"record": "nvidia_persistenced", "query": ["nvidia-persistenced"], "lock_timeout": 300}
+    assert site_plan.query(parts) == question
+    answered = planned(foreign(), parts=(PERSISTENCE,))
+    assert answered[PERSISTENCE].plan["packages"] == [f"nvidia-persistenced={DAEMON_VERSION}"]
+    assert site_plan.query(answered) is None
+
+
+def test_daemon_is_chosen_after_the_driver_is_installed():
+    there = without_package(foreign(), "nvidia-smi")
+    # The daemon is part of the one query, because the answer may show that the driver needs no package.
+    assert "nvidia-persistenced" in site_plan.query(site_plan.plan(context(there), site_plan.PARTS))["query"]
+    parts = planned(there)
+    assert parts[DRIVER].plan["installs"]
+    assert site_plan.errors(there, parts, requires_root=True) == []
+    assert parts[PERSISTENCE].acts
+
+
+def test_missing_match_of_the_daemon_is_an_error():
+    versions = {"nvidia-persistenced": ["580.95.05-1"]}
+    (error,) = site_plan.plan(context(foreign(), versions=versions), (PERSISTENCE,))[PERSISTENCE].errors
+    assert "no nvidia-persistenced that matches driver 535.309.01" in error
+
+
+def test_queries_of_all_parts_are_one_query():
+    parts = {
+        DRIVER: Part(query={"record": "nvidia_driver", "query": ["libcuda1", "nvtop"], "lock_timeout": 600}),
+        ENGINE: Part(),
+        PERSISTENCE: Part(query={"record": "nvidia_persistenced", "query": ["nvidia-persistenced", "nvtop"]}),
+    }
+    assert site_plan.query(parts) == {
+        "record": "nvidia_driver",
+        "query": ["libcuda1", "nvtop", "nvidia-persistenced"],
+        "lock_timeout": 600,
+    }
+    assert site_plan.query({ENGINE: Part()}) is None
+
+
+@pytest.mark.parametrize("versions", [{}, {"libcuda1": ["535.309.01-1"]}], ids=["empty", "incomplete"])
+def test_answer_is_not_queried_again(versions):
+    there = bare()
+    assert site_plan.query(site_plan.plan(context(there), site_plan.PARTS)) is not None
+    parts = site_plan.plan(context(there, versions=versions, streams={}), site_plan.PARTS)
+    assert site_plan.query(parts) is None
+    assert "repositories have no linux-headers" in site_plan.errors(there, parts, requires_root=True)[0]
+
+
+def test_driver_with_errors_queries_nothing():
+    assert site_plan.query(site_plan.plan(context({**bare(), "uid": 1000}), (DRIVER,))) is None
+
+
+# --- GPU facts ----------------------------------------------------------------------------------------------------
+
+LOOKING = [
+    ("converged", converged(), {}, site_plan.PARTS, True),
+    ("only the daemon", converged(), {}, (PERSISTENCE,), True),
+    ("only the check", converged(), {}, (VERIFY,), True),
+    ("neither", converged(), {}, (DRIVER, ENGINE, VOLUME), False),
+    ("check without a loaded driver", unloaded(), {}, (VERIFY,), True),
+    ("daemon without a loaded driver", unloaded(), {}, (PERSISTENCE,), False),
+    ("driver to load", unloaded(), {}, site_plan.PARTS, False),
+    ("driver to reload", outdated(), {}, site_plan.PARTS, False),
+    ("driver to install", bare(), {}, site_plan.PARTS, False),
+    ("packages of the loaded version", without_package(converged(), "nvidia-smi"), {}, site_plan.PARTS, False),
+    ("no GPU", bare(gpus=()), {}, site_plan.PARTS, False),
+    ("driver to remove", converged(), ABSENT, site_plan.PARTS, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "names", "expected"), [row[1:] for row in LOOKING], ids=[row[0] for row in LOOKING]
+)
+def test_gpu_facts_are_read_only_if_they_are_still_true_afterwards(there, values, names, expected):
+    given = context(there, values)
+    assert site_plan.needs_facts(there, given.values, planned(there, values, names)) is expected
+
+
+def test_persistence_mode_that_is_off_is_turned_on():
+    part = planned(converged(), facts=OFF)[PERSISTENCE]
+    gpu = "0000:00:00.0 (A100)"
+    assert (part.changes, part.acts) == ([f"turn on persistence mode of GPU {gpu}"], True)
+    assert part.report["gpus_off"] == [gpu]
+
+
+def test_report_of_the_daemon_needs_facts():
+    part = planned(converged())[PERSISTENCE]
+    assert part.report is None
+    assert part.plan["report"]["state"] is None
+
+
+# --- the driver volume --------------------------------------------------------------------------------------------
+
+ENGINES = [
+    ("docker", site_plan.PARTS, ["auto"], ["docker"]),
+    ("docker", (VOLUME,), ["auto"], []),
+    ("podman", site_plan.PARTS, ["auto"], ["podman"]),
+    ("containerd", site_plan.PARTS, ["none"], []),
+    ("none", site_plan.PARTS, ["none"], []),
+]
+
+
+@pytest.mark.parametrize(("name", "names", "engine", "expected"), ENGINES)
+def test_volume_is_registered_with_engines_that_have_volumes(name, names, engine, expected):
+    options = {"engine": engine, "expected_engines": expected}
+    assert site_plan.volume_engines({"container_engine": {"name": name}}, names) == options
+    part = planned(converged(), {"container_engine": {"name": name}}, names)[VOLUME]
+    assert {key: part.plan[key] for key in options} == options
+
+
+def test_engine_is_docker_by_default():
+    assert site_plan.volume_engines({}, [ENGINE]) == {"engine": ["auto"], "expected_engines": ["docker"]}
+
+
+BOTH = {name: {"package": name, "version": "1", "info": None} for name in ("docker", "podman")}
+REGISTERED = [
+    ("podman", site_plan.PARTS, {}, " and register it with podman"),
+    ("docker", site_plan.PARTS, {"engines": BOTH}, " and register it with docker and podman"),
+    ("docker", (DRIVER, VOLUME), {"engines": BOTH}, " and register it with docker and podman"),
+    ("docker", (DRIVER, VOLUME), {}, ""),
+    ("containerd", site_plan.PARTS, {"engines": BOTH}, ""),
+    ("none", site_plan.PARTS, {"engines": BOTH}, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "names", "more", "expected"), REGISTERED)
+def test_engines_of_a_new_volume_are_named(name, names, more, expected):
+    part = planned(bare(**more), {"container_engine": {"name": name}}, names)[VOLUME]
+    assert part.changes == [f"create the driver volume once driver {VERSION} is loaded{expected}"]
+    assert part.plan["changes"] == part.changes
+
+
+@pytest.mark.parametrize("actions", [[], ["create volume x", "register volume x"]], ids=["complete", "incomplete"])
+@pytest.mark.parametrize("describe", [converged, unloaded])
+def test_prediction_becomes_the_plan(describe, actions):
+    part = planned(describe(driver_volume=prediction(*actions)))[VOLUME]
+    assert (part.changes, part.plan["changes"], part.acts) == (actions, actions, bool(actions))
+
+
+BROKEN = prediction(error="docker does not respond")
+STOPPED_DOCKER = {"docker.service": {**running("docker.service"), "active_state": "inactive"}}
+FAILING = [
+    ("converged engine", {}, NONE, site_plan.PARTS, True),
+    ("engine not selected", {"services": STOPPED_DOCKER}, {}, (VOLUME,), True),
+    ("engine to start", {"services": STOPPED_DOCKER}, {}, site_plan.PARTS, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "values", "names", "is_error"), [row[1:] for row in FAILING], ids=[row[0] for row in FAILING]
+)
+def test_error_of_the_prediction_counts_unless_the_engine_changes(more, values, names, is_error):
+    parts = planned(converged(driver_volume=BROKEN, **more), values, names)
+    assert parts[VOLUME].errors == (["docker does not respond"] if is_error else [])
+    # The module reports the error if it is still there.
+    assert parts[VOLUME].acts
+
+
+def test_packages_of_the_driver_can_correct_the_error_of_the_prediction():
+    part = planned(without_package(converged(driver_volume=BROKEN), "nvidia-smi"))[VOLUME]
+    assert (part.errors, part.acts) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "names"),
+    [(bare(), {}, (VOLUME,)), (unloaded(), {}, (VOLUME,)), (unloaded(), INACTIVE, site_plan.PARTS)],
+    ids=["bare", "unloaded", "not to be loaded"],
+)
+def test_volume_needs_a_loaded_driver(there, values, names):
+    there["driver_volume"] = there["driver_volume"] and prediction("create the volume")
+    part = planned(there, values, names)[VOLUME]
+    assert (part.acts, part.changes, part.reasons) == (False, [], ["no NVIDIA driver is loaded"])
+
+
+# --- the check, errors and secrets --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "applies"),
+    [(bare(), {}, True), (bare(gpus=()), {}, False), (bare(), INACTIVE, False), (bare(), ABSENT, False)],
+    ids=["GPU", "no GPU", "inactive driver", "driver to remove"],
+)
+def test_gpus_are_checked_if_the_driver_is_to_be_loaded(there, values, applies):
+    assert planned(there, values, (VERIFY,))[VERIFY].plan == {"applies": applies}
+
+
+ROOT_NEEDED = [
+    ("changes", bare(), False, [needs_root(1000)]),
+    ("changes, required", bare(), True, [needs_root(1000)]),
+    ("no changes", converged(), False, []),
+    ("no changes, required", converged(), True, [needs_root(1000)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "required", "expected"), [row[1:] for row in ROOT_NEEDED], ids=[row[0] for row in ROOT_NEEDED]
+)
+def test_missing_root_is_reported_once(there, required, expected):
+    there = {**there, "uid": 1000}
+    assert site_plan.errors(there, planned(there), required) == expected
+
+
+def test_errors_of_all_parts_are_reported():
+    there = converged(driver_volume=prediction(error="/var/lib/gpufleet is read-only"))
+    values = {
+        "nvidia_driver": {"source": "preinstalled", "branch": "580"},
+        "container_engine": {"name": "none", "docker_options": {"mtu": 9000}},
+    }
+    first, second, third = site_plan.errors(there, planned(there, values), requires_root=True)
+    assert f"nvidia_driver_branch is 580, but another tool installed driver {VERSION}" in first
+    assert "container_engine_name is none, but container_engine_docker_options contains options" in second
+    assert third == "/var/lib/gpufleet is read-only"
+
+
+LOGIN = {"mirror": "https://mirror.example/cuda", "repository_username": "me", "repository_password": "s3cret"}
+PROXY = {"proxy": "http://proxy.example:3128", "proxy_username": "me", "proxy_password": "s3cret"}
+SECRETS = [
+    ({}, []),
+    ({"nvidia_driver": LOGIN}, [DRIVER]),
+    ({"nvidia_driver": PROXY}, [DRIVER]),
+    ({"container_engine": {"docker_options": {"labels": ["password=s3cret"]}}}, [ENGINE]),
+    ({"container_engine": {"docker_options": {"mtu": 9000}}}, []),
+]
+
+
+@pytest.mark.parametrize("there", [bare(), converged()], ids=["bare", "converged"])
+@pytest.mark.parametrize(("values", "names"), SECRETS)
+def test_parts_with_passwords_are_marked(there, values, names):
+    parts = planned(there, values)
+    assert [name for name, part in parts.items() if part.has_secrets] == names
+    shown = [text for part in parts.values() for text in (*part.changes, *part.reasons, *part.errors)]
+    assert not any("s3cret" in text for text in shown)
