@@ -75,7 +75,7 @@ molecule-all: sandbox ## Run all Molecule scenarios on one fleet
 	@tools/molecule.sh
 
 .PHONY: bench
-bench: sandbox ## Measure a converged run, the facts module and the growth of the fleet
+bench: sandbox ## Compare a converged run with fact gathering and with usual roles, and measure large fleets
 	@ansible-playbook -i $(INVENTORY) -i tests/benchmark/ssh.yml tests/sandbox/up.yml
 	@python tests/benchmark/run.py --inventory $(INVENTORY) --inventory tests/benchmark/ssh.yml
 

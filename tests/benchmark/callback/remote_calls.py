@@ -1,11 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Record every module that runs on a host.
+"""Record every module that runs on a host, and every task result.
 
-The plugin counts module executions instead of tasks. A task whose action plugin runs three modules counts three times.
-A task that runs only on the controller does not count. The plugin wraps `ActionBase._execute_module` in the parent
-process, from which Ansible forks the workers.
+Modules: the plugin counts executions. A task whose action plugin runs three modules counts three times. A task that
+runs only on the controller does not count. The program that replaces module nvidia_gpu_facts counts like a module. The
+plugin wraps the methods that run them in the parent process, from which Ansible forks the workers.
+
+Task results: a task counts once per host, also if it loops or is skipped.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import time
 from ansible.plugins.action import ActionBase
 from ansible.plugins.callback import CallbackBase
 
+from ansible_collections.gpufleet.hosts.plugins.action import nvidia_gpu_facts
+
 DOCUMENTATION = r"""
 name: remote_calls
 type: aggregate
-short_description: Module executions on hosts as JSON lines
+short_description: Module executions on hosts and task results as JSON lines
 description:
-  - Appends an object with host, module, task and seconds for each module execution, and an object with the recap of
-    each host. The environment variable REMOTE_CALLS contains the path of the file.
+  - Appends an object with host, module, task and seconds for each module execution, and an object with host, result and
+    task for each task result. The environment variable REMOTE_CALLS contains the path of the file.
 """
 
 PATH = os.environ.get("REMOTE_CALLS")
@@ -54,8 +58,24 @@ def _counted(execute):
     return execute_module
 
 
+def _counted_program(run):
+    def run_program(self, task_vars):
+        started = time.monotonic()
+        result = run(self, task_vars)
+        if result is not None:
+            _write(
+                host=task_vars.get("inventory_hostname") or self._play_context.remote_addr,
+                module=self._task.action,
+                task=self._task.get_name(),
+                seconds=round(time.monotonic() - started, 3),
+            )
+        return result
+
+    return run_program
+
+
 class CallbackModule(CallbackBase):
-    """Wrap the method once, and write the recap at the end."""
+    """Wrap the methods once, and write each task result."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -68,7 +88,22 @@ class CallbackModule(CallbackBase):
             counted = _counted(ActionBase._execute_module)
             counted.__wrapped__ = ActionBase._execute_module
             ActionBase._execute_module = counted
+            facts = nvidia_gpu_facts.ActionModule
+            facts._run_program = _counted_program(facts._run_program)
 
-    def v2_playbook_on_stats(self, stats) -> None:
-        for host in sorted(stats.processed) if PATH else ():
-            _write(host=host, recap=stats.summarize(host))
+    def v2_runner_on_ok(self, result) -> None:
+        self._result(result, "changed" if result.result.get("changed") else "ok")
+
+    def v2_runner_on_skipped(self, result) -> None:
+        self._result(result, "skipped")
+
+    def v2_runner_on_failed(self, result, ignore_errors=False) -> None:
+        self._result(result, "failed")
+
+    def v2_runner_on_unreachable(self, result) -> None:
+        self._result(result, "failed")
+
+    @staticmethod
+    def _result(result, status: str) -> None:
+        if PATH:
+            _write(host=result.host.get_name(), result=status, task=result.task.get_name())
