@@ -25,8 +25,10 @@ _COLLECTION = "gpufleet.hosts."
 # Tasks of the playbook that change the host without a role.
 _PART_OF_ACTION = {f"{_COLLECTION}nvidia_driver_volume": "driver_volume"}
 _DAEMON_RECORD = record.state_path(owned.STATE_DIRECTORY, owned.DAEMON_JSON)
-# The dotted names of values that differ after every repair: times, processes, sizes of links.
+# The dotted names of values that differ after every repair: times, processes, sizes of links, and the value that an
+# option had before the repair, which `state: absent` restores.
 _VOLATILE = (
+    f"files.{_DAEMON_RECORD}.content.entries.*.previous",
     "services.*.active_since_us",
     "holders.*.pid",
     "driver.in_use",
