@@ -238,6 +238,12 @@ options:
     type: list
     elements: str
     default: []
+  query_dependencies:
+    description:
+      - With apt, packages whose field C(Depends) is returned in RV(dependencies). Like O(query), changes nothing.
+    type: list
+    elements: str
+    default: []
   lock_timeout:
     description: Maximum time in seconds to wait for another package manager.
     type: int
@@ -257,7 +263,8 @@ attributes:
     description: A second run with the same options changes nothing and needs no network.
     support: full
 notes:
-  - Requires root. Without a record of this name, check mode, O(query) and O(query_streams) work without root.
+  - Requires root. Without a record of this name, check mode, O(query), O(query_streams) and
+    O(query_dependencies) work without root.
   - Supports Debian, Ubuntu, Enterprise Linux, Amazon Linux 2023, SLES and systems that are derived from them. dnf 5 is
     not supported.
   - To hold packages with dnf, also list C(python3-dnf-plugin-versionlock) in O(install).
@@ -306,31 +313,31 @@ changes:
     module streams. If only a stream changes, the task is reported as changed and this list is empty.
   type: list
   elements: dict
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: [{name: libcuda1, action: upgrade, before: 580.82.07-1, after: 580.95.05-1, arch: amd64}]
 files:
   description: Paths of the configuration files that were written or removed.
   type: list
   elements: str
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: [/etc/apt/sources.list.d/monitoring.sources]
 held:
   description: Packages that are newly held.
   type: list
   elements: str
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: [agent]
 released:
   description: Packages that are no longer held. With dnf, also released locks on versions that are not installed.
   type: list
   elements: str
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: []
 repaired:
   description: What an interrupted run left incomplete. The module repaired it, or would repair it in check mode.
   type: list
   elements: str
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: [dpkg was interrupted]
 kept:
   description: >-
@@ -338,18 +345,24 @@ kept:
     user holds them.
   type: list
   elements: str
-  returned: success, without O(query) and O(query_streams)
+  returned: success, without O(query), O(query_streams) and O(query_dependencies)
   sample: []
 versions:
   description: The available versions of each package in O(query), newest first, in the package manager's format.
   type: dict
-  returned: with O(query) or O(query_streams)
+  returned: with O(query), O(query_streams) or O(query_dependencies)
   sample: {agent: ["2.4.1-1", "2.4.0-1"]}
 streams:
   description: The available streams of each module in O(query_streams).
   type: dict
-  returned: with O(query) or O(query_streams)
+  returned: with O(query), O(query_streams) or O(query_dependencies)
   sample: {nvidia-driver: [580-dkms, 580-open]}
+dependencies:
+  description: >-
+    The field C(Depends) of each available or installed version of each package in O(query_dependencies).
+  type: dict
+  returned: with O(query), O(query_streams) or O(query_dependencies)
+  sample: {agent: {"2.4.1-1": "agent-libs (= 2.4.1-1), libc6"}}
 """
 
 import dataclasses
@@ -408,8 +421,8 @@ def request(options: dict[str, Any], manager: str) -> transaction.Request:
     def selectors(name: str) -> tuple[judgement.Selector, ...]:
         return tuple(judgement.selector(text) for text in options[name])
 
-    for name in ("archive_components", "module_streams", "query_streams"):
-        needed = "apt" if name == "archive_components" else "dnf"
+    for name in ("archive_components", "module_streams", "query_streams", "query_dependencies"):
+        needed = "apt" if name in ("archive_components", "query_dependencies") else "dnf"
         if options[name] and manager != needed:
             raise transaction.TransactionError(
                 f"{name} is set, but this host uses {manager}. Set it only with {needed}."
@@ -471,7 +484,7 @@ def main() -> None:
         argument_spec={
             "record": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            **dict.fromkeys((*LISTS, "query", "query_streams"), texts),
+            **dict.fromkeys((*LISTS, "query", "query_streams", "query_dependencies"), texts),
             "may_upgrade": {"type": "bool", "default": False},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": repositories.OPTIONS},
             "files": {
@@ -504,9 +517,9 @@ def main() -> None:
         wanted = request(options, manager)
         program = BACKENDS[manager](base_run.runner(module), lock_timeout=options["lock_timeout"])
         record = journal.Journal(options["record"])
-        if options["query"] or options["query_streams"]:
-            versions, streams = transaction.query(wanted, options["query"], options["query_streams"], program, record)
-            module.exit_json(changed=False, versions=versions, streams=streams)
+        question = transaction.Question(options["query"], options["query_streams"], options["query_dependencies"])
+        if question:
+            module.exit_json(changed=False, **transaction.query(wanted, question, program, record))
         # A user without privileges can simulate, but not act.
         if os.geteuid() != 0 and not module.check_mode:
             module.fail_json(msg=needs_root(os.geteuid()))

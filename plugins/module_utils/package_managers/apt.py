@@ -245,6 +245,12 @@ class Apt:
         """Return the available versions by package, newest first."""
         return offers.apt(names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options)
 
+    def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
+        """Return the field Depends of each available or installed version, by package."""
+        return offers.dependencies(
+            names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options
+        )
+
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return no streams: apt has no modules."""
         return {module: [] for module in modules}

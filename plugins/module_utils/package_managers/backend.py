@@ -203,6 +203,9 @@ class Backend(Protocol):
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""
 
+    def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
+        """Return the field Depends of each available or installed version, by package. Only with apt."""
+
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each dnf module."""
 

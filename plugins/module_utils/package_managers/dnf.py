@@ -204,6 +204,10 @@ class Dnf:
         """Return the available versions by package, newest first, also of packages that modules hide."""
         return offers.read("dnf", names, self._run, view.options)
 
+    def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
+        """Return nothing: only apt is asked."""
+        return {}
+
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return the available streams of each module."""
         return offers.streams(modules, self._run, view.options)

@@ -41,12 +41,7 @@ def apt(names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, li
 
     def query(command: str, *names: str) -> str:
         rc, out, err = run(["apt-cache", *options, command, *names])
-        # apt-cache exits with status 100 if it does not find one of the names, but lists the other packages.
-        unknown = all(
-            line.startswith(("E: Unable to locate package", "E: No packages found", "N:", "W:"))
-            for line in err.splitlines()
-        )
-        if rc and not (rc == 100 and unknown):
+        if rc and not _are_unknown(rc, err):
             raise _error(f"apt-cache {command}", rc, out, err)
         return out
 
@@ -62,6 +57,27 @@ def apt(names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, li
             # apt prints the architecture only of foreign packages.
             found[group[0] if ":" in group[0] else name.partition(":")[0]].add(version)
     return {name: sorted(versions, key=version_order.debian, reverse=True) for name, versions in found.items()}
+
+
+def dependencies(names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """Return the field Depends of each available or installed version, by package. Only with apt."""
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    if not names:
+        return found
+    rc, out, err = run(["apt-cache", *options, "show", *names])
+    if rc and not _are_unknown(rc, err):
+        raise _error("apt-cache show", rc, out, err)
+    for stanza in out.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Version|Depends): (.+)$", stanza, re.MULTILINE))
+        if fields.get("Package") in found and "Version" in fields:
+            found[fields["Package"]][fields["Version"]] = fields.get("Depends", "")
+    return found
+
+
+def _are_unknown(rc: int, err: str) -> bool:
+    """Return whether apt-cache only did not find some of the names. It lists the other packages, but fails."""
+    expected = ("E: Unable to locate package", "E: No packages found", "N:", "W:")
+    return rc == 100 and all(line.startswith(expected) for line in err.splitlines())
 
 
 def _madison(text: str) -> list[tuple[str, str]]:

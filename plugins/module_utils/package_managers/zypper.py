@@ -196,6 +196,10 @@ class Zypper:
 
         return offers.read(self.name, names, run, view.options)
 
+    def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
+        """Return nothing: only apt is asked."""
+        return {}
+
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         """Return no streams: they belong to dnf."""
         return {}

@@ -146,14 +146,29 @@ def leftover(broken: list[str], is_unfinished: bool) -> list[str]:
     return broken or (["an interrupted transaction"] if is_unfinished else [])
 
 
-def query(
-    request: Request, names: list[str], modules: list[str], backend: Backend, journal: Journal
-) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the available versions of packages and the streams of modules, from the requested repositories."""
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What to read from the requested repositories."""
+
+    # Packages whose versions are wanted, dnf's modules whose streams are, and packages whose dependencies are.
+    packages: list[str]
+    streams: list[str] = dataclasses.field(default_factory=list)
+    dependencies: list[str] = dataclasses.field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.streams or self.dependencies)
+
+
+def query(request: Request, question: Question, backend: Backend, journal: Journal) -> dict[str, Any]:
+    """Return the available `versions` of packages, the `streams` of modules, and the `dependencies` of packages."""
     files = _with_keys(plan(request, backend, journal), backend, journal)
     with workspace() as directory:
         view = backend.view(directory, [*_written(journal, files), *files])
-        return backend.offers(names, view) if names else {}, backend.streams(modules, view) if modules else {}
+        return {
+            "versions": backend.offers(question.packages, view) if question.packages else {},
+            "streams": backend.streams(question.streams, view) if question.streams else {},
+            "dependencies": backend.dependencies(question.dependencies, view) if question.dependencies else {},
+        }
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ansible_collections.gpufleet.hosts.plugins.modules import package_transacti
 
 def options(**given: Any) -> dict[str, Any]:
     empty: dict[str, Any] = {
-        name: [] for name in (*package_transaction.LISTS, "query_streams", "repositories", "files")
+        name: []
+        for name in (*package_transaction.LISTS, "query_streams", "query_dependencies", "repositories", "files")
     }
     return {**empty, "may_upgrade": False, "lock_timeout": 60, **given}
 

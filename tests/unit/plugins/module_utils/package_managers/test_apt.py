@@ -469,6 +469,17 @@ def test_offers_of_real_output(host: Host) -> None:
     assert found == {"txapp": ["2.0-1", "1.0-1"], "txepoch": ["5:27.0.3-1~debian.13"], "nosuch": []}
 
 
+def test_dependencies_of_each_version(host: Host) -> None:
+    stanza = "Package: app\nVersion: {}\nDescription: an app\n Depends: not this\n{}\n"
+    shown = stanza.format("2.0-1", "Depends: libapp (>= 2.0), libc6\n") + stanza.format("1.0-1", "")
+    host.answers = {"show": (100, shown, "E: No packages found\n")}
+    found = host.apt.dependencies(["app", "nosuch"], HOST)
+    assert found == {"app": {"2.0-1": "libapp (>= 2.0), libc6", "1.0-1": ""}, "nosuch": {}}
+    host.answers = {"show": (100, "", "E: Type 'dep' is not known on line 1 in source list /etc/apt/sources.list\n")}
+    with pytest.raises(PackageManagerError, match="Type 'dep' is not known"):
+        host.apt.dependencies(["app"], HOST)
+
+
 def test_offers_of_an_architecture(host: Host) -> None:
     host.answers = {
         "madison libc6:i386": (0, "libc6:i386 | 2.40-1 | http://m trixie/main i386 Packages\n", ""),

@@ -25,7 +25,18 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
 OFFLINE = {"package_file", "installed", "broken", "enabled_streams", "component_files"}
-READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait", "locks_versions"}
+READS = {
+    *OFFLINE,
+    "view",
+    "offers",
+    "dependencies",
+    "streams",
+    "simulate",
+    "unneeded",
+    "remove_test",
+    "wait",
+    "locks_versions",
+}
 
 
 class Killed(BaseException):
@@ -162,6 +173,11 @@ class FakeManager:
                 if fnmatch.fnmatchcase(package.name, name.partition(":")[0]):
                     found.setdefault(package.name if "*" in name else name, []).append(package.version)
         return {name: sorted(versions, key=version_order.debian, reverse=True) for name, versions in found.items()}
+
+    def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
+        self._call("dependencies")
+        packages = self._available(view.options)
+        return {name: {one.version: ", ".join(one.needs) for one in packages if one.name == name} for name in names}
 
     def streams(self, modules: list[str], view: View) -> dict[str, list[str]]:
         self._call("streams")

@@ -11,7 +11,11 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import TransactionError, query
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
+    Question,
+    TransactionError,
+    query,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -258,8 +262,12 @@ def test_a_query_changes_nothing(host: Host) -> None:
     host.manager.offered_streams = {"nvidia": ["1"]}
     before = host.snapshot()
     wanted = request(repositories=[host.repository(packages=(Package("agent", "3-1"),))])
-    found = query(wanted, ["agent", "app"], ["nvidia"], host.manager, host.journal)
-    assert found == ({"agent": ["3-1"], "app": ["2.0-1", "1.0-2", "1.0-1"]}, {"nvidia": ["1"]})
+    found = query(wanted, Question(["agent", "app"], ["nvidia"], ["app"]), host.manager, host.journal)
+    assert found == {
+        "versions": {"agent": ["3-1"], "app": ["2.0-1", "1.0-2", "1.0-1"]},
+        "streams": {"nvidia": ["1"]},
+        "dependencies": {"app": {"1.0-1": "lib", "1.0-2": "lib", "2.0-1": "lib>=2.0-1"}},
+    }
     assert host.snapshot() == before
     assert not host.changing_calls()
 
