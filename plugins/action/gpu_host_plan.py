@@ -68,6 +68,8 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         super().run(tmp, task_vars)
         self._task_vars: dict[str, Any] = task_vars or {}
+        # Sources of the driver whose repositories have no suitable version.
+        self._rejected_sources: dict[str, str] = {}
         # What the modules reported besides their results.
         self._discovered: dict[str, Any] = {}
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
@@ -92,10 +94,16 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] = {}
         errors = site_plan.errors(host, parts, options["requires_root"])
         question = site_plan.query(parts) if options["first_plan"] and not errors else None
-        if question:
+        while question:
             answer = self._run_module(TRANSACTION, question)
             parts = self._parts(host, values, selected, answer)
             errors = site_plan.errors(host, parts, options["requires_root"])
+            rejected = site_plan.rejected_sources(parts)
+            if errors or rejected == self._rejected_sources:
+                break
+            # The source has no suitable driver. The next one has other repositories.
+            self._rejected_sources = rejected
+            question = site_plan.query(self._parts(host, values, selected))
         facts = None
         if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
             facts = self._gpu_facts(host)
@@ -190,6 +198,8 @@ class ActionModule(ActionBase):
             is_controller=reboot.is_controller(host, self._connection.transport, _machine_id()),
             versions=(answer or {}).get("versions"),
             streams=(answer or {}).get("streams"),
+            dependencies=(answer or {}).get("dependencies"),
+            rejected_sources=self._rejected_sources,
             facts=facts,
         )
         return site_plan.plan(context, selected)

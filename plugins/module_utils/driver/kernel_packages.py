@@ -10,18 +10,28 @@ kernel that does not boot again does not.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import prebuilt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"
+
+
+# Whether a version of a meta package can be installed.
+Fits = Callable[[str, str], bool]
+
+
+def _any_version(_name: str, _version: str) -> bool:
+    return True
 
 
 def skip_outgoing_kernel(host: Host, result: Resolution) -> None:
@@ -64,24 +74,20 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
 
 def unavailable_prebuilt(host: Host, result: Resolution, available: dict) -> list[str]:
     """Name the next kernel's prebuilt modules that the repositories do not have."""
-    upcoming = _prebuilt_for(result, host["kernel"]["next_boot"])
+    upcoming = prebuilt.packages_for(result, host["kernel"]["next_boot"])
     return [name for name in upcoming if not is_installed(host, name) and not available.get(name)]
-
-
-def _prebuilt_for(result: Resolution, release: str) -> list[str]:
-    return [name for name in result.prebuilt if name.endswith(f"-{release}")]
 
 
 def _of_kernels(host: Host, result: Resolution) -> list[str]:
     releases = dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]])
-    return [*result.kernel_packages, *(name for release in releases for name in _prebuilt_for(result, release))]
+    return [*result.kernel_packages, *(name for release in releases for name in prebuilt.packages_for(result, release))]
 
 
 def _of_outgoing_kernel(host: Host, result: Resolution) -> list[str]:
     running = host["kernel"]["running"]
     if running == host["kernel"]["next_boot"]:
         return []
-    return [*result.headers.get(running, []), *_prebuilt_for(result, running)]
+    return [*result.headers.get(running, []), *prebuilt.packages_for(result, running)]
 
 
 def _drop(result: Resolution, names: list[str]) -> None:
@@ -123,7 +129,7 @@ def meta_names(result: Resolution) -> list[str]:
     return [entry["name"] for entry in (result.kernel_meta or {"packages": []})["packages"]]
 
 
-def missing_metas(host: Host, result: Resolution, available: dict) -> dict[str, str]:
+def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits = _any_version) -> dict[str, str]:
     """Return the meta packages to install, with their versions; add a reason for each one that is left out."""
     meta = result.kernel_meta
     if meta is None:
@@ -137,7 +143,7 @@ def missing_metas(host: Host, result: Resolution, available: dict) -> dict[str, 
     for entry in meta["packages"]:
         if is_installed(host, entry["name"]):
             continue
-        version = _meta_version(host, entry, available)
+        version = _meta_version(host, entry, available, fits)
         if version:
             chosen[entry["name"]] = version
         else:
@@ -149,19 +155,11 @@ def missing_metas(host: Host, result: Resolution, available: dict) -> dict[str, 
     return chosen
 
 
-def rebuilt(host: Host, result: Resolution, available: dict) -> dict[str, str]:
-    """Return newer builds of the installed prebuilt modules for the same kernels.
-
-    Their versions are the kernel's. For a new driver version, the vendor rebuilds them with a version suffix.
-    """
+def newer_metas(host: Host, result: Resolution, available: dict, fits: Fits = _any_version) -> dict[str, str]:
+    """Return newer builds of the installed meta packages for the same kernels."""
     packages = host["packages"]
-    newest = {
-        name: max(available.get(name) or [""], key=natural_key)
-        for name in result.prebuilt
-        if name not in result.lockstep
-    }
-    entries = (result.kernel_meta or {"packages": []})["packages"] if result.prebuilt else []
-    newest.update({entry["name"]: _meta_version(host, entry, available) or "" for entry in entries})
+    entries = (result.kernel_meta or {"packages": []})["packages"]
+    newest = {entry["name"]: _meta_version(host, entry, available, fits) or "" for entry in entries}
     return {
         name: version
         for name, version in newest.items()
@@ -169,7 +167,7 @@ def rebuilt(host: Host, result: Resolution, available: dict) -> dict[str, str]:
     }
 
 
-def _meta_version(host: Host, entry: dict, available: dict) -> str | None:
+def _meta_version(host: Host, entry: dict, available: dict, fits: Fits) -> str | None:
     """Return the newest version of a meta package that belongs to the installed kernel."""
     if host["os"]["package_manager"] == "apt":
         # The first four numbers are the kernel's in 6.8.0-88.89, 5.15.0.161.159 and 6.14.0-33.33~24.04.1+2.
@@ -179,8 +177,36 @@ def _meta_version(host: Host, entry: dict, available: dict) -> str | None:
         # Several kernels can be installed under one name, so the one that boots next decides.
         release = host["kernel"]["next_boot"]
         matching = [version for version in available.get(entry["name"], []) if release.startswith(f"{version}.")]
-    return max(matching, key=natural_key) if matching else None
+    return max((version for version in matching if fits(entry["name"], version)), key=natural_key, default=None)
 
 
 def _numbers(version: str) -> list[str]:
     return re.findall(r"\d+", version.rpartition(":")[2])[:4]
+
+
+# --- holds --------------------------------------------------------------------------------------------------------
+
+
+def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> list[str]:
+    """Name the meta packages to hold, because an upgrade could install a kernel without a module of the held driver.
+
+    Prebuilt modules of later kernels may require a newer driver. DKMS cannot build modules without headers.
+    """
+    meta = result.kernel_meta
+    if meta is None or host["os"]["package_manager"] != "apt":
+        return []
+    metas = {entry["name"]: entry["name"] in coming or is_installed(host, entry["name"]) for entry in meta["packages"]}
+    if meta["what"] == "headers":
+        return sorted(entry["image"] for entry in meta["packages"] if not metas[entry["name"]])
+    images = [entry["image"] for entry in meta["packages"]]
+    return sorted({*images, *(name for name, is_there in metas.items() if is_there)})
+
+
+def former_holds(host: Host, wanted: list[str]) -> list[str]:
+    """Name the kernel's meta packages that this role holds and that need no hold any longer."""
+    own = packages_record.read(host, packages_record.DRIVER)["holds"]
+    return [name for name in own if name.startswith("linux-image-") and name not in wanted and _is_held(host, name)]
+
+
+def _is_held(host: Host, name: str) -> bool:
+    return bool(host["packages"].get(name, {}).get("held"))

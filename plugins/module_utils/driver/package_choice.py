@@ -63,6 +63,8 @@ def choose(case: Case, data: dict) -> None:
     case.result.replaced_modules = driver_membership.module_packages(case.result.replaced, data)
     case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
     case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    if case.result.prebuilt and data.get("module_version_from"):
+        case.result.module_version_from = data["module_version_from"].format(**names)
     case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
     # The subnet manager needs this module to reach the switches, and nothing else loads it.
     case.result.modules = ["ib_umad"] if "nvlink5" in features else []

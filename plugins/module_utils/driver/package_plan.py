@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import prebuilt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    NoModule,
+    NoVersion,
+    Offers,
+    Resolution,
+    Todo,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -77,8 +85,8 @@ def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | Non
 # --- packages -----------------------------------------------------------------------------------------------------
 
 
-def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, available: dict | None) -> None:
-    """Plan which packages to remove and to install. `available` has the versions on offer once they are known."""
+def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, offers: Offers | None) -> None:
+    """Plan which packages to remove and to install. `offers` is None before the repositories have been queried."""
     work, installed = todo.transaction, host["packages"]
     # The packages of a removed driver that an interrupted run, or one whose modules failed to build, has not purged.
     work.purge = result.leftover_config
@@ -88,7 +96,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     missing += _removed_metas(host, result)
     have = {name: upstream_version(installed[name]["version"]) for name in result.lockstep if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result.branch, request)]
-    if not missing and not moves and len(set(have.values())) <= 1:
+    useless = prebuilt.mismatched(host, result, have.values())
+    if not missing and not moves and not useless and len(set(have.values())) <= 1:
         todo.build = _kernels_to_build(host, result)
         result.version = result.version or next(iter(have.values()), None)
         # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
@@ -98,22 +107,22 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         return
     names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
     todo.query = names_to_query(host, names)
-    todo.prerequisites = _prerequisites(host, result, available)
+    todo.query_dependencies = prebuilt.queried(result)
+    todo.prerequisites = _prerequisites(host, result, offers.versions if offers else None)
     # Files of removed module packages in /etc still direct modprobe to them. Other packages' files may be the user's.
     if host["os"]["package_manager"] == "apt":
         work.purge = sorted({*work.purge, *result.replaced_modules})
     work.remove = [name for name in result.replaced if name not in work.purge]
-    if available is None:
+    if offers is None:
         # The version is unknown until the repositories have been queried.
-        work.install = [_item(host, name) for name in missing or moves]
+        work.install = [_item(host, name) for name in missing or moves or useless]
         return
+    available = offers.versions
     driver_kernel_packages.skip_unavailable(host, result, available)
-    wanted = [*result.kernel_packages, *result.packages]
-    wanted += [name for name in result.optional if available.get(name)]
-    lockstep = [name for name in result.lockstep if name in wanted]
+    lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     required = [name for name in lockstep if name not in result.optional]
     if required:
-        search = _search(request, result)
+        search = _search(host, request, result, offers)
         version = driver_version.choose_version(available, required, search, set(have.values()))
     else:
         # NVIDIA's installer provides the requested version; the packages only build its modules.
@@ -122,18 +131,40 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
-    kernel_packages = driver_kernel_packages.missing_metas(host, result, available)
-    offered = [upstream_version(entry) for name in lockstep for entry in available[name]]
-    if is_update and version == max(offered, key=natural_key):
-        kernel_packages.update(driver_kernel_packages.rebuilt(host, result, available))
-    work.install = [_item(host, name) for name in wanted if name not in lockstep and not is_installed(host, name)]
+    modules = prebuilt.select(host, result, version, offers)
+    fits = functools.partial(prebuilt.fits, host, modules, offers)
+    exact = {**modules, **driver_kernel_packages.missing_metas(host, result, available, fits)}
+    if modules:
+        exact.update(driver_kernel_packages.newer_metas(host, result, available, fits))
+    others = [name for name in _wanted(result, available) if name not in (*lockstep, *exact)]
+    work.install = [_item(host, name) for name in others if not is_installed(host, name)]
     work.install += [f"{name}={full[name]}" for name in changing]
-    work.install += [f"{name}={full_version}" for name, full_version in kernel_packages.items()]
-    if is_update or result.removable:
+    work.install += [f"{name}={full_version}" for name, full_version in exact.items()]
+    if is_update or result.removable or any(name in installed for name in exact):
         # Only the driver's own packages may change or lose their holds.
         work.may_change = sorted(driver_membership.changeable(host, result))
         work.release = [name for name in work.may_change if installed[name]["held"]]
     _check_build(request, result, todo, version)
+
+
+def _wanted(result: Resolution, available: dict) -> list[str]:
+    optional = [name for name in result.optional if available.get(name)]
+    return [*result.kernel_packages, *result.packages, *optional]
+
+
+def no_prebuilt(host: Host, request: Request, result: Resolution, offers: Offers) -> str | None:
+    """Return why the repositories have no usable prebuilt module for the next kernel, or None if they have one."""
+    missing = driver_kernel_packages.unavailable_prebuilt(host, result, offers.versions)
+    if missing:
+        return f"the repositories have no {', '.join(missing)}"
+    required = [name for name in result.lockstep if name not in result.optional]
+    try:
+        driver_version.choose_version(offers.versions, required, _search(host, request, result, offers))
+    except NoModule as error:
+        return error.why
+    except NoVersion:
+        return None
+    return None
 
 
 def _removed_metas(host: Host, result: Resolution) -> list[str]:
@@ -182,7 +213,7 @@ def to_query(result: Resolution) -> list[str]:
     return [*result.packages, *result.optional, *result.kernel_packages, *meta_names]
 
 
-def _search(request: Request, result: Resolution) -> driver_version.Search:
+def _search(host: Host, request: Request, result: Resolution, offers: Offers) -> driver_version.Search:
     repository = result.repository
     place, remedy = (
         (f"the repository {repository['url']}", "the repository (nvidia_driver_mirror) is complete")
@@ -197,6 +228,8 @@ def _search(request: Request, result: Resolution) -> driver_version.Search:
         result.name_patterns,
         result.common_packages,
         result.other_sources,
+        prebuilt.driver_versions(host, result, offers),
+        host["kernel"]["next_boot"],
     )
 
 
@@ -284,13 +317,15 @@ def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> 
     work = todo.transaction
     members = driver_membership.of_resolution(host, result)
     stale = driver_membership.stale_locks(host, names)
+    coming = [item.partition("=")[0] for item in work.install]
+    of_kernel = driver_kernel_packages.held_with_driver(host, result, coming) if request.hold else []
     if request.hold:
+        members += [name for name in of_kernel if is_installed(host, name)]
         missing = [name for name in result.lockstep if name not in result.optional and not is_installed(host, name)]
         lacking = missing + [name for name in members if not host["packages"][name]["held"]]
         if lacking or stale or work.install:
             kept = [name for name in result.lockstep if name in missing or is_installed(host, name)]
-            coming = [item.partition("=")[0] for item in work.install]
-            work.hold = sorted({*kept, *(name for name in coming if name in result.lockstep)})
+            work.hold = sorted({*kept, *of_kernel, *(name for name in coming if name in result.lockstep)})
             # Their dependencies.
             work.hold += [driver_membership.selector(names, result.version)] if result.version else []
         # If all packages are installed, plan_packages has not planned the plugin that holds need.
@@ -298,6 +333,7 @@ def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> 
             todo.prerequisites = [name for name in result.hold_needs if not is_installed(host, name)]
     else:
         work.release = sorted({*work.release, *driver_membership.releasable(host, members)})
+    work.release += driver_kernel_packages.former_holds(host, of_kernel)
     if stale or (work.release and manager == "dnf"):
         # dnf keeps the locks on versions that are not installed.
         work.release.append(driver_membership.selector(names))

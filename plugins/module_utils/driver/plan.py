@@ -9,6 +9,7 @@ A plan is data. It is empty for a converged host, and check mode shows it withou
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
     config_files,
-    kernel_packages,
     module_loading,
     package_plan,
+    prebuilt,
     resolver,
     runfile,
 )
@@ -27,7 +28,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membe
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Plan, Resolution, Todo
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    NoVersion,
+    Offers,
+    Plan,
+    Resolution,
+    Todo,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -40,32 +47,44 @@ def plan(
     platform: dict | None,
     available: dict | None = None,
     streams: dict | None = None,
+    *,
+    dependencies: Mapping[str, Mapping[str, str]] | None = None,
+    rejected_sources: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan for the values of the role's variables. If there is no driver for the host, `errors` says why.
 
-    `available` maps package names to the versions that the repositories offer, `streams` dnf modules to their streams.
-    The driver's version is unknown without them.
+    If the repositories of a source that nobody asked for have no suitable version, the plan is for the next source, and
+    its `rejected_sources` differ from those given. It needs a query of its own.
+
+    `available` maps package names to the versions that the repositories offer, `streams` dnf modules to their streams,
+    `dependencies` packages to the dependencies of their versions. The driver's version is unknown without them.
     """
     try:
         request = driver_request.read(values)
     except VariableError as error:
         # Also on hosts without a GPU, so that errors show before the first change on any host.
         return Plan(errors=[str(error)])
-    result = resolver.resolve(host, request, platform)
-    available = None if available is None else package_plan.with_versions(host, available)
-    if available is not None and not result.errors:
-        result = _first_available_branch(host, request, platform, result, available)
+    result = resolver.resolve(host, request, platform, rejected_sources=rejected_sources)
+    offers = None
+    if available is not None:
+        offers = Offers(package_plan.with_versions(host, available), streams, dependencies or {})
+    if offers is not None and not result.errors:
+        result = _first_available_branch(host, request, platform, result, offers.versions)
+        if request.source == "auto" and result.other_sources and _lacks_version(request, result, offers.versions):
+            other = plan(host, values, platform, rejected_sources=_rejected(result))
+            if not other.errors:
+                return other
         if request.module_build == "auto":
-            result = _dkms_without_prebuilt(host, request, platform, result, available)
+            result = _dkms_without_prebuilt(host, request, platform, result, offers)
     todo = Todo()
     if not result.errors and result.action != "none":
         try:
             if result.action == "install":
-                package_plan.plan_packages(host, request, result, todo, available)
+                package_plan.plan_packages(host, request, result, todo, offers)
                 package_plan.plan_repositories(host, result, todo, streams)
                 if result.source == "runfile":
                     runfile.plan(host, request, result, todo)
-                elif available is None and todo.query:
+                elif offers is None and todo.query:
                     _query_alternatives(host, request, platform, result, todo)
                 package_plan.plan_holds(host, request, result, todo)
             else:
@@ -77,7 +96,7 @@ def plan(
             todo.unfinished = _is_unfinished(host, result)
             todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
         except NoVersion as error:
-            result.errors.append(f"{error}{_unknown_branch(result)}")
+            result.errors.append(f"{error}{_unknown_branch(result)}{_tried(result)}")
     steps = _steps(todo)
     acts = any(steps.values())
     if acts and host["uid"] != 0 and not result.errors:
@@ -92,6 +111,10 @@ def _unknown_branch(result: Resolution) -> str:
         f" Branch {result.branch} is not a known branch of source {result.source} (known: "
         f"{', '.join(result.branches)})."
     )
+
+
+def _tried(result: Resolution) -> str:
+    return "".join(f" Source {source} was tried first: {why}." for source, why in result.rejected_sources.items())
 
 
 def _is_unfinished(host: Host, result: Resolution) -> bool:
@@ -120,8 +143,8 @@ def _steps(todo: Todo) -> dict[str, bool]:
 
 def _other_branches(host: Host, request: Request, platform: dict | None, result: Resolution) -> list[Resolution]:
     """Return the resolutions for the alternative branches, in order."""
-    order = [result.branch, *result.alternative_branches]
-    found = [resolver.resolve(host, request, platform, order[:count]) for count in range(1, len(order))]
+    order, sources = [result.branch, *result.alternative_branches], result.rejected_sources
+    found = [resolver.resolve(host, request, platform, order[:count], sources) for count in range(1, len(order))]
     return [other for other in found if not other.errors]
 
 
@@ -135,29 +158,50 @@ def _first_available_branch(
     if not result.alternative_branches:
         return result
     for other in (result, *_other_branches(host, request, platform, result)):
-        needed = [name for name in other.lockstep if name not in other.optional]
-        if driver_version.is_available(available, needed, other.branch, request):
+        if _is_offered(request, other, available):
             return other
     return result
 
 
+def _is_offered(request: Request, result: Resolution, available: dict) -> bool:
+    """Return whether the repositories have a version of the resolved branch that satisfies the request."""
+    needed = [name for name in result.lockstep if name not in result.optional]
+    return not needed or driver_version.is_available(available, needed, result.branch, request)
+
+
+def _lacks_version(request: Request, result: Resolution, available: dict) -> bool:
+    """Return whether the repositories have the driver, but no suitable version. Without any, they are incomplete."""
+    patterns = [*result.lockstep, *result.name_patterns]
+    has_driver = any(fnmatch.fnmatchcase(name, item) for name in available if available[name] for item in patterns)
+    return has_driver and not _is_offered(request, result, available)
+
+
+def _rejected(result: Resolution) -> dict[str, str]:
+    branches = ", ".join(name for name in [result.branch, *result.alternative_branches] if name)
+    why = f"its repositories have no suitable version of branch {branches}"
+    return {**result.rejected_sources, str(result.source): why}
+
+
 def _dkms_without_prebuilt(
-    host: Host, request: Request, platform: dict | None, result: Resolution, available: dict
+    host: Host, request: Request, platform: dict | None, result: Resolution, offers: Offers
 ) -> Resolution:
-    """Return a resolution with DKMS if the repositories lack the next kernel's prebuilt modules."""
-    missing = ", ".join(kernel_packages.unavailable_prebuilt(host, result, available))
-    if not missing:
+    """Return a resolution with DKMS if the repositories lack usable prebuilt modules for the next kernel."""
+    why = package_plan.no_prebuilt(host, request, result, offers)
+    if why is None:
         return result
     other = _with_dkms(host, request, platform, result)
-    other.reasons.append(f"dkms modules: the repositories have no {missing}")
+    other.reasons.append(f"dkms modules: {why}")
     other.errors = [
-        f"The repositories have no {missing}, so DKMS must build the modules. {item}" for item in other.errors
+        f"{why[:1].upper()}{why[1:]}, so DKMS must build the modules. To use prebuilt modules, upgrade the kernel and "
+        f"reboot first. {item}"
+        for item in other.errors
     ]
     return other
 
 
 def _with_dkms(host: Host, request: Request, platform: dict | None, result: Resolution) -> Resolution:
-    return resolver.resolve(host, dataclasses.replace(request, module_build="dkms"), platform, result.rejected_branches)
+    request = dataclasses.replace(request, module_build="dkms")
+    return resolver.resolve(host, request, platform, result.rejected_branches, result.rejected_sources)
 
 
 def _query_alternatives(host: Host, request: Request, platform: dict | None, result: Resolution, todo: Todo) -> None:
@@ -169,6 +213,8 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
             built = _with_dkms(host, request, platform, first)
             names += [] if built.errors else [*built.packages, *built.kernel_packages]
     todo.query = package_plan.names_to_query(host, [*todo.query, *names])
+    modules = [name for other in (result, *others) for name in prebuilt.queried(other)]
+    todo.query_dependencies = sorted({*todo.query_dependencies, *modules})
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------

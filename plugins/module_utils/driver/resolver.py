@@ -10,7 +10,7 @@ branch and packages. This file has the order of the decisions; `source`, `module
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, package_choice
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 
-def resolve(host: Host, request: Request, platform: dict | None, rejected_branches: Sequence[str] = ()) -> Resolution:
+def resolve(
+    host: Host,
+    request: Request,
+    platform: dict | None,
+    rejected_branches: Sequence[str] = (),
+    rejected_sources: Mapping[str, str] | None = None,
+) -> Resolution:
     """Return the driver for the host. If there is none, `errors` says why.
 
-    Do not choose `rejected_branches`.
+    Do not choose `rejected_branches`, nor `rejected_sources`, which maps sources to reasons.
     """
-    result = Resolution(rejected_branches=list(rejected_branches))
+    result = Resolution(rejected_branches=list(rejected_branches), rejected_sources=dict(rejected_sources or {}))
     ids = host["nvidia"]["device_ids"]
     if not ids:
         guests = host["nvidia"]["gpus_of_guests"]

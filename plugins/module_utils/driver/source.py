@@ -111,7 +111,7 @@ def choose(case: Case, installed: str | None) -> str:
     if not order:
         raise Refused(_unknown_arch(case.host, case.platform))
     for source in order:
-        obstacle = _obstacle(case, case.platform["sources"][source])
+        obstacle = case.result.rejected_sources.get(source) or _obstacle(case, case.platform["sources"][source])
         if obstacle is None:
             case.result.reasons.append(
                 f"source {source}: the first source of {case.platform['title']} that supports this hardware"
@@ -130,7 +130,9 @@ def others(case: Case, source: str) -> list[str]:
     return [
         name
         for name, data in sources.items()
-        if name != source and arch in data["arches"] and _obstacle(case, data) is None
+        if name not in (source, *case.result.rejected_sources)
+        and arch in data["arches"]
+        and _obstacle(case, data) is None
     ]
 
 

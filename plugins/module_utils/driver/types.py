@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -23,6 +24,29 @@ class NoVersion(Exception):
     """No version of the driver satisfies the request."""
 
 
+class NoModule(NoVersion):
+    """No available version of the driver has a prebuilt module for the next kernel. `why` is the cause alone."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why[:1].upper()}{why[1:]}. Upgrade the kernel and reboot first, or set nvidia_driver_module_build to "
+            "auto or dkms to build the module on this host."
+        )
+        self.why = why
+
+
+@dataclasses.dataclass(frozen=True)
+class Offers:
+    """What the repositories offer."""
+
+    # By package.
+    versions: dict[str, list[str]]
+    # By dnf module.
+    streams: dict[str, list[str]] | None = None
+    # By package and version, for packages with prebuilt modules.
+    dependencies: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass
 class Resolution:
     """The driver for a host, with its packages and the reasons."""
@@ -38,6 +62,8 @@ class Resolution:
     branches: list[str] = dataclasses.field(default_factory=list)
     alternative_branches: list[str] = dataclasses.field(default_factory=list)
     rejected_branches: list[str] = dataclasses.field(default_factory=list)
+    # The sources whose repositories have no suitable version, with the reasons.
+    rejected_sources: dict[str, str] = dataclasses.field(default_factory=dict)
     # The upstream version. Known after the query of the repositories.
     version: str | None = None
     # Other sources from which a host without a driver can install one.
@@ -51,6 +77,8 @@ class Resolution:
     # Those of them that contain prebuilt modules, and whether these are signed.
     prebuilt: list[str] = dataclasses.field(default_factory=list)
     signed: bool = False
+    # The package that prebuilt modules of one driver version require in that version.
+    module_version_from: str | None = None
     # Patterns for the names of a driver package in all branches, and packages with the same name in all branches.
     name_patterns: list[str] = dataclasses.field(default_factory=list)
     common_packages: list[str] = dataclasses.field(default_factory=list)
@@ -116,9 +144,11 @@ class Transaction:
 class Todo:
     """The actions that bring the host to the resolved driver. All are empty on a converged host."""
 
-    # Packages and dnf modules to query in the repositories, and entries that only the query ignores.
+    # Packages and dnf modules to query in the repositories, packages whose dependencies to query, and entries that only
+    # the query ignores.
     query: list[str] = dataclasses.field(default_factory=list)
     query_streams: list[str] = dataclasses.field(default_factory=list)
+    query_dependencies: list[str] = dataclasses.field(default_factory=list)
     query_files: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     # Packages to install first.

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoModule, NoVersion
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -67,6 +67,9 @@ class Search(NamedTuple):
     common_packages: list[str]
     # Other sources from which a host without a driver can install one.
     other_sources: Sequence[str] = ()
+    # The driver versions of the prebuilt modules for the next kernel, or None without such modules; and that kernel.
+    module_versions: Collection[str] | None = None
+    kernel: str = ""
 
 
 def choose_version(available: dict, lockstep: list[str], search: Search, installed: set[str] | None = None) -> str:
@@ -90,6 +93,13 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
             f"{_requested(search)}, but {search.place} has no such version{lacking}. "
             + _alternatives(_other_drivers(available, search) or common, search)
         )
+    without_module, suitable = suitable, [version for version in suitable if _has_module(version, search)]
+    if not suitable:
+        of_module = ", ".join(sorted(search.module_versions or (), key=natural_key))
+        raise NoModule(
+            f"the prebuilt module for kernel {search.kernel}, which boots next, is for driver {of_module}, but "
+            f"{search.place} has only driver {', '.join(without_module)} for this request"
+        )
     explicit = bool(request.version)
     kept = [version for version in suitable if version in (installed or set())]
     if kept and not explicit:
@@ -97,11 +107,19 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     satisfying = {version for version in installed or set() if satisfies(version, branch, request)}
     if satisfying and not explicit:
         old = ", ".join(sorted(satisfying))
+        why = f"is installed but incomplete, and {search.place} provides only {', '.join(suitable)}"
+        if search.module_versions is not None:
+            why = f"is installed, but the prebuilt module for kernel {search.kernel}, which boots next, is for driver "
+            why += ", ".join(suitable)
         raise NoVersion(
-            f"Driver {old} is installed but incomplete, and {search.place} provides only {', '.join(suitable)}. The "
-            f"role does not change the driver's version without a request. Set nvidia_driver_version to {suitable[-1]}."
+            f"Driver {old} {why}. The role does not change the driver's version without a request. Set "
+            f"nvidia_driver_version to {suitable[-1]}."
         )
     return suitable[-1]
+
+
+def _has_module(version: str, search: Search) -> bool:
+    return search.module_versions is None or version in search.module_versions
 
 
 def _requested(search: Search) -> str:

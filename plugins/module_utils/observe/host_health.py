@@ -159,6 +159,12 @@ def _cdi(host: Host) -> list[str]:
 
 def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
+    upcoming, library = driver["on_disk_next"], driver["library"]
+    if upcoming and library and upcoming != library:
+        return [
+            f"The NVIDIA module of kernel {kernel['next_boot']}, which boots next, has version {upcoming}, but the "
+            f"driver's libraries have version {library}. A reboot does not fix this. Run playbook gpufleet.hosts.site."
+        ]
     if driver["loaded"] and driver["on_disk"] and not driver["on_disk_next"]:
         return [
             f"The next boot uses kernel {kernel['next_boot']}, which has no NVIDIA module. Run playbook "

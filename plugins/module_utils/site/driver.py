@@ -27,10 +27,16 @@ def present(
     *,
     versions: dict | None,
     streams: dict | None,
+    dependencies: dict | None = None,
+    rejected_sources: Mapping[str, str] | None = None,
     is_controller: bool,
 ) -> dict[str, Any]:
     """Return the fields of the part that installs the driver."""
-    result = driver_plan.plan(host, values, platform_data.complete(platform, host["os"]["key"]), versions, streams)
+    data = platform_data.complete(platform, host["os"]["key"])
+    result = driver_plan.plan(
+        host, values, data, versions, streams, dependencies=dependencies, rejected_sources=rejected_sources
+    )
+    is_answered = versions is not None and result.rejected_sources == (rejected_sources or {})
     decision: dict[str, Any] = {"reasons": [], "ids": [], "go": False, "why_not": None, "attempt": ""}
     has_old_record = verifies = False
     if result.action != "none":
@@ -64,7 +70,7 @@ def present(
         "changes": _changes(result, decision, installs, has_old_record, verifies),
         "reasons": result.reasons,
         "errors": result.errors,
-        "query": _query(result, request) if versions is None and not result.errors else None,
+        "query": _query(result, request) if not is_answered and not result.errors else None,
         "report": report,
         "has_secrets": has_secrets,
     }
@@ -102,6 +108,7 @@ def _query(result: Plan, request: Request) -> dict[str, Any] | None:
         "record": "nvidia_driver",
         "query": todo.query,
         "query_streams": todo.query_streams,
+        "query_dependencies": todo.query_dependencies,
         "repositories": todo.transaction.repositories,
         "archive_components": todo.transaction.archive_components,
         "module_streams": todo.transaction.module_streams,

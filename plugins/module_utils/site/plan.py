@@ -60,9 +60,12 @@ class Context:
     # `container_engine` (of all platforms).
     platforms: Mapping[str, Any]
     is_controller: bool = False
-    # The answer of the package manager: available versions by package, streams by dnf module.
+    # The answer of the package manager: available versions by package, streams by dnf module, dependencies by package.
     versions: dict[str, list[str]] | None = None
     streams: dict[str, Any] | None = None
+    dependencies: dict[str, dict[str, str]] | None = None
+    # The sources of the driver whose repositories have no suitable version, with the reasons.
+    rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The GPU facts of this run. They are read only if the driver stays as it is.
     facts: dict[str, Any] | None = None
 
@@ -98,6 +101,11 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
         return None
     names = list(dict.fromkeys(name for options in wanted for name in options["query"]))
     return {**wanted[0], "query": names}
+
+
+def rejected_sources(parts: Mapping[str, Part]) -> dict[str, str]:
+    """Return the sources of the driver that have no suitable version. The next source needs another query."""
+    return _plan_of(parts, "nvidia_driver").get("rejected_sources", {})
 
 
 def errors(host: Host, parts: Mapping[str, Part], requires_root: bool) -> list[str]:
@@ -139,6 +147,8 @@ def _driver(context: Context, _parts: Mapping[str, Part]) -> Part:
             platform,
             versions=context.versions,
             streams=context.streams,
+            dependencies=context.dependencies,
+            rejected_sources=context.rejected_sources,
             is_controller=context.is_controller,
         )
     )

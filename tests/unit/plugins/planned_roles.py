@@ -32,7 +32,8 @@ module.exit_json(host=known["hosts"][min(len(known["calls"]), len(known["hosts"]
 QUERY = """\
 from ansible.module_utils.basic import AnsibleModule
 
-names = ("record", "query", "query_streams", "repositories", "archive_components", "module_streams", "files")
+names = ("record", "query", "query_streams", "query_dependencies", "repositories", "archive_components",
+         "module_streams", "files")
 module = AnsibleModule({name: {"type": "raw"} for name in (*names, "lock_timeout")}, supports_check_mode=True)
 module.exit_json(versions={name: ["580.95.05-1"] for name in module.params["query"]}, streams={})
 """

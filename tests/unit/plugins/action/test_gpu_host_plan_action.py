@@ -141,6 +141,17 @@ def test_bare_host_needs_one_observation_and_one_query(host):
     assert shown[VERIFY] == []
 
 
+def test_next_source_is_queried_if_the_first_has_no_suitable_version(host, monkeypatch):
+    def offered(arguments):
+        version = "580.95.05-1" if arguments["repositories"] else "535.309.01-1"
+        return {name: [version] for name in arguments["query"]}
+
+    monkeypatch.setitem(Host.execute.__globals__, "offered", offered)
+    result = host.run(bare(), variables={"nvidia_driver_minimum_version": "535.400"})
+    assert host.modules[:3] == [OBSERVE, QUERY, QUERY]
+    assert (result["plan"][DRIVER]["source"], result["plan"][DRIVER]["version"]) == ("nvidia", "580.95.05")
+
+
 def test_check_mode_plans_the_same(host):
     assert host.run(bare(), check_mode=True) == Host().run(bare())
 

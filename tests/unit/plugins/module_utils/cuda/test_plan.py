@@ -136,7 +136,14 @@ def test_the_module_accepts_the_transaction(key: str) -> None:
     wish = {**WITH_LOGIN, "proxy": PROXY, "proxy_username": "robot", "proxy_password": "pr0xy"}
     options = nvidia(there, "12.6", **wish)["transaction"]
     defaults = {name: [] for name in package_transaction.LISTS}
-    fixed = {"may_upgrade": True, "lock_timeout": 1, "query_streams": [], "files": [], "repositories": []}
+    fixed = {
+        "may_upgrade": True,
+        "lock_timeout": 1,
+        "query_streams": [],
+        "query_dependencies": [],
+        "files": [],
+        "repositories": [],
+    }
     files = [{"content": "", "mode": "0644", **file} for file in options["files"]]
     request = package_transaction.request(
         {**defaults, **fixed, **options, "files": files}, there["os"]["package_manager"]

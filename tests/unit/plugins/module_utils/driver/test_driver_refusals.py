@@ -255,7 +255,12 @@ OFFERS = [
         "580.95.05-1",
         ["nvidia_driver_branch is 999", "580.95.05", "580, 595, 610"],
     ),
-    ("ubuntu-24.04", {"branch": "999"}, None, ["nvidia-utils-999-server", "Branch 999 is not a known branch"]),
+    (
+        "ubuntu-24.04",
+        {"source": "distribution", "branch": "999"},
+        None,
+        ["nvidia-utils-999-server", "Branch 999 is not a known branch"],
+    ),
     ("el-9", {"version": "580.1.2"}, "580.95.05-1", ["nvidia_driver_version is 580.1.2", "Use the form 580.95.05"]),
     (
         "el-9",

@@ -158,28 +158,25 @@ def test_prebuilt_modules_of_other_branch_are_replaced():
     assert "linux-modules-nvidia-595-server-open-generic=6.8.0-88.88+1" in todo.transaction.install
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        (
-            "580.178.04",
-            [f"{MODULES}-generic=6.8.0-88.88+2", f"{MODULES}-{U24}=6.8.0-88.88+2"],
-        ),
-        # The version of an older build does not show its driver version; apt resolves it by dependencies.
-        ("580.126.09", []),
-    ],
-)
-def test_prebuilt_modules_are_updated_with_driver(version, expected):
+@pytest.mark.parametrize(("version", "build"), [("580.178.04", "6.8.0-88.88+2"), ("580.126.09", "6.8.0-88.88+1")])
+def test_prebuilt_modules_are_updated_with_driver(version, build):
     there, request = with_the_vendors_meta(), {"version": version}
-    query = driver_plan.plan(there, request, platform("ubuntu-24.04")).todo.query
-    drivers = [f"{text}-0ubuntu0.24.04.1" for text in ("580.178.04", "580.126.09", "580.95.05")]
-    available = dict.fromkeys(query, drivers)
-    builds = ["6.8.0-88.88+2", "6.8.0-88.88+1", "6.8.0-88.88"]
-    available[f"{MODULES}-{U24}"] = builds
-    available["linux-modules-nvidia-580-server-open-generic"] = ["6.8.0-90.90", *builds]
-    todo = driver_plan.plan(there, request, platform("ubuntu-24.04"), available).todo
+    builds = {"580.178.04": "6.8.0-88.88+2", "580.126.09": "6.8.0-88.88+1", "580.95.05": "6.8.0-88.88"}
+    todo = driver_plan.plan(there, request, platform("ubuntu-24.04")).todo
+    available = {name: [f"{text}-0ubuntu0.24.04.1" for text in builds] for name in todo.query}
+    available[f"{MODULES}-{U24}"] = list(builds.values())
+    available[f"{MODULES}-generic"] = ["6.8.0-90.90", *builds.values()]
+    relations = {
+        f"{MODULES}-{U24}": {
+            one: f"nvidia-kernel-common-580-server (<= {driver}-1), nvidia-kernel-common-580-server (>= {driver})"
+            for driver, one in builds.items()
+        },
+        f"{MODULES}-generic": {one: f"{MODULES}-{U24} (= {one})" for one in builds.values()},
+    }
+    todo = driver_plan.plan(there, request, platform("ubuntu-24.04"), available, {}, dependencies=relations).todo
     assert f"nvidia-kernel-common-580-server={version}-0ubuntu0.24.04.1" in todo.transaction.install
-    assert sorted(entry for entry in todo.transaction.install if entry.startswith("linux-")) == sorted(expected)
+    modules = sorted(entry for entry in todo.transaction.install if entry.startswith("linux-"))
+    assert modules == [f"{MODULES}-{U24}={build}", f"{MODULES}-generic={build}"]
     assert (todo.transaction.remove, todo.transaction.purge) == ([], [])
 
 

@@ -80,7 +80,13 @@ def test_the_module_accepts_all_options(key, request_):
     result = driver_plan.plan(there, request_, platform(key), available)
     assert (result.errors, bool(result.todo.transaction.install)) == ([], True)
     options = {name: [] for name in package_transaction.LISTS}
-    options |= {"may_upgrade": True, "lock_timeout": 1, "query_streams": [], **vars(result.todo.transaction)}
+    options |= {
+        "may_upgrade": True,
+        "lock_timeout": 1,
+        "query_streams": [],
+        "query_dependencies": [],
+        **vars(result.todo.transaction),
+    }
     wanted = package_transaction.request(options, there["os"]["package_manager"])
     # All versions are decided, except those of packages that are not part of the driver.
     assert {item.name for item in wanted.install if item.version} >= {
@@ -162,11 +168,12 @@ VERSIONS = [
     ({"version": "535.261.03"}, {}, "535.261.03", None),
     ({"version": OLD}, {}, "535.261.03", None),
     ({"minimum_version": "535.300"}, {}, "535.309.01", None),
-    ({"version": "535.183.01"}, {}, None, "nvidia_driver_version is 535.183.01, but the archive of this "
-     "host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
+    ({"source": "distribution", "version": "535.183.01"}, {}, None, "nvidia_driver_version is 535.183.01, but the "
+     "archive of this host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
     ({"source": "distribution", "version": "580.95.05"}, {}, None, "nvidia_driver_version is 580.95.05, but the "
      "archive of this host's package sources has no such version. Available drivers: 535.261.03, 535.309.01."),
-    ({"minimum_version": "535.400"}, {}, None, "nvidia_driver_minimum_version is 535.400, but"),
+    ({"source": "distribution", "minimum_version": "535.400"}, {}, None,
+     "nvidia_driver_minimum_version is 535.400, but"),
 ]  # fmt: skip
 
 
@@ -487,6 +494,48 @@ def test_prebuilt_modules_of_next_kernel_are_required(request_, more, words):
     (error,) = driver_plan.plan(there, request_, platform("ubuntu-24.04"), available).errors
     for word in ("have no " + MODULES.format(U24), *words):
         assert word in error
+
+
+# --- another source ---
+
+
+def in_archive(there: dict, request: dict, version: str) -> driver_plan.Plan:
+    """Plan with an archive that has one version of the driver."""
+    todo = driver_plan.plan(there, request, platform("debian-13")).todo
+    return driver_plan.plan(there, request, platform("debian-13"), offer(there, todo.query, version))
+
+
+def test_next_source_is_planned_if_the_first_has_no_suitable_version():
+    there, request = host("debian-13"), {"minimum_version": "550.200"}
+    first = driver_plan.plan(there, request, platform("debian-13"))
+    assert (first.source, first.rejected_sources) == ("distribution", {})
+    result = in_archive(there, request, "550.163.01-2")
+    assert (result.errors, result.source) == ([], "nvidia")
+    assert list(result.rejected_sources) == ["distribution"]
+    # The packages of this source are not known yet.
+    assert result.todo.query
+    assert any(item.startswith("not source distribution: its repositories have no") for item in result.reasons)
+    available = offer(there, result.todo.query, "580.95.05-1")
+    rejected = result.rejected_sources
+    final = driver_plan.plan(there, request, platform("debian-13"), available, rejected_sources=rejected)
+    assert (final.errors, final.source, final.version) == ([], "nvidia", "580.95.05")
+    assert final.rejected_sources == rejected
+    available = offer(there, result.todo.query, "550.163.01-1")
+    (error,) = driver_plan.plan(there, request, platform("debian-13"), available, rejected_sources=rejected).errors
+    assert "Source distribution was tried first: its repositories have no suitable version of branch 550" in error
+
+
+@pytest.mark.parametrize(
+    ("request_", "packages"),
+    [
+        ({"minimum_version": "550.200", "source": "distribution"}, {}),
+        # An installed driver is not moved to another source.
+        ({"minimum_version": "550.200"}, {"nvidia-smi": "550.163.01-2", "libcuda1": "550.163.01-2"}),
+    ],
+)
+def test_next_source_is_not_tried(request_, packages):
+    (error,) = in_archive(host("debian-13", packages=packages), request_, "550.163.01-2").errors
+    assert "nvidia_driver_minimum_version is 550.200" in error
 
 
 # --- repositories ---

@@ -175,7 +175,6 @@ def test_request_without_minimum_has_no_alternatives():
 
 
 ELSEWHERE = [
-    ("debian-13", {}, {}, "or set nvidia_driver_source to nvidia."),
     ("debian-13", {"source": "distribution"}, {}, "or set nvidia_driver_source to nvidia."),
     # No other source, or the role refuses to mix sources.
     ("el-9", {}, {}, "or set another nvidia_driver_source."),

@@ -20,7 +20,7 @@ GPU = {
 }
 HOST: dict[str, t.Any] = {
     "nvidia": {"gpus": ["0000:3b:00.0"]},
-    "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1"},
+    "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1", "library": "535.1"},
     "kernel": {"next_boot": "6.1.0-56-amd64"},
     "services": {"docker.service": RUNNING},
     "engines": {
@@ -104,6 +104,7 @@ def test_another_number_of_gpus_than_expected_is_a_problem(
     ("path", "value", "words"),
     [
         ("driver/on_disk_next", None, "The next boot uses kernel 6.1.0-56-amd64, which has no NVIDIA module."),
+        ("driver/on_disk_next", "530.1", "The NVIDIA module of kernel 6.1.0-56-amd64, which boots next, has version 530.1"),
         (
             "services/docker.service",
             {**RUNNING, "active_state": "inactive"},
