@@ -12,9 +12,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.tests.solver import cases, ubuntu
+from ansible_collections.gpufleet.hosts.tests.solver import cases, debian, ubuntu
 
-MODULES = {"ubuntu": ubuntu}
+MODULES = {"debian": debian, "ubuntu": ubuntu}
 
 
 def main() -> None:

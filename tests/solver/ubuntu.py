@@ -13,16 +13,14 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import Case, Expected
+from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, flavors, supports
 from ansible_collections.gpufleet.hosts.tests.solver.managers import Apt
 
 PLATFORMS = ("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
 FLAVORS = ("generic", "aws", "azure", "gcp")
 SOURCES = ("distribution", "nvidia")
-# The module flavors that support a GPU.
-SUPPORTED = {"V100": ("proprietary",), "B200": ("open",)}
 # Branches that a user requests. 570 is transitional.
 BRANCHES = (("T4", "535"), ("T4", "570"), ("H100", "595"), ("V100", "595"), ("B200", "535"))
-NAMES = {"V100": "Volta", "B200": "Blackwell"}
 
 
 def manager(place: Path, platform: str) -> Apt:
@@ -59,11 +57,10 @@ def _case(apt: Apt, host: hosts.System, gpu: str, values: dict[str, str]) -> Cas
 
 def expected(apt: Apt, host: hosts.System, gpu: str, values: dict[str, Any]) -> Expected:
     """Return what is right for a host with these variables."""
-    flavors = SUPPORTED.get(gpu, ("open", "proprietary"))
-    flavor = values.get("flavor", "auto")
-    if flavor not in ("auto", *flavors):
+    supported, flavor = flavors(gpu), values.get("flavor", "auto")
+    if flavor not in ("auto", *supported):
         return Expected(refusals=(NAMES[gpu],))
-    wanted = flavor if flavor != "auto" else flavors[0] if len(flavors) == 1 else ""
+    wanted = flavor if flavor != "auto" else supported[0] if len(supported) == 1 else ""
     source, build = values.get("source", "auto"), values.get("module_build", "auto")
     if source == "nvidia":
         return _of_nvidia(host, gpu, wanted, build)
@@ -95,7 +92,7 @@ def prebuilt(archive: Archive, release: str, branch: str) -> bool:
 
 def _of_branch(archive: Archive, gpu: str, branch: str) -> str:
     """Return what a refusal of a branch must name, if the branch is not suitable."""
-    if (gpu == "V100" and int(branch) > 580) or (gpu == "B200" and int(branch) < 570):
+    if not supports(gpu, branch):
         return NAMES[gpu]
     real = {str(row["branch"]) for row in archive.rows("drivers")}
     return "" if branch in real else rf"{branch}"
