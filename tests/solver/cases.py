@@ -1,0 +1,299 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan one case with the collection's planner, and simulate its transaction with the real package manager."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError, item
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import REMOVE, Change
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import transaction
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import Journal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.judgement import selector
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
+from ansible_collections.gpufleet.hosts.tests.solver import hosts
+
+ROOT = Path(__file__).resolve().parents[2]
+# Each query can lead to a plan for another source, which needs another query.
+_QUERIES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What is right for a case.
+
+    `builds` are the acceptable builds of an installation. Without any, the plan must refuse. `refusals` are regular
+    expressions: a refusal is acceptable if one of them matches its text.
+    """
+
+    builds: tuple[str, ...] = ()
+    flavor: str = ""
+    branch: str = ""
+    source: str = ""
+    refusals: tuple[str, ...] = ()
+    # Expressions for the reasons that the plan must give.
+    reasons: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A host, its GPU, the user's variables, and what is right."""
+
+    host: hosts.System
+    gpu: str
+    values: tuple[tuple[str, Any], ...]
+    expected: Expected
+
+    def __str__(self) -> str:
+        """Return the name of the case."""
+        shown = " ".join(f"{name}={value}" for name, value in self.values)
+        return f"{self.host.name} {self.gpu} {shown}".rstrip()
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What the planner and the solver made of a case."""
+
+    errors: list[str] = dataclasses.field(default_factory=list)
+    plan: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # What the package manager or the judgement refuses.
+    refused: str = ""
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    # Installed afterwards: the packages of the archives by name.
+    system: list[Package] = dataclasses.field(default_factory=list)
+
+
+class Lab:
+    """Answers queries and simulates transactions. Equal ones run once."""
+
+    def __init__(self, manager: Any) -> None:
+        """Use the hosts of a package manager."""
+        self.manager = manager
+        self.simulations = 0
+        self._states: dict[str, dict[str, Any]] = {}
+        self._answers: dict[str, tuple[dict, dict]] = {}
+        self._results: dict[str, tuple[list[Change], str]] = {}
+        self._platforms: dict[str, dict] = {}
+        self._known = catalogue(manager.archives)
+
+    def platform(self, key: str) -> dict:
+        """Return the role's data for a platform."""
+        if key not in self._platforms:
+            text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
+            self._platforms[key] = yaml.safe_load(text)["__nvidia_driver_platform"]
+        return self._platforms[key]
+
+    def state(self, host: hosts.System) -> dict[str, Any]:
+        """Return the installed packages of a host."""
+        if host.name not in self._states:
+            self._states[host.name] = self.manager.state(host)
+        return self._states[host.name]
+
+    def plan(self, case: Case) -> Outcome:
+        """Plan a case, with the answers of the real package manager, and simulate the transaction."""
+        there = hosts.observation(case.host, case.gpu, self.state(case.host))
+        part = self._part(case, there, None, None)
+        for _number in range(_QUERIES):
+            if part.errors or not part.query:
+                break
+            part = self._part(case, there, *self._answer(case.host, part.query))
+        outcome = Outcome(list(part.errors), part.plan)
+        if not outcome.errors:
+            outcome.changes, outcome.refused = self._simulated(case.host, part.plan["todo"])
+            outcome.system = self._after(case.host, outcome.changes)
+        return outcome
+
+    def _part(self, case: Case, there: dict, versions: dict | None, streams: dict | None) -> Part:
+        context = Context(
+            there,  # type: ignore[arg-type]
+            {"nvidia_driver": dict(case.values)},
+            {"nvidia_driver": self.platform(case.host.platform)},
+            versions=versions,
+            streams=streams,
+        )
+        return site_plan.plan(context, ["nvidia_driver"])["nvidia_driver"]
+
+    def _repositories(self, host: hosts.System, added: list[dict]) -> tuple[str, ...]:
+        """Return the repositories of the host, with NVIDIA's if the plan adds it."""
+        return (*host.repositories, *(name for name in host.addable if added))
+
+    def _answer(self, host: hosts.System, query: dict[str, Any]) -> tuple[dict, dict]:
+        repositories = self._repositories(host, query["repositories"])
+        names, modules = query["query"], query["query_streams"]
+        key = json.dumps([host.platform, repositories, sorted(names), sorted(modules), query["files"]])
+        if key not in self._answers:
+            backend = self.manager.backend(host, repositories)
+            request = transaction.Request(files=_files(query["files"]))
+            self._answers[key] = transaction.query(
+                request, names, modules, backend, Journal("solver", backend_root(backend))
+            )
+        return self._answers[key]
+
+    def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[Change], str]:
+        work = todo["transaction"]
+        repositories = self._repositories(host, work["repositories"])
+        key = json.dumps([host.name, repositories, todo["prerequisites"], {**work, "hold": []}], sort_keys=True)
+        if key not in self._results:
+            self.simulations += 1
+            backend = self.manager.backend(host, repositories)
+            try:
+                result = transaction.present(
+                    _request(work, todo["prerequisites"]),
+                    backend,
+                    Journal("solver", backend_root(backend)),
+                    check_mode=True,
+                )
+                self._results[key] = (result.changes, "")
+            except (PackageManagerError, transaction.TransactionError) as error:
+                self._results[key] = ([], " ".join(str(error).split()))
+        return self._results[key]
+
+    def _after(self, host: hosts.System, changes: list[Change]) -> list[Package]:
+        known = self._known
+        left = {change.name for change in changes if change.before or change.action == REMOVE}
+        kept = [package for package in host.packages if package.name not in left]
+        return kept + [_known(known, change) for change in changes if change.after]
+
+
+def _known(known: dict[tuple[str, str], Package], change: Change) -> Package:
+    version = str(change.after)
+    for text in (version, version.removeprefix("0:"), f"0:{version}"):
+        if (change.name, text) in known:
+            return known[change.name, text]
+    return Package(change.name, version, change.arch)
+
+
+def backend_root(backend: Any) -> str:
+    """Return the directory of a package manager's host."""
+    return str(backend.root if hasattr(backend, "root") else backend._root)
+
+
+def _files(entries: list[dict]) -> tuple[File, ...]:
+    return tuple(
+        File(entry["path"], entry["content"].encode() if entry["state"] == "present" else None, int(entry["mode"], 8))
+        for entry in entries
+    )
+
+
+def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Request:
+    """Return the transaction that the role requests. The repositories of the plan are already in the index."""
+
+    def selectors(name: str) -> tuple:
+        return tuple(selector(text) for text in work[name])
+
+    return transaction.Request(
+        install=tuple(item(text) for text in [*work["install"], *prerequisites]),
+        remove=tuple(work["remove"]),
+        purge=tuple(work["purge"]),
+        release=selectors("release"),
+        may_change=selectors("may_change"),
+        may_upgrade=True,
+        streams=tuple(work["module_streams"]),
+        files=_files(work["files"]),
+    )
+
+
+# --- the verdict --------------------------------------------------------------------------------------------------
+
+
+def faults(case: Case, outcome: Outcome) -> list[str]:
+    """Return what is wrong. An empty list is a passed case."""
+    expected = case.expected
+    if outcome.errors:
+        text = " ".join(outcome.errors)
+        if any(re.search(pattern, text) for pattern in expected.refusals):
+            return []
+        wanted = "an installation" if expected.builds else f"a refusal that names {' or '.join(expected.refusals)}"
+        return [f"refused, expected {wanted}: {text}"]
+    if outcome.refused:
+        return [f"the solver refuses the plan: {outcome.refused}"]
+    if not expected.builds:
+        brought = ", ".join(str(change) for change in outcome.changes)
+        return [f"planned, expected a refusal that names {' or '.join(expected.refusals)}: {brought}"]
+    found = [*_choices(case, outcome), *system_faults(case.host, outcome)]
+    reasons = " ".join(outcome.plan.get("reasons", []))
+    return found + [f"no reason names {text}: {reasons}" for text in expected.reasons if not re.search(text, reasons)]
+
+
+def _choices(case: Case, outcome: Outcome) -> list[str]:
+    expected, plan = case.expected, outcome.plan
+    found = []
+    if plan["module_build"] not in expected.builds:
+        found.append(f"builds with {plan['module_build']}, expected {' or '.join(expected.builds)}")
+    for name in ("flavor", "branch", "source"):
+        wanted = getattr(expected, name)
+        if wanted and plan[name] != wanted:
+            found.append(f"{name} is {plan[name]}, expected {wanted}")
+    return found
+
+
+def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
+    """Return why the driver would not work after the transaction and a reboot into the kernel that boots next."""
+    found = []
+    plan, system = outcome.plan, outcome.system
+    before = {package.name for package in host.packages}
+    kernels = [p.name for p in system if p.release and _is_image(p.name) and p.release not in host.kernels]
+    if kernels:
+        found.append(f"installs another kernel: {', '.join(kernels)}")
+    modules = [package for package in system if package.flavor and package.driver and _has_modules(package)]
+    libraries = {
+        package.driver: package.name
+        for package in system
+        if package.driver and not package.flavor and not package.release
+    }
+    if len(libraries) != 1:
+        found.append(f"the user space has {_versions(libraries) or 'no version'}")
+        return found
+    version = next(iter(libraries))
+    if plan.get("version") and plan["version"] != version:
+        found.append(f"the user space has version {version}, planned was {plan['version']}")
+    upcoming = host.upcoming
+    ready = [p for p in modules if p.release == upcoming] or [p for p in modules if not p.release]
+    if not ready:
+        found.append(f"no module for kernel {upcoming}, which boots next")
+    for package in ready:
+        if package.driver != version:
+            found.append(f"{package.name} has driver {package.driver}, but the user space has version {version}")
+        if plan["flavor"] and package.flavor != plan["flavor"]:
+            found.append(f"{package.name} is {package.flavor}, but the planned flavor is {plan['flavor']}")
+        if not package.release and not _has_headers(system, upcoming):
+            found.append(f"DKMS has no headers for kernel {upcoming}, which boots next")
+    found += [
+        f"brings {package.name} with driver {package.driver}, but the user space has version {version}"
+        for package in modules
+        if package.release != upcoming and package.release and package.name not in before and package.driver != version
+    ]
+    return found
+
+
+def _versions(libraries: dict[str, str]) -> str:
+    return " and ".join(f"version {version} ({name})" for version, name in sorted(libraries.items()))
+
+
+def _is_image(name: str) -> bool:
+    return bool(re.match(r"linux-image-|kernel(-default|-core|[\d.]*)?$", name))
+
+
+def _has_modules(package: Package) -> bool:
+    """Return whether a package contains or builds modules, and is not only the source of another one."""
+    return bool(re.search(r"^linux-modules-nvidia|dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
+
+
+def _has_headers(system: list[Package], release: str) -> bool:
+    return any(p.release == release and re.search(r"headers|-devel", p.name) for p in system)
+
+
+def catalogue(archives: dict[str, Archive]) -> dict[tuple[str, str], Package]:
+    """Return all packages of the archives by name and version."""
+    return {(p.name, p.version): p for archive in archives.values() for p in archive.packages}

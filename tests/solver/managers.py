@@ -1,0 +1,259 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's package managers, on hosts that are only a directory: a package database and repository indexes.
+
+The programs are the real ones. They get options that make them use the directory in place of the system.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
+    apt,
+    apt_view,
+    dnf,
+    installed,
+    zypper,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive
+from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
+
+
+class SetupError(Exception):
+    """A package manager cannot read what the test wrote."""
+
+
+def execute(
+    argv: list[str], environment: dict[str, str] | None = None, stdin: str | None = None
+) -> tuple[int, str, str]:
+    """Run a program in the locale C."""
+    full = {**os.environ, "LC_ALL": "C", **(environment or {})}
+    done = subprocess.run(argv, env=full, input=stdin or "", capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def checked(argv: list[str]) -> str:
+    """Run a program that must succeed."""
+    rc, out, err = execute(argv)
+    if rc:
+        raise SetupError(f"{' '.join(argv)} failed: {err or out}")
+    return out
+
+
+def write(root: Path, files: dict[str, Any]) -> None:
+    """Write files by their path below a directory."""
+    for path, content in files.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@dataclasses.dataclass
+class Apt:
+    """Hosts with apt, below `place`."""
+
+    place: Path
+    archives: dict[str, Archive]
+    name = "apt"
+
+    def __post_init__(self) -> None:
+        """Write the repositories."""
+        for name, archive in self.archives.items():
+            write(self.place / "repositories" / name, archives.apt_tree(archive))
+        self._lists: dict[tuple[str, ...], Path] = {}
+        self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
+
+    def _sources(self, names: tuple[str, ...]) -> str:
+        return "".join(
+            archives.apt_sources(self.archives[name], f"file://{self.place}/repositories/{name}") for name in names
+        )
+
+    def _fetched(self, names: tuple[str, ...]) -> Path:
+        """Return package lists of these repositories."""
+        if names not in self._lists:
+            root = self.place / "lists" / "+".join(names)
+            self._lists[names] = root / "var/lib/apt/lists"
+            self._prepare(root, names, "")
+            checked(["apt-get", *options(root), "update"])
+        return self._lists[names]
+
+    def _prepare(self, root: Path, names: tuple[str, ...], status: str) -> None:
+        for path in ("etc/apt/preferences.d", "etc/apt/apt.conf.d", "var/lib/apt/lists/partial", "var/cache/apt"):
+            (root / path).mkdir(parents=True, exist_ok=True)
+        write(root, {"etc/apt/sources.list": self._sources(names), "var/lib/dpkg/status": status})
+
+    def root(self, host: System, repositories: tuple[str, ...]) -> Path:
+        """Return the directory of a host with these repositories."""
+        key = host.name, repositories
+        if key not in self._roots:
+            root = self.place / "hosts" / host.name.replace("/", "_") / "+".join(repositories)
+            self._prepare(root, repositories, archives.dpkg_status(host.packages))
+            shutil.copytree(self._fetched(repositories), root / "var/lib/apt/lists", dirs_exist_ok=True)
+            rc, out, err = execute(["apt-get", *options(root), "check"])
+            if rc:
+                raise SetupError(f"{host.name} is not a consistent system: {out}{err}")
+            self._roots[key] = root
+        return self._roots[key]
+
+    def backend(self, host: System, repositories: tuple[str, ...]) -> apt.Apt:
+        """Return the package manager of a host with these repositories."""
+        root = self.root(host, repositories)
+
+        def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
+            return execute([argv[0], *options(root), *argv[1:]] if argv[0].startswith("apt") else argv, **more)
+
+        return IndexedApt(run, str(root))
+
+    def state(self, host: System) -> dict[str, Any]:
+        """Return the installed packages as the collection observes them."""
+        return installed.read(str(self.root(host, host.repositories)), "apt", execute)
+
+
+def options(root: Path) -> list[str]:
+    """Return the options that make apt use a directory as the system."""
+    settings = {
+        "Dir": root,
+        "Dir::State": f"{root}/var/lib/apt",
+        "Dir::State::status": f"{root}/var/lib/dpkg/status",
+        "Dir::Bin::methods": "/usr/lib/apt/methods",
+        "APT::Architecture": "amd64",
+        "APT::Architectures": "amd64",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+    }
+    return [f"--option={name}={value}" for name, value in settings.items()]
+
+
+class IndexedApt(apt.Apt):
+    """apt with package lists that are already fetched."""
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Create the view with the files of the transaction, for example pins."""
+        return apt_view.create(self._root, directory, files)
+
+
+@dataclasses.dataclass
+class Rpm:
+    """Hosts with dnf or zypper, below `place`."""
+
+    place: Path
+    archives: dict[str, Archive]
+    name: str
+
+    def __post_init__(self) -> None:
+        """Write the repositories."""
+        for name, archive in self.archives.items():
+            # Several platforms can be in one run, so each has its own packages.
+            write(self.place / "repositories" / name, archives.rpm_tree(archive))
+        self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
+        self._built: dict[tuple[str, str, str], Path] = {}
+
+    def _packages(self, host: System) -> list[str]:
+        """Build the packages that a host has installed, and return their files."""
+        missing = [package for package in host.packages if package.key not in self._built]
+        # One specification cannot contain two versions of a package.
+        while missing:
+            batch = list({package.name: package for package in missing}.values())
+            missing = [package for package in missing if package not in batch]
+            top = self.place / "rpmbuild" / str(len(self._built))
+            write(top, {"stand-in.spec": archives.spec(batch)})
+            checked(["rpmbuild", "--quiet", "--define", f"_topdir {top}", "-bb", str(top / "stand-in.spec")])
+            files = {path.name: path for path in top.glob("RPMS/*/*.rpm")}
+            for package in batch:
+                _epoch, version, release = archives.evr(package.version)
+                self._built[package.key] = files[f"{package.name}-{version}-{release}.{package.arch}.rpm"]
+        return [str(self._built[package.key]) for package in host.packages]
+
+    def root(self, host: System, repositories: tuple[str, ...]) -> Path:
+        """Return the directory of a host with these repositories."""
+        key = host.name, repositories
+        if key not in self._roots:
+            root = self.place / "hosts" / host.name.replace("/", "_") / "+".join(repositories)
+            (root / "var/lib/rpm").mkdir(parents=True, exist_ok=True)
+            entries = "etc/zypp/repos.d" if self.name == "zypper" else "etc/yum.repos.d"
+            for name in repositories:
+                hotfixes = "module_hotfixes=1\n" if self.archives[name].values.get("module_hotfixes") else ""
+                text = (
+                    f"[{name}]\nname={name}\nbaseurl=file://{self.place}/repositories/{name}\nenabled=1\ngpgcheck=0\n"
+                    f"autorefresh=0\n{hotfixes}"
+                )
+                write(root, {f"{entries}/{name}.repo": text})
+            write(root, {f"etc/dnf/modules.d/{name}.module": _module(name, stream) for name, stream in host.streams})
+            files = self._packages(host)
+            rpm = ["rpm", "--root", str(root), "--dbpath", "/var/lib/rpm"]
+            checked([*rpm, "--install", "--justdb", "--noscripts", "--nosignature", "--nodigest", *files])
+            self._roots[key] = root
+            self._refresh(host, root)
+        return self._roots[key]
+
+    def _refresh(self, host: System, root: Path) -> None:
+        """Let the package manager read the repositories once."""
+        command = ["makecache"] if self.name == "dnf" else ["--no-gpg-checks", "refresh"]
+        rc, out, err = self.runner(host, root)([self.name, *command])
+        if rc:
+            raise SetupError(f"{self.name} cannot read the repositories of {host.name}: {out}{err}")
+
+    def runner(self, host: System, root: Path) -> Any:
+        """Return the function that runs programs on a host."""
+        platform = {"el": f"platform:el{host.platform.rpartition('-')[2]}", "amazon": "platform:al2023"}
+        extra = {
+            "rpm": ["--root", str(root), "--dbpath", "/var/lib/rpm"],
+            "zypper": ["--root", str(root)],
+            "dnf": [
+                f"--installroot={root}",
+                f"--releasever={host.platform.rpartition('-')[2]}",
+                f"--setopt=reposdir={root}/etc/yum.repos.d",
+                f"--setopt=cachedir={root}/var/cache/dnf",
+                f"--setopt=logdir={root}/var/log",
+                f"--setopt=module_platform_id={platform.get(host.platform.partition('-')[0], '')}",
+                "--cacheonly",
+            ],
+        }
+
+        def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
+            words = [word for word in extra.get(argv[0], []) if word != "--cacheonly" or "makecache" not in argv]
+            return execute([argv[0], *words, *argv[1:]], **more)
+
+        return run
+
+    def backend(self, host: System, repositories: tuple[str, ...]) -> Any:
+        """Return the package manager of a host with these repositories."""
+        root = self.root(host, repositories)
+        if self.name == "dnf":
+            return IndexedDnf(self.runner(host, root), str(root))
+        return IndexedZypper(self.runner(host, root), str(root))
+
+    def state(self, host: System) -> dict[str, Any]:
+        """Return the installed packages as the collection observes them."""
+        root = self.root(host, host.repositories)
+        return installed.read(str(root), self.name, self.runner(host, root))
+
+
+def _module(name: str, stream: str) -> str:
+    return f"[{name}]\nname={name}\nstream={stream}\nprofiles=\nstate=enabled\n"
+
+
+class IndexedDnf(dnf.Dnf):
+    """dnf with repositories that are already cached."""
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Return the host's own repositories."""
+        return View()
+
+
+class IndexedZypper(zypper.Zypper):
+    """zypper with repositories that are already cached."""
+
+    def view(self, directory: str, files: list[File]) -> View:
+        """Return the host's own repositories."""
+        return View(("--no-refresh",))

@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the matrix of one platform, where its package manager is installed, and print each failed case and the totals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from ansible_collections.gpufleet.hosts.tests.solver import cases, debian, ubuntu
+
+MODULES = {"debian": debian, "ubuntu": ubuntu}
+
+
+def main() -> None:
+    """Run the cases, and print one JSON document for each line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--platform", required=True)
+    parser.add_argument("--only", default="", help="run only the cases whose name contains this text")
+    parser.add_argument("--all", action="store_true", help="print the passed cases, too")
+    options = parser.parse_args()
+    module = MODULES[options.platform.partition("-")[0]]
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        manager = module.manager(Path(scratch), options.platform)
+        lab = cases.Lab(manager)
+        totals: Counter = Counter()
+        for case in module.cases(manager, options.platform):
+            if options.only not in str(case):
+                continue
+            outcome = lab.plan(case)
+            found = cases.faults(case, outcome)
+            totals["failed" if found else "refused" if outcome.errors else "installed"] += 1
+            if found or options.all:
+                row = {
+                    "case": str(case),
+                    "faults": found,
+                    "errors": outcome.errors,
+                    "changes": [str(change) for change in outcome.changes],
+                    "reasons": outcome.plan.get("reasons", []),
+                }
+                print(json.dumps(row), flush=True)
+    totals["simulated"] = lab.simulations
+    print(json.dumps({"platform": options.platform, "seconds": round(time.monotonic() - start), **totals}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
