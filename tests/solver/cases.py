@@ -25,8 +25,6 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Arc
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 
 ROOT = Path(__file__).resolve().parents[2]
-# Each query can lead to a plan for another source, which needs another query.
-_QUERIES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Lab:
         self.manager = manager
         self.simulations = 0
         self._states: dict[str, dict[str, Any]] = {}
-        self._answers: dict[str, tuple[dict, dict]] = {}
+        self._answers: dict[str, dict[str, Any]] = {}
         self._results: dict[str, tuple[list[Change], str]] = {}
         self._platforms: dict[str, dict] = {}
         self._known = catalogue(manager.archives)
@@ -103,24 +101,28 @@ class Lab:
     def plan(self, case: Case) -> Outcome:
         """Plan a case, with the answers of the real package manager, and simulate the transaction."""
         there = hosts.observation(case.host, case.gpu, self.state(case.host))
-        part = self._part(case, there, None, None)
-        for _number in range(_QUERIES):
-            if part.errors or not part.query:
+        rejected: dict[str, str] = {}
+        part = self._part(case, there, {}, rejected)
+        while part.query and not part.errors:
+            part = self._part(case, there, self._answer(case.host, part.query), rejected)
+            if part.plan["rejected_sources"] == rejected:
                 break
-            part = self._part(case, there, *self._answer(case.host, part.query))
+            # The next source has other repositories.
+            rejected = part.plan["rejected_sources"]
+            part = self._part(case, there, {}, rejected)
         outcome = Outcome(list(part.errors), part.plan)
         if not outcome.errors:
             outcome.changes, outcome.refused = self._simulated(case.host, part.plan["todo"])
             outcome.system = self._after(case.host, outcome.changes)
         return outcome
 
-    def _part(self, case: Case, there: dict, versions: dict | None, streams: dict | None) -> Part:
+    def _part(self, case: Case, there: dict, answer: dict[str, Any], rejected: dict[str, str]) -> Part:
         context = Context(
             there,  # type: ignore[arg-type]
             {"nvidia_driver": dict(case.values)},
             {"nvidia_driver": self.platform(case.host.platform)},
-            versions=versions,
-            streams=streams,
+            rejected_sources=rejected,
+            **answer,
         )
         return site_plan.plan(context, ["nvidia_driver"])["nvidia_driver"]
 
@@ -128,16 +130,15 @@ class Lab:
         """Return the repositories of the host, with NVIDIA's if the plan adds it."""
         return (*host.repositories, *(name for name in host.addable if added))
 
-    def _answer(self, host: hosts.System, query: dict[str, Any]) -> tuple[dict, dict]:
+    def _answer(self, host: hosts.System, query: dict[str, Any]) -> dict[str, Any]:
         repositories = self._repositories(host, query["repositories"])
-        names, modules = query["query"], query["query_streams"]
-        key = json.dumps([host.platform, repositories, sorted(names), sorted(modules), query["files"]])
+        question = transaction.Question(query["query"], query["query_streams"], query["query_dependencies"])
+        key = json.dumps([host.platform, repositories, dataclasses.astuple(question), query["files"]])
         if key not in self._answers:
             backend = self.manager.backend(host, repositories)
             request = transaction.Request(files=_files(query["files"]))
-            self._answers[key] = transaction.query(
-                request, names, modules, backend, Journal("solver", backend_root(backend))
-            )
+            journal = Journal("solver", backend_root(backend))
+            self._answers[key] = transaction.query(request, question, backend, journal)
         return self._answers[key]
 
     def _simulated(self, host: hosts.System, todo: dict[str, Any]) -> tuple[list[Change], str]:
