@@ -42,6 +42,7 @@ class Package:
         self.provides: tuple[str, ...] = ()
         # Only for dpkg.
         self.replaces: tuple[str, ...] = ()
+        self.breaks: tuple[str, ...] = ()
         self.files: dict[str, str] = {}
         self.libraries: dict[str, str] = {}
         self.links: dict[str, str] = {}
@@ -185,12 +186,10 @@ def enterprise_linux(version: str) -> list[Package]:
     return [*packages, *fabric_packages(version, full, "rpm")]
 
 
-def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ...]) -> Package:
-    """Return a package with prebuilt kernel modules of the distribution, for the running kernel."""
-    kernel = platform.release()
-    package = Package(name, f"{version}_k{kernel.partition('-')[0]}_150700.51-0", (), others)
+def prebuilt_modules(package: Package, kernel: str, version: str, flavor: str, directory: str) -> None:
+    """Add prebuilt modules for a kernel to a package."""
     for module in MODULES:
-        package.modules[f"/lib/modules/{kernel}/updates/{module}.ko"] = {
+        package.modules[f"/lib/modules/{kernel}/{directory}/{module}.ko"] = {
             "name": module.replace("-", "_"),
             "version": version,
             "license": LICENCES[flavor],
@@ -198,6 +197,13 @@ def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ..
             "vermagic": f"{kernel} SMP mod_unload modversions ",
         }
     package.after_install = package.after_removal = f"depmod -a {kernel}\n"
+
+
+def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ...]) -> Package:
+    """Return a package with prebuilt kernel modules of the distribution, for the running kernel."""
+    kernel = platform.release()
+    package = Package(name, f"{version}_k{kernel.partition('-')[0]}_150700.51-0", (), others)
+    prebuilt_modules(package, kernel, version, flavor, "updates")
     return package
 
 
@@ -292,7 +298,9 @@ def write_tree(package: Package, root: Path) -> None:
     for path, information in package.modules.items():
         write_module(root / path.lstrip("/"), information)
     for path, target in package.links.items():
-        (root / path.lstrip("/")).symlink_to(target)
+        link = root / path.lstrip("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
 
 
 def write_module(target: Path, information: dict[str, str]) -> None:
@@ -316,7 +324,9 @@ def build_deb(package: Package, out: Path, scratch: Path) -> None:
         "Architecture": "amd64",
         "Maintainer": "gpufleet maintainers <maintainers@users.noreply.github.com>",
         "Depends": ", ".join(package.depends),
+        "Provides": ", ".join(package.provides),
         "Conflicts": ", ".join(package.conflicts),
+        "Breaks": ", ".join(package.breaks),
         "Replaces": ", ".join(package.replaces),
         "Description": f"{package.name} (stand-in)\n {STAND_IN}",
     }
@@ -410,6 +420,25 @@ def sign_apt(out: Path, home: Path) -> None:
     (out / "Release").write_text(release, encoding="utf-8")
     run("gpg", "--homedir", str(home), "--batch", "--quiet", "--clearsign", "--output", str(out / "InRelease"),
         str(out / "Release"))  # fmt: skip
+
+
+def sign_suite(out: Path, suite: str, origin: str, components: list[str], home: Path) -> None:
+    """Write and sign the indexes of a suite. The packages of a component are in pool/COMPONENT."""
+    for component in components:
+        place = out / "dists" / suite / component / "binary-amd64"
+        place.mkdir(parents=True)
+        (place / "Packages").write_text(
+            run("apt-ftparchive", "packages", f"pool/{component}", cwd=out), encoding="utf-8"
+        )
+    fields = {"Origin": origin, "Suite": suite, "Codename": suite, "Components": " ".join(components)}
+    described = [word for name, value in fields.items() for word in ("-o", f"APT::FTPArchive::Release::{name}={value}")]
+    release = run("apt-ftparchive", *described, "-o", "APT::FTPArchive::Release::Architectures=amd64", "release",
+                  f"dists/{suite}", cwd=out)  # fmt: skip
+    path = out / "dists" / suite / "Release"
+    path.write_text(release, encoding="utf-8")
+    gpg = ("gpg", "--homedir", str(home), "--batch", "--quiet")
+    run(*gpg, "--clearsign", "--output", str(path.with_name("InRelease")), str(path))
+    (out / "key.asc").write_text(run(*gpg, "--armor", "--export"), encoding="utf-8")
 
 
 def sign_rpms(out: Path, home: Path) -> None:

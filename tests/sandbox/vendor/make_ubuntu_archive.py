@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Create a part of Ubuntu's archive with installable packages, on the host that will use it: kernels and the driver.
+
+    make_ubuntu_archive.py --age 1 --headers 6.1.0-56-amd64 --out /srv/vendor/ubuntu
+
+Names, versions and relations come from archives/ubuntu.yml. --age 0, 1 or 2 selects the time: the archive has the kernels
+until then, their prebuilt modules, and only the newest driver, as Ubuntu's archive has. The kernels do not
+boot; the host simulates them. Their headers are a link to the headers of the host, so that DKMS can build modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import archives
+import make_repository as stand_ins
+import yaml
+
+VARIANT = "ubuntu-24.04"
+# The rest of the archive is Debian's on a simulated host.
+FLAVOR = "generic"
+BRANCHES = (580,)
+
+
+def rows_at(age: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the kernels or drivers as they are at a time."""
+    known = [row for row in rows if row["age"] <= age]
+    return [{**row, "newest": row["age"] == age} for row in known]
+
+
+def packages_at(age: int) -> list[archives.Package]:
+    """Return the packages of the archive at a time, without those that a simulated host has from Debian."""
+    data = yaml.safe_load((archives.DIRECTORY / "ubuntu.yml").read_text(encoding="utf-8"))
+    values = data["variants"][VARIANT]
+    kernels = [row for row in values["kernels"] if row["flavor_"] == FLAVOR]
+    drivers = [row for row in values["drivers"] if row["branch"] in BRANCHES]
+    values["kernels"] = rows_at(age, kernels)
+    values["drivers"] = [{**row, "gone": row["age"] < age} for row in rows_at(age, drivers)]
+    values["transitional"] = []
+    found = archives.expand(data, VARIANT).offered
+    return [one for one in found if one.driver or one.release or one.name == "linux-firmware"]
+
+
+def package(known: archives.Package, headers: str) -> stand_ins.Package:
+    """Return a package with files, for its role in the driver or in the kernel."""
+    name, version, release = known.name, known.driver, known.release
+    if name.startswith("nvidia-dkms-"):
+        built = stand_ins.kernel_package(name, version, known.version, known.flavor, ())
+    elif name.startswith(("nvidia-fabricmanager-",)):
+        joins = "/usr/lib/gpusim/gpusim fabric completed"
+        built = stand_ins.service_package(name, known.version, "nvidia-fabricmanager.service", joins)
+    else:
+        built = stand_ins.Package(name, known.version)
+    libraries = {
+        "libnvidia-compute-": ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"),
+        "libnvidia-cfg1-": ("libnvidia-cfg",),
+        "libnvidia-nscq-": ("libnvidia-nscq",),
+    }
+    for start, names in libraries.items():
+        if name.startswith(start):
+            stand_ins.library_files(built, names, version, "/usr/lib/x86_64-linux-gnu")
+    if name == f"linux-image-{release}":
+        built.files[f"/boot/vmlinuz-{release}"] = ""
+        built.files[f"/usr/lib/modules/{release}/modules.order"] = ""
+        built.after_removal = f"rm -rf /usr/lib/modules/{release}\n"
+    elif name == f"linux-headers-{release}":
+        built.links[f"/usr/lib/modules/{release}/build"] = f"/usr/src/linux-headers-{headers}"
+    elif name.startswith("linux-modules-nvidia-") and name.endswith(release) and release:
+        stand_ins.prebuilt_modules(built, release, version, known.flavor, "kernel/nvidia")
+    for field in ("depends", "conflicts", "provides", "replaces", "breaks"):
+        setattr(built, field, (*getattr(known, field),))
+    return built
+
+
+def main() -> None:
+    """Build the packages, and write the indexes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--age", type=int, choices=(0, 1, 2), required=True)
+    parser.add_argument("--headers", required=True, help="the kernel of the host's own headers")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
+    options = parser.parse_args()
+    stand_ins.key(options.gnupg)
+    shutil.rmtree(options.out, ignore_errors=True)
+    components: dict[str, list[archives.Package]] = {}
+    for one in packages_at(options.age):
+        components.setdefault(one.component, []).append(one)
+    with tempfile.TemporaryDirectory() as scratch:
+        for component, members in components.items():
+            place = options.out / "pool" / component
+            place.mkdir(parents=True)
+            for one in members:
+                stand_ins.build_deb(package(one, options.headers), place, Path(scratch))
+    stand_ins.sign_suite(options.out, "noble", "Ubuntu", sorted(components), options.gnupg)
+
+
+if __name__ == "__main__":
+    main()
