@@ -136,7 +136,7 @@ def _first_available_branch(
         return result
     for other in (result, *_other_branches(host, request, platform, result)):
         needed = [name for name in other.lockstep if name not in other.optional]
-        if driver_version.is_available(available, needed, other.branch, request):
+        if driver_version.is_available(available, needed, other.branch, request, other.first_version):
             return other
     return result
 
