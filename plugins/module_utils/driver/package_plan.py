@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Resolution, Todo
@@ -94,7 +95,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
         registered = [entry["version"] for entry in host["dkms"]]
         if todo.build and result.source == "nvidia" and result.version not in registered:
-            todo.register = f"nvidia/{result.version}"
+            todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
         return
     names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
     todo.query = names_to_query(host, names)
@@ -127,6 +128,9 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     if is_update and version == max(offered, key=natural_key):
         kernel_packages.update(driver_kernel_packages.rebuilt(host, result, available))
     work.install = [_item(host, name) for name in wanted if name not in lockstep and not is_installed(host, name)]
+    dkms = package_choice.suitable_dkms(host, result, available)
+    if dkms:
+        work.install = [*(item for item in work.install if item != "dkms"), f"dkms={dkms}"]
     work.install += [f"{name}={full[name]}" for name in changing]
     work.install += [f"{name}={full_version}" for name, full_version in kernel_packages.items()]
     if is_update or result.removable:
@@ -197,6 +201,7 @@ def _search(request: Request, result: Resolution) -> driver_version.Search:
         result.name_patterns,
         result.common_packages,
         result.other_sources,
+        result.first_version,
     )
 
 
