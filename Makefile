@@ -52,6 +52,7 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 	@antsibull-changelog lint
 	@antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self .
 	@python tools/role_readme.py --check
+	@python tools/platform_pages.py --check
 	@python tools/release_check.py
 
 .PHONY: unit
@@ -90,8 +91,9 @@ gpu-acceptance: ## Test the collection on the real NVIDIA GPUs of this machine; 
 
 ##@ Release
 .PHONY: docs
-docs: setup ## Update the tables of variables in the README files of the roles
+docs: setup ## Update the tables of variables in the README files of the roles, and docs/platforms
 	@python tools/role_readme.py
+	@python tools/platform_pages.py
 
 .PHONY: release-check
 release-check: setup ## Build the tarball, check it with galaxy-importer, install it and use it

@@ -291,8 +291,9 @@ host:
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:
       description: >-
-        On hosts with apt: the C(sources) of both forms (C(distribution) marks those of Debian's own archive), the
-        C(missing_components), the number of downloaded C(lists) and C(unattended_upgrades). Null elsewhere.
+        On hosts with apt: the C(sources) of both forms (C(distribution) marks those of the archive of Debian or
+        Ubuntu), the C(missing_components), the number of downloaded C(lists) and C(unattended_upgrades). Null
+        elsewhere.
       type: dict
       sample: {missing_components: [contrib], lists: 3, unattended_upgrades: {enabled: true, blacklist: []}}
     repositories:

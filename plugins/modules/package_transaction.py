@@ -191,7 +191,7 @@ options:
     elements: str
     default: []
   archive_components:
-    description: With apt, components such as V(contrib) to enable in the entries of the Debian archive.
+    description: With apt, components such as V(contrib) to enable in the entries of the archive of Debian or Ubuntu.
     type: list
     elements: str
     default: []

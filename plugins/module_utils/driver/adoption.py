@@ -70,6 +70,7 @@ def adopt(case: Case) -> None:
             f"nvidia_driver_flavor is {requested}, but another tool installed the {flavor} kernel modules. Use auto, "
             f"{_REPLACE}."
         )
+    driver_branch.report_limits(case, branch, version)
     fabric.adopt(case)
     _report_ignored_settings(case)
 

@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, Window
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import installed_version, older
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations as hardware_generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
-
-if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 
 def window(generations: dict[str, Generation]) -> Window:
     """Return the lowest and the highest branch that support all GPUs, and the GPUs that set these limits."""
+    latest = max(generations, key=lambda device: natural_key(generations[device].first_version))
     lowest = max(generations, key=lambda device: generations[device].first_branch)
     ends = [device for device in generations if generations[device].last_branch]
     highest = min(ends, key=lambda device: generations[device].last_branch or 0) if ends else None
@@ -28,6 +24,8 @@ def window(generations: dict[str, Generation]) -> Window:
         generations[highest].last_branch if highest else None,
         f"{lowest} ({generations[lowest].name})",
         f"{highest} ({generations[highest].name})" if highest else "",
+        generations[latest].first_version,
+        f"{latest} ({generations[latest].name})",
     )
 
 
@@ -36,14 +34,42 @@ def supports_all(branch: str, window: Window) -> bool:
     return int(branch) >= window.first and (window.last is None or int(branch) <= window.last)
 
 
-def supporting_branches(data: dict, window: Window) -> list[str]:
-    """Return the source's branches that support all GPUs, preferred one first."""
-    return [branch for branch in data["branches"] if supports_all(branch, window)]
+def _lists_all(branch: str, window: Window) -> bool:
+    """Return whether a branch has drivers that list all GPUs as supported."""
+    first = _branch_of(window.first_version) if window.first_version else branch
+    return supports_all(branch, window) and int(branch) >= int(first)
+
+
+def _last_proprietary(data: dict) -> int:
+    """Return the source's last branch with proprietary modules."""
+    return int(data.get("last_proprietary", hardware_generations.LAST_PROPRIETARY_BRANCH))
+
+
+def _default_branches(case: Case, data: dict) -> list[str]:
+    """Return the source's branches to choose from without a request, preferred one first.
+
+    A source with a single branch stays usable after its end of life, because the distribution maintains it.
+    """
+    proprietary = case.result.flavor == "proprietary" or case.request.flavor == "proprietary"
+    return [
+        name
+        for name in data["branches"]
+        if _lists_all(name, case.window)
+        and (data.get("fixed") or hardware_generations.end_of_life(name) is None)
+        and not (proprietary and int(name) > _last_proprietary(data))
+    ]
+
+
+def _is_provided(branch: str, data: dict) -> bool:
+    """Return whether a source may have a branch. Unknown branches may be newer than the data."""
+    if data.get("fixed"):
+        return branch in data["branches"]
+    return branch not in data.get("transitional", {}) and int(branch) >= int(data.get("oldest_branch", 0))
 
 
 def check_window(case: Case) -> None:
     """Refuse a host whose GPUs have no branch in common."""
-    first, last, new, old = case.window
+    first, last, new, old = case.window[:4]
     if last is not None and first > last:
         raise Refused(
             f"No driver branch supports all GPUs of this host: {old} needs branch {last} or older, and {new} needs "
@@ -61,9 +87,8 @@ def candidates(case: Case, data: dict) -> list[str]:
     """Return the source's branches that support all GPUs and satisfy the request, preferred one first."""
     requested, minimum = requested_branch(case.request), case.request.minimum_version
     if requested:
-        available = not data.get("fixed") or requested in data["branches"]
-        return [requested] if available and supports_all(requested, case.window) else []
-    branches = supporting_branches(data, case.window)
+        return [requested] if _is_provided(requested, data) and _lists_all(requested, case.window) else []
+    branches = _default_branches(case, data)
     return [name for name in branches if not minimum or int(name) >= int(_branch_of(minimum))]
 
 
@@ -77,29 +102,86 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
         raise Refused(
             f"{_setting(case.request)}, but {_limit(requested, case.window)}. Request a branch in that range."
         )
+    _check_first_version(case, is_installed)
     # With a version, the refusal comes after the query, so that it can list the available versions.
     if data.get("fixed") and requested not in data["branches"] and not case.request.version:
         raise Refused(
             f"{_setting(case.request)}, but source {case.result.source} provides only "
             f"{', '.join(data['branches'])}. Request that branch or set another nvidia_driver_source."
         )
-    last = hardware_generations.LAST_PROPRIETARY_BRANCH
+    _check_provided(case, data, requested)
+    last = _last_proprietary(data)
     if case.result.flavor == "proprietary" and int(requested) > last:
         raise Refused(
-            f"{_setting(case.request)}, but branch {requested} has no proprietary kernel modules; {last} is the last "
-            f"branch with them. Request branch {last}, or set nvidia_driver_flavor to auto."
+            f"{_setting(case.request)}, but branch {requested} has no proprietary kernel modules in source "
+            f"{case.result.source}; {last} is the last branch with them. Request branch {last}, or set "
+            "nvidia_driver_flavor to auto."
         )
     case.result.reasons.append(f"branch {requested}: requested")
+    report_limits(case, requested, driver_version.installed_version(case.host) if is_installed else None)
     return requested
+
+
+def _check_first_version(case: Case, is_installed: bool) -> None:
+    """Refuse a requested branch or version that is older than the first driver for the GPUs. An installed one stays."""
+    request, first = case.request, case.window.first_version
+    requested = upstream_version(request.version) if request.version else None
+    if not first or (is_installed and requested and requested == driver_version.installed_version(case.host)):
+        return
+    older = natural_key(requested) < natural_key(first) if requested else int(request.branch) < int(_branch_of(first))
+    if older:
+        raise Refused(
+            f"{_setting(request)}, but {first} is the first driver that lists {case.window.first_version_gpu} as "
+            f"supported. Request {first} or newer."
+        )
+
+
+def _check_provided(case: Case, data: dict, branch: str) -> None:
+    """Refuse a branch that a source is known to lack, or of which it has only transitional packages."""
+    successor = data.get("transitional", {}).get(branch)
+    source = case.result.source
+    if successor:
+        raise Refused(
+            f"{_setting(case.request)}, but the packages of branch {branch} of source {source} are transitional: they "
+            f"install branch {successor}. Request branch {successor} or set another nvidia_driver_source."
+        )
+    oldest = data.get("oldest_branch")
+    if oldest and int(branch) < int(oldest):
+        raise Refused(
+            f"{_setting(case.request)}, but source {source} starts with branch {oldest} on this platform. Request "
+            f"branch {oldest} or newer, or set another nvidia_driver_source."
+        )
+
+
+def report_limits(case: Case, branch: str, installed: str | None) -> None:
+    """Add the reasons that the user has to know about a branch: its end of life, and the first driver for the GPUs."""
+    ended = hardware_generations.end_of_life(branch)
+    first, gpu = case.window.first_version, case.window.first_version_gpu
+    if ended is not None:
+        when = f" in {ended}" if ended else ""
+        supported = " or ".join(map(str, hardware_generations.SUPPORTED_BRANCHES))
+        case.result.reasons.append(
+            f"branch {branch} is past its end of life: NVIDIA ended its support{when}. Supported branches: {supported}"
+        )
+    if first and installed and natural_key(installed) < natural_key(first):
+        case.result.reasons.append(
+            f"driver {installed} is already installed and is kept, although {first} is the first driver that lists "
+            f"{gpu} as supported"
+        )
+    elif first and installed is None and _branch_of(first) == branch:
+        case.result.first_version = first
+        case.result.reasons.append(f"version {first} or newer: the first driver that lists {gpu} as supported")
 
 
 def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
     """Return the first suitable branch that was not rejected, and record the alternatives to it."""
     minimum, rejected = case.request.minimum_version, case.result.rejected_branches
-    installed = _installed_branch(case.host) if is_installed else None
+    version = driver_version.installed_version(case.host) if is_installed else None
+    installed = _branch_of(version) if version else None
     installed = installed if installed and supports_all(installed, case.window) else None
-    if installed and not (minimum and older(case.host, minimum)):
+    if installed and not (minimum and driver_version.older(case.host, minimum)):
         case.result.reasons.append(f"branch {installed}: already installed")
+        report_limits(case, installed, version)
         return installed
     suitable = candidates(case, data)
     # If the installed driver is older than the minimum, try a newer version of its branch before another branch.
@@ -107,20 +189,21 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
         suitable = [installed, *(name for name in suitable if name != installed)]
     suitable = [name for name in suitable if name not in rejected]
     if not suitable:
-        raise Refused(_no_branch(data, case.window, case.result.source, minimum))
+        raise Refused(_no_branch(case, data))
+    chosen = suitable[0]
     if rejected:
-        why = f"the repositories have no version {minimum} or newer of branch {', '.join(rejected)}"
-    elif suitable[0] == installed:
+        at_least = f"version {minimum} or newer of " if minimum else ""
+        why = f"the repositories have no {at_least}branch {', '.join(rejected)}"
+    elif chosen == installed:
         why = "already installed"
-    elif suitable[0] == data["branches"][0]:
+    elif chosen == data["branches"][0]:
         why = "the source's default"
     else:
         why = "the source's first branch that supports the GPUs"
-    case.result.reasons.append(f"branch {suitable[0]}: {why}")
-    if minimum:
-        last = hardware_generations.LAST_PROPRIETARY_BRANCH if case.result.flavor == "proprietary" else None
-        case.result.alternative_branches = [name for name in suitable[1:] if last is None or int(name) <= last]
-    return suitable[0]
+    case.result.reasons.append(f"branch {chosen}: {why}")
+    report_limits(case, chosen, None)
+    case.result.alternative_branches = suitable[1:]
+    return chosen
 
 
 def _setting(request: Request) -> str:
@@ -152,25 +235,21 @@ def _check_agreement(request: Request) -> None:
         )
 
 
-def _installed_branch(host: Host) -> str | None:
-    version = installed_version(host)
-    return version.partition(".")[0] if version else None
-
-
 def _limit(branch: str, window: Window) -> str:
     if int(branch) < window.first:
         return f"{window.first_gpu} needs branch {window.first} or newer"
     return f"{window.last_gpu} needs branch {window.last} or older"
 
 
-def _no_branch(data: dict, window: Window, source: str, minimum: str | None) -> str:
+def _no_branch(case: Case, data: dict) -> str:
+    window, source, minimum = case.window, case.result.source, case.request.minimum_version
     branches = ", ".join(data["branches"])
     if minimum and window.last is not None and int(_branch_of(minimum)) > window.last:
         return (
             f"nvidia_driver_minimum_version is {minimum}, but {window.last_gpu} needs branch {window.last} or older. "
             "Lower the minimum."
         )
-    if minimum and supporting_branches(data, window):
+    if minimum and _default_branches(case, data):
         newer = "" if data.get("fixed") else ", set nvidia_driver_branch to a newer branch of this source,"
         return (
             f"nvidia_driver_minimum_version is {minimum}, but source {source} provides the branches {branches}. Lower "
@@ -180,6 +259,12 @@ def _no_branch(data: dict, window: Window, source: str, minimum: str | None) -> 
         return (
             f"{window.first_gpu} needs branch {window.first} or newer, but source {source} provides {branches}. Set "
             "another nvidia_driver_source."
+        )
+    if window.last is None or any(supports_all(branch, window) for branch in data["branches"]):
+        return (
+            f"Source {source} has no supported branch for {window.first_version_gpu or window.first_gpu} and these "
+            f"settings (it provides {branches}). Set nvidia_driver_branch to one of them, or another "
+            "nvidia_driver_source."
         )
     return (
         f"{window.last_gpu} needs branch {window.last} or older, but source {source} provides {branches}. Set another "

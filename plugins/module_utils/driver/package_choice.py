@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, NoVersion, Refused, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -34,16 +36,17 @@ def choose(case: Case, data: dict) -> None:
         "components": case.request.components,
         "features": features,
     }
-    names = {"branch": case.result.branch, "arch": data["arches"][case.host["os"]["arch"]], **kernel["names"]}
+    arch = case.host["os"]["arch"]
+    names = {"branch": case.result.branch, "arch": data["arches"][arch], "machine": arch, **kernel["names"]}
     chosen = [
-        {**rule, "name": name}
+        {**rule, "name": name, "optional": _is_optional(case, rule)}
         for rule in data["packages"]
         if applies(rule, context) and not rule.get("meta")
         for name in _fill(case, data, rule["name"], names)
     ]
-    case.result.packages = [rule["name"] for rule in chosen if not rule.get("optional")]
+    case.result.packages = [rule["name"] for rule in chosen if not rule["optional"]]
     case.result.packages += case.request.extra_packages
-    case.result.optional = [rule["name"] for rule in chosen if rule.get("optional")]
+    case.result.optional = [rule["name"] for rule in chosen if rule["optional"]]
     case.result.lockstep = [rule["name"] for rule in chosen if rule.get("lockstep", True)]
     case.result.name_patterns = _name_patterns(data, context)
     case.result.common_packages = [
@@ -72,10 +75,14 @@ def choose(case: Case, data: dict) -> None:
     case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
     case.result.prerequisites_bring = data.get("prerequisites_bring", [])
     case.result.prerequisites_hint = (case.platform or {}).get("prerequisites_hint")
-    case.result.services = fabric.services(case, [rule["service"] for rule in chosen if rule.get("service")])
+    # The repositories may lack an optional package. The role plans again after the installation.
+    with_service = [rule for rule in chosen if rule.get("service")]
+    units = [rule["service"] for rule in with_service if not rule["optional"] or is_installed(case.host, rule["name"])]
+    case.result.services = fabric.services(case, units)
     case.result.stream = _stream(data, context, names)
     case.result.repository = _repository(case, data, names)
-    case.result.components = data.get("components", [])
+    components = [{"name": item} if isinstance(item, str) else item for item in data.get("components", [])]
+    case.result.components = list(dict.fromkeys(item["name"] for item in components if applies(item, context)))
     case.result.patterns = {
         key: value if key == "hold" else [name.replace("{branch}", names["branch"]) for name in value]
         for key, value in data.get("patterns", {}).items()
@@ -83,6 +90,12 @@ def choose(case: Case, data: dict) -> None:
     case.result.blacklists = data.get("blacklists", [])
     if case.result.module_build == "dkms":
         _headers(case, data, names)
+
+
+def _is_optional(case: Case, rule: dict) -> bool:
+    """Return whether the driver is installed without a package if the repositories lack it."""
+    is_requested = rule.get("when") == "imex" and case.request.imex is True
+    return bool(rule.get("optional")) and not is_requested
 
 
 def _name_patterns(data: dict, context: dict) -> list[str]:
@@ -155,6 +168,43 @@ def _requested_headers(case: Case, data: dict, names: dict) -> None:
                 case.result.headers.setdefault(release, []).append(exact)
                 case.result.kernel_packages.append(exact)
         case.result.kernel_packages += [] if name in by_name else [name]
+
+
+def suitable_dkms(host: Host, result: Resolution, available: dict) -> str | None:
+    """Return the version of DKMS to install, or None if any version is suitable. Refuse if all are too old.
+
+    A preference of apt may select an older version than the one in NVIDIA's repository.
+    """
+    minimum, offered = nvidia_repository_data.DKMS_MINIMUM, available.get("dkms", [])
+    first = natural_key(nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM)
+    is_needed = result.source == "nvidia" and "dkms" in result.packages and natural_key(str(result.version)) >= first
+    if not is_needed or is_recent(host["packages"].get("dkms", {}).get("version"), minimum):
+        return None
+    recent = [version for version in offered if is_recent(version, minimum)]
+    if recent:
+        return max(recent, key=natural_key) if len(recent) < len(offered) else None
+    if not offered:
+        return None
+    newest = upstream_version(max(offered, key=natural_key))
+    hint = result.prerequisites_hint or "Enable a repository that has it."
+    raise NoVersion(
+        f"Driver {result.version} needs dkms {minimum} or newer, but the repositories of this host have only {newest}. "
+        f"If this host uses a mirror, update it. {hint} Alternatively, set nvidia_driver_version to a driver before "
+        f"{nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM}."
+    )
+
+
+def dkms_name(host: Host, result: Resolution) -> str:
+    """Return the name of the driver's modules in DKMS."""
+    first = nvidia_repository_data.FIRST_WITH_COMMON_DKMS_NAME
+    is_early = natural_key(str(result.version)) < natural_key(first)
+    is_rpm = host["os"]["package_manager"] != "apt"
+    return "nvidia-open" if is_rpm and is_early and result.flavor == "open" else "nvidia"
+
+
+def is_recent(version: str | None, minimum: str) -> bool:
+    """Return whether a package's version is not older than an upstream version."""
+    return version is not None and natural_key(upstream_version(version)) >= natural_key(minimum)
 
 
 def missing_companions(case: Case, data: dict) -> list[str]:

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import prebuilt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -103,7 +104,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         # rpm runs the scripts of the removed package last, and they remove the same sources from DKMS.
         registered = [entry["version"] for entry in host["dkms"]]
         if todo.build and result.source == "nvidia" and result.version not in registered:
-            todo.register = f"nvidia/{result.version}"
+            todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
         return
     names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
     todo.query = names_to_query(host, names)
@@ -138,6 +139,9 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         exact.update(driver_kernel_packages.newer_metas(host, result, available, fits))
     others = [name for name in _wanted(result, available) if name not in (*lockstep, *exact)]
     work.install = [_item(host, name) for name in others if not is_installed(host, name)]
+    dkms = package_choice.suitable_dkms(host, result, available)
+    if dkms:
+        work.install = [*(item for item in work.install if item != "dkms"), f"dkms={dkms}"]
     work.install += [f"{name}={full[name]}" for name in changing]
     work.install += [f"{name}={full_version}" for name, full_version in exact.items()]
     if is_update or result.removable or any(name in installed for name in exact):
@@ -228,8 +232,9 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
         result.name_patterns,
         result.common_packages,
         result.other_sources,
-        prebuilt.driver_versions(host, result, offers),
-        host["kernel"]["next_boot"],
+        first_version=result.first_version,
+        module_versions=prebuilt.driver_versions(host, result, offers),
+        kernel=host["kernel"]["next_boot"],
     )
 
 

@@ -166,7 +166,9 @@ def _first_available_branch(
 def _is_offered(request: Request, result: Resolution, available: dict) -> bool:
     """Return whether the repositories have a version of the resolved branch that satisfies the request."""
     needed = [name for name in result.lockstep if name not in result.optional]
-    return not needed or driver_version.is_available(available, needed, result.branch, request)
+    return not needed or driver_version.is_available(
+        available, needed, result.branch, request, result.first_version
+    )
 
 
 def _lacks_version(request: Request, result: Resolution, available: dict) -> bool:

@@ -236,7 +236,7 @@ def runfile_data(case: Case) -> dict:
         "branches": [upstream_version(case.request.version).partition(".")[0]],
         "builds": ["dkms"],
         "kernels": built["kernels"],
-        "packages": [rule for rule in built["packages"] if rule["name"] == "dkms"],
+        "packages": [rule for rule in built["packages"] if rule["name"] == "dkms" and not rule.get("bundled")],
         "prerequisites": built.get("prerequisites", []),
         "prerequisites_bring": built.get("prerequisites_bring", []),
     }

@@ -66,6 +66,8 @@ class Resolution:
     rejected_sources: dict[str, str] = dataclasses.field(default_factory=dict)
     # The upstream version. Known after the query of the repositories.
     version: str | None = None
+    # The first version that lists the GPUs as supported. Empty if there is no limit, or if the installed driver stays.
+    first_version: str = ""
     # Other sources from which a host without a driver can install one.
     other_sources: list[str] = dataclasses.field(default_factory=list)
 
@@ -197,6 +199,9 @@ class Window(NamedTuple):
     last: int | None
     first_gpu: str
     last_gpu: str
+    # The first driver that lists all GPUs as supported, if it is not the first of its branch.
+    first_version: str = ""
+    first_version_gpu: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,9 +36,11 @@ def older(host: Host, minimum: str) -> bool:
     return version is None or natural_key(version) < natural_key(upstream_version(minimum))
 
 
-def satisfies(version: str, branch: str | None, request: Request) -> bool:
-    """Return whether an upstream version satisfies the request."""
+def satisfies(version: str, branch: str | None, request: Request, first_version: str = "") -> bool:
+    """Return whether an upstream version satisfies the request and is not older than the first one for the GPUs."""
     if branch and version.partition(".")[0] != branch:
+        return False
+    if first_version and natural_key(version) < natural_key(first_version):
         return False
     exact, minimum = request.version, request.minimum_version
     if exact and version != upstream_version(str(exact)):
@@ -46,10 +48,14 @@ def satisfies(version: str, branch: str | None, request: Request) -> bool:
     return not (minimum and natural_key(version) < natural_key(upstream_version(str(minimum))))
 
 
-def is_available(available: dict, names: list[str], branch: str | None, request: Request) -> bool:
+def is_available(
+    available: dict, names: list[str], branch: str | None, request: Request, first_version: str = ""
+) -> bool:
     """Return whether any of the packages is available in a version of this branch that satisfies the request."""
     return any(
-        satisfies(upstream_version(version), branch, request) for name in names for version in available.get(name, [])
+        satisfies(upstream_version(version), branch, request, first_version)
+        for name in names
+        for version in available.get(name, [])
     )
 
 
@@ -67,6 +73,8 @@ class Search(NamedTuple):
     common_packages: list[str]
     # Other sources from which a host without a driver can install one.
     other_sources: Sequence[str] = ()
+    # The first version that lists the GPUs as supported.
+    first_version: str = ""
     # The driver versions of the prebuilt modules for the next kernel, or None without such modules; and that kernel.
     module_versions: Collection[str] | None = None
     kernel: str = ""
@@ -76,18 +84,16 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     """Return a version in which every package of the set is available. Prefer an installed version."""
     offered = {name: {upstream_version(version) for version in available.get(name, [])} for name in lockstep}
     absent = sorted(name for name, versions in offered.items() if not versions)
-    branch, request = search.branch, search.request
+    request = search.request
     if absent:
         raise NoVersion(
             f"{_requested(search)}, but {search.place} has no package {', '.join(absent)}. "
             + _alternatives(_other_drivers(available, search), search)
         )
     common = set.intersection(*offered.values()) if offered else set()
-    suitable = sorted((version for version in common if satisfies(version, branch, request)), key=natural_key)
+    suitable = sorted((version for version in common if _suits(version, search)), key=natural_key)
     if not suitable:
-        partial = {
-            name for name in lockstep if not any(satisfies(version, branch, request) for version in offered[name])
-        }
+        partial = {name for name in lockstep if not any(_suits(version, search) for version in offered[name])}
         lacking = f" of {', '.join(sorted(partial))}" if len(partial) < len(lockstep) else ""
         raise NoVersion(
             f"{_requested(search)}, but {search.place} has no such version{lacking}. "
@@ -104,7 +110,7 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     kept = [version for version in suitable if version in (installed or set())]
     if kept and not explicit:
         return kept[-1]
-    satisfying = {version for version in installed or set() if satisfies(version, branch, request)}
+    satisfying = {version for version in installed or set() if _suits(version, search)}
     if satisfying and not explicit:
         old = ", ".join(sorted(satisfying))
         why = f"is installed but incomplete, and {search.place} provides only {', '.join(suitable)}"
@@ -126,7 +132,12 @@ def _requested(search: Search) -> str:
     request = search.request
     names = ("version",) if request.version else ("branch", "minimum_version")
     parts = [f"nvidia_driver_{name} is {getattr(request, name)}" for name in names if getattr(request, name)]
-    return " and ".join(parts) or f"Branch {search.branch} was chosen"
+    chosen = " and ".join(parts) or f"Branch {search.branch} was chosen"
+    return f"{chosen}, and the GPUs need {search.first_version} or newer" if search.first_version else chosen
+
+
+def _suits(version: str, search: Search) -> bool:
+    return satisfies(version, search.branch, search.request, search.first_version)
 
 
 def _other_drivers(available: dict, search: Search) -> set[str]:
@@ -140,7 +151,7 @@ def _other_drivers(available: dict, search: Search) -> set[str]:
     else:
         offered = [{upstream_version(item) for item in available.get(name, [])} for name in search.common_packages]
         versions = set.intersection(*offered) if offered else set()
-    return {version for version in versions if not satisfies(version, search.branch, search.request)}
+    return {version for version in versions if not _suits(version, search)}
 
 
 def _alternatives(versions: set[str], search: Search) -> str:

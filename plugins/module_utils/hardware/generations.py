@@ -20,6 +20,9 @@ class Generation(NamedTuple):
     proprietary_modules: bool
     first_branch: int
     last_branch: int | None
+    # The first driver whose list of supported GPUs has the GPU, if older drivers of the first branch lack it. An older
+    # driver may still work.
+    first_version: str = ""
 
 
 KEPLER = Generation("Kepler or older", False, True, 304, 470)
@@ -41,18 +44,44 @@ FIRST_OPEN_BRANCH = 515
 # Branches 620 and later contain only the open modules, from every source.
 LAST_PROPRIETARY_BRANCH = 615
 
-# Boards with NVLink 5 switches, which a subnet manager controls: B200, B300, GB200 and GB300.
-_NVLINK5 = (0x2901, 0x3182, 0x2941, 0x31C2)
-# Boards whose NVLink also connects other machines: GB200 and GB300.
-_ACROSS_MACHINES = (0x2941, 0x31C2)
+# NVIDIA supports 580 until June 2028 and 595 until March 2027. The support of all other branches up to 610 has ended;
+# the month is given if it is known. Sources: docs.nvidia.com, "Supported Drivers and CUDA Toolkit Versions" for R615
+# (535, 580, 595, 610) and for R580 (570; branches that the table lacks have ended). No source has the dates of 615 and
+# newer.
+SUPPORTED_BRANCHES = (580, 595)
+_LAST_ENDED = 610
+_ENDED = {535: "June 2026", 570: "February 2026", 610: "August 2026"}
 
-# Device IDs that differ from their block.
+# Boards with NVLink 5 switches, which a subnet manager controls: B200, B300, GB200 and GB300.
+_NVLINK5 = (0x2901, 0x2909, 0x3182, 0x2941, 0x31C2, 0x31C3)
+# Boards whose NVLink also connects other machines: GB200 and GB300.
+_ACROSS_MACHINES = (0x2941, 0x31C2, 0x31C3)
+
+_B200 = BLACKWELL._replace(first_version="570.86.15")
+_GB200 = BLACKWELL._replace(first_version="570.123.01")
+_B300 = BLACKWELL_ULTRA._replace(first_version="580.82.07")
+
+# Device IDs that differ from their block. First versions: README.md of NVIDIA/open-gpu-kernel-modules, all tags up to
+# 595.45.04 (df1c9a3). 2909 and 31C3 are in no tag; awslabs/amazon-eks-ami (81fec2e) names them for branch 595. Their
+# first versions are inferred from the other B200 and GB300.
 _EXCEPTIONS = {
     0x2335: HOPPER_H200,
-    0x233B: HOPPER_H200,
+    # H200 NVL
+    0x233B: HOPPER_H200._replace(first_version="565.57.01"),
     0x2342: GRACE_HOPPER,
     0x2345: GRACE_HOPPER,
-    0x2348: GRACE_HOPPER,
+    # GH200 with 144 GB
+    0x2348: GRACE_HOPPER._replace(first_version="565.57.01"),
+    0x2901: _B200,
+    0x2909: _B200,
+    0x2941: _GB200,
+    # RTX PRO 6000 Server Edition, RTX 6000D and RTX PRO 4500 Server Edition
+    0x2BB5: BLACKWELL._replace(first_version="575.57.08"),
+    0x2BB9: BLACKWELL._replace(first_version="580.82.07"),
+    0x2C3A: BLACKWELL._replace(first_version="580.142"),
+    0x3182: _B300,
+    0x31C2: _B300,
+    0x31C3: _B300,
 }
 # The first ID of each block. A block ends where the next block starts.
 _BLOCKS = (
@@ -81,6 +110,12 @@ def of(device_id: str | int) -> Generation:
     if number in _EXCEPTIONS:
         return _EXCEPTIONS[number]
     return next(generation for first, generation in reversed(_BLOCKS) if number >= first)
+
+
+def end_of_life(branch: str | None) -> str | None:
+    """Return the month in which NVIDIA's support of a branch ended: empty if unknown, None if it has not ended."""
+    number = int(branch or _LAST_ENDED + 1)
+    return None if number in SUPPORTED_BRANCHES or number > _LAST_ENDED else _ENDED.get(number, "")
 
 
 def has_nvlink5(device_id: str) -> bool:

@@ -14,6 +14,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import a
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
+# The components of the archive that contain packages of the roles, by family.
+_REQUIRED = {"debian": ["main", "contrib", "non-free", "non-free-firmware"], "ubuntu": ["multiverse"]}
+
 
 def apt(root: str, system: dict, run: Run) -> dict:
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(system["arch"], system["arch"])
@@ -22,18 +25,18 @@ def apt(root: str, system: dict, run: Run) -> dict:
     entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
     for entry in entries:
         entry["uris"] = [addresses.without_login(uri) for uri in entry["uris"]]
-        entry["distribution"] = system["family"] == "debian" and apt_sources.is_distribution(
-            entry, codename, arch, origin
+        entry["distribution"] = system["family"] in _REQUIRED and apt_sources.is_distribution(
+            entry, codename, arch, origin, family=system["family"]
         )
-    required = ["main", "contrib", "non-free", "non-free-firmware"]
-    missing = apt_sources.missing_components(entries, required, codename, arch, origin)
+    family = system["family"] if system["family"] in _REQUIRED else "debian"
+    missing = apt_sources.missing_components(entries, _REQUIRED[family], codename, arch, origin, family=family)
     for entry in entries:
         entry["uris"] = [addresses.plain(uri) for uri in entry["uris"]]  # Passwords must not leave the host.
     lists = [name for name in listing(root, "/var/lib/apt/lists") if name.endswith("_Packages") or "_Packages." in name]
     return {
         "sources": entries,
         "architecture": arch,
-        "missing_components": missing if system["family"] == "debian" else [],
+        "missing_components": missing if system["family"] in _REQUIRED else [],
         "lists": len(lists),
         "unattended_upgrades": _unattended_upgrades(run),
     }

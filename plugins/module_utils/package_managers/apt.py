@@ -233,7 +233,9 @@ class Apt:
         arch = _ARCHES.get(system["arch"], system["arch"])
         origin = apt_sources.recorded_origin(self._root)
         try:
-            changed = apt_sources.add_components(sources, components, system["codename"] or "", arch, origin)
+            family = "ubuntu" if system["family"] == "ubuntu" else "debian"
+            codename = system["codename"] or ""
+            changed = apt_sources.add_components(sources, components, codename, arch, origin, family=family)
         except apt_sources.AptSourcesError as error:
             raise PackageManagerError(str(error)) from error
         return [

@@ -65,6 +65,7 @@ def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
         "proxy_password": str(settings.get("proxy_password") or ""),
         "legacy_files": [path.format(**names) for path in data["legacy_files"]],
         "legacy_packages": data["legacy_packages"],
+        "module_hotfixes": data.get("module_hotfixes", False),
     }
     return {**repository, "keyring": keyring(repository), "entry": entry(repository)}
 
@@ -85,6 +86,7 @@ def definition(repository: dict) -> dict[str, Any]:
         "name": owned.REPOSITORY_ID,
         "description": "NVIDIA CUDA",
         **options,
+        **({"module_hotfixes": True} if repository.get("module_hotfixes") else {}),
         "replaces": repository["legacy_files"],
     }
 
@@ -344,6 +346,7 @@ def entry(repository: dict) -> dict[str, str]:
         else:
             secret = reached.password or reached.proxy_password
             lines += repository_access.dnf_lines(reached)
+        lines += ["module_hotfixes=1"] if repository.get("module_hotfixes") else []
         text = "\n".join([*lines, "gpgcheck=1", f"gpgkey=file://{keyring(repository)}", ""])
     return {
         "path": _ENTRY_FILES[kind],

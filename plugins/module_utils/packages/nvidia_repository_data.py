@@ -24,7 +24,16 @@ _UBUNTU_MARKS = [
     {"name": r"(nvidia-dkms|libnvidia-compute)-\d+(-open)?", "version": r"-\d+ubuntu[1-9]\d*"},
 ]
 _RPM_MARKS = [{"name": r"nvidia-driver-cuda|kmod-nvidia-(open|latest)-dkms|nvidia-open|cuda-drivers(-\d+)?"}]
-_SLES_MARKS = [{"name": r"nvidia-open-driver-G06-signed.*|nvidia-driver-G06-kmp-.*|nvidia-compute(-utils)?-G06"}]
+_SLES_MARKS = [{"name": r"nvidia-(open-)?driver-G\d\d.*|nvidia-compute(-utils)?-G\d\d"}]
+
+# NVIDIA's DKMS packages need dkms 3.1.8 or newer from this driver on. Debian 12 has 3.0.10, and Ubuntu 22.04 has 2.8.7.
+# NVIDIA's repositories for apt contain a newer dkms. Sources: stackhpc/ansible-slurm-appliance, pull request 703, and
+# the pins of other public set-ups, which stop at 570.133.20 because of it.
+DKMS_MINIMUM = "3.1.8"
+FIRST_WITH_DKMS_MINIMUM = "570.148.08"
+# Before this driver, the open modules of the rpm packages are called nvidia-open in DKMS, as the proprietary ones are
+# called nvidia. Source: awslabs/amazon-eks-ami, templates/al2023/provisioners/install-nvidia-driver.sh (81fec2e).
+FIRST_WITH_COMMON_DKMS_NAME = "570.148.08"
 
 
 def _apt(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
@@ -42,14 +51,15 @@ def _apt(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]]
     return {**_platform(repository, marks=marks, **more), "driver_of_distribution": _DRIVER_OF_DISTRIBUTION}
 
 
-def _dnf(folder: str, key: str, fingerprint: str, **more: Any) -> dict[str, Any]:
+def _dnf(folder: str, key: str, fingerprint: str, *, module_hotfixes: bool = False) -> dict[str, Any]:
     legacy_files = [
         "/etc/yum.repos.d/cuda.repo",
         f"/etc/yum.repos.d/cuda-{folder}.repo",
         f"/etc/yum.repos.d/cuda-{folder}-{{arch}}.repo",
     ]
     repository = _repository("dnf", folder, (key, fingerprint), legacy_files, [f"cuda-repo-{folder}"])
-    return _platform(repository, marks=_RPM_MARKS, **more)
+    repository["module_hotfixes"] = module_hotfixes
+    return _platform(repository, marks=_RPM_MARKS)
 
 
 def _zypper(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
@@ -133,7 +143,14 @@ _PLATFORMS = {
     # Key file: NVIDIA's listings of rhel10/x86_64 and rhel10/sbsa; NVIDIA/gpu-driver-container, rhel10/Dockerfile
     # (06a208c). Digest of the file without its Version lines, for both architectures: the same Dockerfile. One other
     # public Dockerfile agrees, but its repository is unknown. No source has the fingerprint.
-    "el-10": _dnf("rhel10", "CDF6BA43.pub", "sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb"),
+    # This repository has no module streams, but dnf's modular filtering hid its packages: rocky-linux/rockylinux.org,
+    # issue 201 (580.65.06, 2025-08).
+    "el-10": _dnf(
+        "rhel10",
+        "CDF6BA43.pub",
+        "sha256:afbea87d3b979b3788ef34223aeeb323ade481128e2c133723ae99b8a51368bb",
+        module_hotfixes=True,
+    ),
     # Key file: NVIDIA's listing of amzn2023/sbsa; NVIDIA/cuda-repo-management, README.md, table of GPG keys (April
     # 2026). Fingerprint: NVIDIA/cuda-repo-management, SIGNATURES.md (2944b7a). Other public files agree, but their
     # repositories are unknown, so there is no second citable source.

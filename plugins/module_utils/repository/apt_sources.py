@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
 
@@ -26,6 +26,24 @@ _ONE_LINE = re.compile(
 _FIELD = re.compile(r"^(?P<name>[!-9;-~]+)[ \t]*:(?P<value>.*)$")
 
 Origin = Callable[[str, str], "str | None"]
+
+
+class Archive(NamedTuple):
+    """How to recognize the entries of a distribution's archive."""
+
+    name: str
+    # `Origin` in its Release files, and a part of the path of its keys.
+    origin: str
+    keyring: str
+    domain: str
+    # The last parts of the URLs of its mirrors, proxy caches and mirror lists.
+    folders: tuple[str, ...]
+
+
+_ARCHIVES = {
+    "debian": Archive("Debian", "Debian", "debian-archive", "debian.org", ("debian", "debian-security")),
+    "ubuntu": Archive("Ubuntu", "Ubuntu", "ubuntu-archive", "ubuntu.com", ("ubuntu", "ubuntu-ports")),
+}
 
 
 class AptSourcesError(Exception):
@@ -65,8 +83,10 @@ def parse(path: str, text: str) -> list[dict]:
     return _parse_deb822(path, text) if path.endswith(".sources") else _parse_one_line(path, text)
 
 
-def is_distribution(entry: dict, codename: str, arch: str | None = None, origin: Origin | None = None) -> bool:
-    """Return whether an entry is an enabled binary entry of the Debian archive for this release.
+def is_distribution(
+    entry: dict, codename: str, arch: str | None = None, origin: Origin | None = None, *, family: str = "debian"
+) -> bool:
+    """Return whether an entry is an enabled binary entry of the archive of Debian or Ubuntu for this release.
 
     If apt has downloaded the entry, the recorded ``origin`` decides. Otherwise, the URL, the suite, the component
     ``main`` and the signing key must match.
@@ -82,24 +102,36 @@ def is_distribution(entry: dict, codename: str, arch: str | None = None, origin:
     recorded = {origin(uri, suite) for uri in entry["uris"] for suite in entry["suites"]} if origin else set()
     recorded.discard(None)
     if recorded:
-        return recorded == {"Debian"}
+        return recorded == {_ARCHIVES[family].origin}
     signed_by = entry["signed_by"]
-    if signed_by and "debian-archive" not in signed_by:
+    if signed_by and _ARCHIVES[family].keyring not in signed_by:
         return False
-    return all(_looks_like_debian(uri) for uri in entry["uris"])
+    return all(_looks_like(_ARCHIVES[family], uri) for uri in entry["uris"])
 
 
 def missing_components(
-    entries: list[dict], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
+    entries: list[dict],
+    wanted: list[str],
+    codename: str,
+    arch: str | None = None,
+    origin: Origin | None = None,
+    *,
+    family: str = "debian",
 ) -> list[str]:
     """Return the wanted components that are missing in at least one suite of the archive, in the given order."""
-    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
+    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin, family=family)]
     present = _components_by_suite(own, entries)
     return [component for component in wanted if any(component not in names for names in present.values())]
 
 
 def add_components(
-    files: dict[str, str], wanted: list[str], codename: str, arch: str | None = None, origin: Origin | None = None
+    files: dict[str, str],
+    wanted: list[str],
+    codename: str,
+    arch: str | None = None,
+    origin: Origin | None = None,
+    *,
+    family: str = "debian",
 ) -> dict[str, str]:
     """Return the new text of each file that must change so that every entry of the archive has the wanted components.
 
@@ -107,13 +139,13 @@ def add_components(
     target that is configured twice.
     """
     entries = [entry for path, text in files.items() for entry in parse(path, text)]
-    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin)]
+    own = [entry for entry in entries if is_distribution(entry, codename, arch, origin, family=family)]
     if not own:
-        searched = ", ".join(files) or "no source files"
+        archive, searched = _ARCHIVES[family], ", ".join(files) or "no source files"
         raise AptSourcesError(
-            f"/etc/apt has no enabled entry of the Debian archive for {codename} with the component main (searched: "
-            f"{searched}). Add an entry, for example 'deb http://m.example.org/debian {codename} main', or use another "
-            "driver source."
+            f"/etc/apt has no enabled entry of the {archive.name} archive for {codename} with the component main "
+            f"(searched: {searched}). Add an entry, for example 'deb http://m.example.org/{archive.folders[0]} "
+            f"{codename} main', or use another driver source."
         )
     present = _components_by_suite(own, entries)
     additions: dict[str, list[tuple[dict, list[str]]]] = {}
@@ -157,13 +189,15 @@ def _read(path: str) -> str | None:
         return None
 
 
-def _looks_like_debian(uri: str) -> bool:
+def _looks_like(archive: Archive, uri: str) -> bool:
     host = re.match(r"^[a-z+]+://(?:[^/@]*@)?([^/:]+)", uri)
-    if host and (host.group(1) == "debian.org" or host.group(1).endswith(".debian.org")):
-        return True
+    if host and f".{host.group(1)}".endswith(f".{archive.domain}"):
+        # Other archives of the same organization have other folders, for example esm.ubuntu.com/apps/ubuntu.
+        return archive.name == "Debian" or re.search(r"//[^/]+/(ubuntu|ubuntu-ports)/*$", uri) is not None
     # A mirror, a proxy cache or a mirror list: .../debian, .../debian-security, mirror+file:///etc/apt/mirrors/debian.list
     last = uri.rstrip("/").rpartition("/")[2]
-    return last in ("debian", "debian-security", "debian.list", "debian-security.list")
+    # PPAs end with the same folder.
+    return "launchpad" not in uri and last.removesuffix(".list") in archive.folders
 
 
 def _targets(entry: dict) -> list[tuple[str, str]]:

@@ -217,7 +217,7 @@ def test_contradicting_versions_are_refused(request_, words):
         (
             "el-9",
             {"minimum_version": "700"},
-            ["700", "580, 595, 610, 570, 550", "newer branch", "nvidia_driver_branch"],
+            ["700", "580, 595, 615, 610, 570, 550", "newer branch", "nvidia_driver_branch"],
         ),
         (
             "debian-12",
@@ -236,7 +236,7 @@ def test_contradicting_versions_are_refused(request_, words):
         ),
         (
             "sles-15",
-            {"module_build": "dkms"},
+            {"module_build": "dkms", "branch": "570"},
             ["nvidia_driver_module_build is dkms", "provides only precompiled", "auto"],
         ),
     ],
@@ -253,7 +253,7 @@ OFFERS = [
         "el-9",
         {"branch": "999"},
         "580.95.05-1",
-        ["nvidia_driver_branch is 999", "580.95.05", "580, 595, 610"],
+        ["nvidia_driver_branch is 999", "580.95.05", "580, 595, 615"],
     ),
     (
         "ubuntu-24.04",
@@ -443,7 +443,7 @@ def test_secure_boot_suggests_source_with_signed_modules():
 
 def test_unsigned_prebuilt_modules_are_refused():
     there = host("sles-15", (V100,), secure_boot={"enabled": True, "dkms_key": DKMS_KEY})
-    error = refusal(there, {}, platform("sles-15"))
+    error = refusal(there, {"branch": "570"}, platform("sles-15"))
     assert "they are prebuilt and not signed" in error
     assert "the vendor's signing key" in error
     assert "dkms" not in error.lower()

@@ -173,11 +173,11 @@ def test_requested_fabric_manager_needs_source_with_subnet_manager():
 )
 def test_automatic_imex_starts_with_nodes(nodes, runs):
     files = {} if nodes is None else {NODES: {"exists": True, "content": nodes}}
-    result, came = planned(GB200, files=files)
+    result, came = planned(GB200, {"source": "nvidia"}, files=files)
     assert came == {"imex"}
     assert ("nvidia-imex.service" in result.services) is runs
     assert any(f"{NODES} lists no nodes" in reason for reason in result.reasons) is not runs
-    asked, came = planned(GB200, {"imex": True}, files=files)
+    asked, came = planned(GB200, {"source": "nvidia", "imex": True}, files=files)
     assert came == {"imex"}
     assert "nvidia-imex.service" in asked.services
 

@@ -10,13 +10,21 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
 
 SWITCHES = {"nvswitches": ["0000:83:00.0"]}
 FULL = {"source": "nvidia", "imex": True}
-RELEASES = {"550": "550.163.01-1", "570": "570.172.08-1", "580": "580.95.05-1", "590": "590.44.01-1"}
+RELEASES = {
+    "550": "550.163.01-1",
+    "570": "570.172.08-1",
+    "580": "580.95.05-1",
+    "590": "590.44.01-1",
+    "595": "595.91.07-1",
+}
 # Installed packages, the request, and the packages to remove: only those whose names change with the branch.
 MOVES = [
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabric-manager", "nvidia-imex-570"])
       for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
     *((key, {"branch": "580"}, {"branch": "570"}, ["libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"])
-      for key in ("el-8", "el-9", "el-10", "amazon-2023", "sles-15")),
+      for key in ("el-8", "el-9", "el-10", "amazon-2023")),
+    ("sles-15", {"branch": "580"}, {"branch": "570"},
+     ["libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-ml", "libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"]),
     *((key, {"branch": "570"}, {"branch": "580"}, ["libnvidia-nscq-570", "nvidia-fabricmanager-570", "nvidia-imex-570"])
       for key in ("debian-12", "debian-13")),
     *((key, {"branch": "580"}, {"branch": "570"}, ["libnvidia-nscq", "nvidia-fabricmanager", "nvidia-imex"])
@@ -39,6 +47,12 @@ MOVES = [
     ("debian-12", {}, {"flavor": "proprietary"}, ["nvidia-kernel-open-dkms"]),
     ("ubuntu-24.04", {}, {"flavor": "proprietary"}, ["nvidia-dkms-580-open"]),
     ("sles-15", {}, {"flavor": "proprietary"}, ["nvidia-open-driver-G06-signed-cuda-kmp-default"]),
+    # No package of G06 stays with G07.
+    ("sles-15", {}, {"branch": "595"},
+     ["nvidia-common-G06", "nvidia-compute-G06", "nvidia-compute-utils-G06",
+      "nvidia-open-driver-G06-signed-cuda-kmp-default"]),
+    ("sles-15", {"flavor": "proprietary"}, {"branch": "595"},
+     ["nvidia-common-G06", "nvidia-compute-G06", "nvidia-compute-utils-G06", "nvidia-driver-G06"]),
     ("el-9", {}, {"version": "580.82.07"}, []),
     # A package of the same branch stays, even if it is no longer requested.
     ("el-9", {}, {"fabric_manager": "disabled", "version": "580.82.07"}, []),
@@ -130,7 +144,7 @@ def test_branch_change_removes_renamed_packages(key, before, after, expected):
 def test_prebuilt_modules_of_other_kernels_stay():
     older = "linux-modules-nvidia-580-server-open-6.8.0-71-generic"
     there = host("ubuntu-24.04", packages={older: "6.8.0-71.71+1"}, driver={"library": "580.95.05"})
-    for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "570"}, True)):
+    for request, goes in (({}, False), ({"flavor": "proprietary"}, True), ({"branch": "595"}, True)):
         replaced = resolve(there, request, platform("ubuntu-24.04")).replaced
         assert replaced == ([older] if goes else [])
 

@@ -76,7 +76,8 @@ def test_converged_host_has_empty_plan(key):
 def test_the_module_accepts_all_options(key, request_):
     there = host(key, (H100,), nvidia={"nvswitches": ["0000:83:00.0"]}, held=("nvidia-old",))
     add_package(there, "nvidia-old", "570.86.15-1", held=True)
-    available = offer(there, driver_plan.plan(there, request_, platform(key)).todo.query, "580.95.05-1")
+    asked = driver_plan.plan(there, request_, platform(key))
+    available = offer(there, asked.todo.query, f"{asked.branch}.95.05-1")
     result = driver_plan.plan(there, request_, platform(key), available)
     assert (result.errors, bool(result.todo.transaction.install)) == ([], True)
     options = {name: [] for name in package_transaction.LISTS}
@@ -645,7 +646,10 @@ def test_former_version_is_released_and_the_new_one_is_held():
 NAMES = {
     "el-9": (["libnvidia-nscq-570", "nvidia-fabric-manager"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
     "debian-12": (["libnvidia-nscq-570", "nvidia-fabricmanager-570"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
-    "sles-15": (["libnvidia-nscq-570", "nvidia-fabric-manager"], ["libnvidia-nscq", "nvidia-fabricmanager"]),
+    "sles-15": (
+        ["libnvidia-nscq-570", "nvidia-fabric-manager"],
+        ["libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-ml", "libnvidia-nscq", "nvidia-fabricmanager"],
+    ),
 }
 
 

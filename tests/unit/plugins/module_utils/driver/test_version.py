@@ -73,12 +73,13 @@ def asked(there: dict, request: dict, *versions: str, without: tuple[str, ...] =
 NVIDIA = ("570.172.08", "580.178.04", "595.91.07")
 BARE = [
     ("el-9", "580.200", NVIDIA, "595.91.07"),
-    ("el-9", "580.200", (*NVIDIA, "610.10.01"), "595.91.07"),
-    ("el-9", "595.100", (*NVIDIA, "610.10.01"), "610.10.01"),
+    ("el-9", "580.200", (*NVIDIA, "615.71.09"), "595.91.07"),
+    # Branch 610 is past its end of life.
+    ("el-9", "595.100", (*NVIDIA, "610.57.04", "615.71.09"), "615.71.09"),
+    ("el-9", "595.100", (*NVIDIA, "615.71.09"), "615.71.09"),
     ("el-9", "580", NVIDIA, "580.178.04"),
     # The source's default satisfies the minimum, and comes before a lower branch.
     ("el-9", "570.100", NVIDIA, "580.178.04"),
-    ("el-9", "570.100", ("570.172.08",), "570.172.08"),
     ("sles-15", "580.200", NVIDIA, "595.91.07"),
     ("debian-12", "580.200", NVIDIA, "595.91.07"),
     # Packages of the next branch have other names.
@@ -113,6 +114,8 @@ REFUSED = [
     ({}, (V100,), "580.200", NVIDIA, (), ["has no such version. Available drivers: 570.172.08, 580.178.04."]),
     # The missing package of an incomplete version is named; no other branch is chosen.
     ({}, (A100,), "580.100", NVIDIA, ("libnvidia-ml",), ["no package libnvidia-ml"]),
+    # A branch past its end of life is installed only on request.
+    ({}, (A100,), "570.100", NVIDIA[:1], (), ["Available drivers: 570.172.08. Request one of them"]),
     # A requested branch has no alternatives.
     ({"branch": "580"}, (A100,), "580.200", NVIDIA, (), ["nvidia_driver_branch is 580", "has no such version"]),
 ]
@@ -132,7 +135,7 @@ def test_alternative_branch_needs_flavor(flavor, last):
     data = platform("el-9")
     data["sources"]["nvidia"]["branches"].append("620")
     result = resolve(host("el-9"), {"flavor": flavor, "minimum_version": "580.200"}, data)
-    assert (result.branch, result.alternative_branches) == ("580", ["595", "610", *last])
+    assert (result.branch, result.alternative_branches) == ("580", ["595", "615", *last])
 
 
 INSTALLED = [
@@ -167,11 +170,35 @@ def test_satisfied_minimum_needs_no_query(key, minimum):
     assert result.alternative_branches == []
 
 
-def test_request_without_minimum_has_no_alternatives():
-    there, data = host("ubuntu-24.04"), platform("ubuntu-24.04")
-    assert not [name for name in driver_plan.plan(there, {}, data).todo.query if "595" in name]
-    query = driver_plan.plan(there, {"minimum_version": "580.200"}, data).todo.query
-    assert "nvidia-utils-595-server" in query
+@pytest.mark.parametrize(
+    ("key", "gpu", "request_", "alternatives"),
+    [
+        ("ubuntu-24.04", A100, {}, ["595", "615"]),
+        ("ubuntu-24.04", A100, {"flavor": "proprietary"}, ["595"]),
+        ("ubuntu-26.04", A100, {"source": "nvidia"}, ["615"]),
+        ("el-9", A100, {}, ["595", "615"]),
+        ("el-9", V100, {}, []),
+        ("debian-13", A100, {}, []),
+        ("el-9", A100, {"branch": "580"}, []),
+        ("el-9", A100, {"version": "580.95.05"}, []),
+        ("el-9", A100, {"minimum_version": "590"}, ["615"]),
+    ],
+)
+def test_supported_branches_are_the_alternatives(key, gpu, request_, alternatives):
+    assert resolve(host(key, (gpu,)), request_, platform(key)).alternative_branches == alternatives
+
+
+def test_repositories_are_queried_for_the_alternatives():
+    query = driver_plan.plan(host("ubuntu-24.04"), {}, platform("ubuntu-24.04")).todo.query
+    assert {"nvidia-utils-580-server", "nvidia-utils-595-server"} <= set(query)
+    assert not [name for name in query if "535" in name]
+
+
+@pytest.mark.parametrize("key", ["el-9", "ubuntu-24.04", "debian-12", "sles-15"])
+def test_missing_default_branch_is_skipped(key):
+    result = asked(host(key), {"source": "nvidia"}, "595.91.07")
+    assert (result.errors, result.version) == ([], "595.91.07")
+    assert "branch 595: the repositories have no branch 580" in result.reasons
 
 
 ELSEWHERE = [
@@ -184,7 +211,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(("key", "request_", "more", "ending"), ELSEWHERE)
 def test_other_source_is_suggested(key, request_, more, ending):
-    offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "610.99")
+    offered, minimum = ("550.163.01", "550.200") if key == "debian-13" else ("580.178.04", "615.99")
     (error,) = asked(host(key, **more), {**request_, "minimum_version": minimum}, offered).errors
     assert f"Available drivers: {offered}. Request one of them {ending}" in error
 

@@ -372,6 +372,14 @@ def test_requested_files_are_read_up_to_the_size_limit(tree):
     assert not files["/etc/none"]["exists"]
 
 
+def test_missing_component_of_ubuntus_archive_is_observed(tree):
+    tree.file("etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n')
+    for components, missing in (("main universe", ["multiverse"]), ("main universe multiverse", [])):
+        tree.file("etc/apt/sources.list", f"deb http://archive.ubuntu.com/ubuntu noble {components}\n")
+        apt = observe(tree, Programs())["apt"]
+        assert (apt["sources"][0]["distribution"], apt["missing_components"]) == (True, missing)
+
+
 def test_apt_sources_are_read_without_passwords(tree):
     tree.file("etc/apt/sources.list", "deb http://user:secret@mirror.example/debian bookworm main\n")
     run = Programs(

@@ -148,6 +148,43 @@ def test_the_error_for_a_missing_archive_entry_has_an_example(text):
     assert "deb http://m.example.org/debian bookworm main" in str(caught.value)
 
 
+UBUNTU = {
+    "the cloud image of 24.04": (
+        "Types: deb\nURIs: http://us-east-1.ec2.archive.ubuntu.com/ubuntu/\nSuites: noble noble-updates\n"
+        "Components: main universe restricted\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n\n"
+        "Types: deb\nURIs: http://security.ubuntu.com/ubuntu/\nSuites: noble-security\n"
+        "Components: main universe restricted\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n",
+        2,
+    ),
+    "a mirror of the ports": (
+        "Types: deb\nURIs: https://mirror.example/ubuntu-ports\nSuites: noble\nComponents: main restricted\n",
+        1,
+    ),
+    "already enabled": (
+        "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu\nSuites: noble\nComponents: main multiverse\n",
+        0,
+    ),
+    "a PPA and another archive of Ubuntu": (
+        "Types: deb\nURIs: https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu\nSuites: noble\n"
+        "Components: main\n\nTypes: deb\nURIs: https://esm.ubuntu.com/apps/ubuntu\nSuites: noble\nComponents: main\n\n"
+        "Types: deb\nURIs: http://archive.ubuntu.com/ubuntu\nSuites: noble\nComponents: main multiverse\n",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "count"), UBUNTU.values(), ids=UBUNTU)
+def test_components_are_added_to_ubuntus_archive(before, count):
+    changed = apt_sources.add_components({SOURCES: before}, ["multiverse"], "noble", "amd64", None, family="ubuntu")
+    after = changed.get(SOURCES, before)
+    added = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert len(after.split("multiverse")) - len(before.split("multiverse")) == count
+    assert all(line.endswith(" multiverse") for line in added)
+    entries = apt_sources.parse(SOURCES, before)
+    missing = apt_sources.missing_components(entries, ["multiverse"], "noble", "amd64", None, family="ubuntu")
+    assert missing == (["multiverse"] if count else [])
+
+
 @pytest.mark.parametrize(("recorded", "expected"), [("Debian", True), ("Zabbix", False), (None, False)])
 def test_the_recorded_origin_overrides_the_url(recorded, expected):
     (entry,) = apt_sources.parse(LIST, "deb http://apt.example/mirror-of-all bookworm main\n")

@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pages with the default driver of each platform."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples as samples
+from ansible_collections.gpufleet.hosts.tools import platform_pages
+
+
+def test_every_platform_has_a_section():
+    keys = [key for _title, keys in platform_pages.PAGES.values() for key in keys]
+    assert sorted(keys) == sorted(samples.KERNELS)
+
+
+@pytest.mark.parametrize("key", sorted(samples.KERNELS))
+def test_both_architectures_have_the_same_defaults(key):
+    for gpu in platform_pages.GPUS.values():
+        one, other = (platform_pages.resolved(key, gpu, arch=arch) for arch in ("x86_64", "aarch64"))
+        assert platform_pages.choice(one) == platform_pages.choice(other)
+        assert one.packages == other.packages
+
+
+def test_page_shows_source_branch_flavor_build_and_secure_boot():
+    text = platform_pages.page("ubuntu")
+    assert "| V100 | distribution | 580 | proprietary | precompiled | the modules load |" in text
+    assert "`linux-modules-nvidia-580-server-open-KERNEL`" in text
+    assert "570 → 580" in text
+    assert "| A100 | nvidia | 580 | open | dkms | refused until a key is enrolled |" in platform_pages.page(
+        "amazon-linux"
+    )
+
+
+def test_pages_are_written_and_checked(tmp_path, capsys):
+    arguments = ["--root", str(tmp_path)]
+    assert platform_pages.main([*arguments, "--check"]) == 1
+    assert "docs/platforms/sles.md: The page is out of date. Run `make docs`." in capsys.readouterr().err
+    assert platform_pages.main(arguments) == 0
+    assert platform_pages.main([*arguments, "--check"]) == 0
+    (tmp_path / "docs/platforms/debian.md").write_text("edited")
+    assert platform_pages.main([*arguments, "--check"]) == 1
