@@ -160,7 +160,8 @@ host:
         - Driver versions - of the C(loaded) module, of the user-space C(library), C(on_disk) for the running kernel and
           C(on_disk_next) for the kernel of the next boot.
         - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
-        - C(in_use) is the use count of the loaded module. C(runfile) is V(true) if NVIDIA's installer was used.
+        - C(in_use) counts the uses of the loaded modules, such as open devices, without those by other modules.
+        - C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
     nvml_binding:

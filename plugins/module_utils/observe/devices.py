@@ -56,15 +56,20 @@ def driver(root: str, kernel: dict, run: Run) -> dict:
         "on_disk_flavor": running.get("flavor"),
         "on_disk_next": upcoming.get("version"),
         "on_disk_next_flavor": upcoming.get("flavor"),
-        "in_use": int(_number(read_text(root, "/sys/module/nvidia/refcnt"))),
+        "in_use": _uses(root),
         "runfile": exists(root, "/usr/bin/nvidia-uninstall") or exists(root, "/usr/local/bin/nvidia-uninstall"),
         "prefix": prefix,
     }
 
 
-def _number(text: str | None) -> int:
-    stripped = (text or "").strip()
-    return int(stripped) if stripped.isdigit() else 0
+def _uses(root: str) -> int:
+    """Count the uses of the driver's modules, except those by other modules. The kernel does not name the users."""
+    rows = [line.split() for line in (read_text(root, "/proc/modules") or "").splitlines()]
+    return sum(
+        int(row[2]) - sum(bool(user.strip("-")) for user in row[3].split(","))
+        for row in rows
+        if len(row) > 3 and row[0].startswith("nvidia") and row[2].isdigit()
+    )
 
 
 def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dict:
