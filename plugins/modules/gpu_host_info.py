@@ -101,8 +101,10 @@ host:
     os:
       description:
         - The platform. C(key) is the name of its data files in the roles.
-        - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager) and
-          C(arch).
+        - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager), C(arch)
+          and C(variant).
+        - C(variant) is V(wsl) on Windows Subsystem for Linux, V(tegra) on Jetson and other Tegra boards, and otherwise
+          null.
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:
@@ -131,12 +133,15 @@ host:
     nvidia:
       description:
         - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the
-          device IDs of the GPUs (C(device_ids)), the GPUs that are assigned to virtual machines (C(gpus_of_guests)),
-          and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
+          device IDs of the GPUs (C(device_ids)), the GPUs that are vGPUs of a hypervisor (C(vgpus), each with
+          C(address) and the C(manager_version) of the vGPU manager, if it is known), the GPUs that are assigned to
+          virtual machines (C(gpus_of_guests)), and the InfiniBand devices that manage NVLink 5 switches
+          (C(nvlink5_switches)).
       type: dict
       sample:
         gpus: ["0000:3b:00.0"]
         device_ids: ["0x20b0"]
+        vgpus: []
         gpus_of_guests: []
         nvswitches: []
         nvlink5_switches: []

@@ -200,8 +200,8 @@ def data_of(case: Case, source: str) -> dict:
 
 def _unknown_platform(host: Host) -> str:
     return (
-        f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform on which this role can install "
-        "a driver. Install the driver yourself and set nvidia_driver_source to preinstalled."
+        f"{host['os']['name']} is not a platform on which this role can install a driver, so it only adopts one. "
+        "Install the driver yourself and set nvidia_driver_source to preinstalled."
     )
 
 

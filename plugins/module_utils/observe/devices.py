@@ -10,6 +10,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vgpu as hardware_vgpu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -24,6 +25,7 @@ def nvidia(root: str, functions: list[dict]) -> dict:
         "pci_devices": devices,
         "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
         "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
+        "vgpus": list(filter(None, (hardware_vgpu.read(root, gpu) for gpu in own if gpu["kind"] == "gpu"))),
         "gpus_of_guests": [function["address"] for function in guests if function["kind"] == "gpu"],
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],

@@ -36,6 +36,7 @@ Ask = Callable[[str, str], "dict | None"]
 
 SCHEMA = 1
 UNITS = (
+    "nvidia-gridd.service",
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
     "nvidia-imex.service",
@@ -58,6 +59,7 @@ FILES = (
     observe_engines.DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
     "/etc/nvidia-imex/nodes_config.cfg",
+    "/etc/nv_tegra_release",
     owned.MODPROBE,
     owned.MODULES_LOAD,
     owned.DRIVER_APT_PREFERENCES,
