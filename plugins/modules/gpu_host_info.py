@@ -31,6 +31,11 @@ options:
     type: list
     elements: path
     default: []
+  packages:
+    description: Package names that may be virtual. C(provided) has the installed packages that provide them.
+    type: list
+    elements: str
+    default: []
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -227,6 +232,10 @@ host:
         - The signing keys in rpm's database have the name C(gpg-pubkey-) and their version.
       type: dict
       sample: {bash: 5.2.15-2+b7 amd64, libc6: "2.36-9+deb12u10 amd64, 2.36-9+deb12u10 i386"}
+    provided:
+      description: The installed packages that provide the virtual names in O(packages), by name.
+      type: dict
+      sample: {nvidia-smi: [nvidia-driver-cuda]}
     held_packages:
       description: The names of all held packages.
       type: list
@@ -379,6 +388,7 @@ def main() -> None:
         argument_spec={
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
             "driver_volume": {
                 "type": "dict",
@@ -433,6 +443,7 @@ def main() -> None:
         ask=ask,
         units=module.params["services"],
         files=module.params["files"],
+        packages=module.params["packages"],
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

@@ -380,6 +380,7 @@ class Host(TypedDict):
     secure_boot: SecureBoot
     packages: dict[str, Package]
     installed_packages: dict[str, str]
+    provided: dict[str, list[str]]
     held_packages: list[str]
     package_state: PackageState
     services: dict[str, Unit]

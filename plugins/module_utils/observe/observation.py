@@ -93,12 +93,14 @@ def observe(
     ask: Ask | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
+    packages: list[str] | None = None,
     nvml_binding: bool | None = None,
     predict_volume: Callable[[str | None], VolumePrediction | None] | None = None,
 ) -> Host:
     """Describe a host.
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
+    `packages`: requested packages, whose names may be virtual.
     `nvml_binding`: whether the Python that runs this module has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
@@ -134,6 +136,8 @@ def observe(
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
+    unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
+    host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
     host["driver"] = devices.driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []

@@ -125,6 +125,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         },
         "packages": {name: package for name, package in packages.items() if INTERESTING.search(name)},
         "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
+        "provided": {},
         "package_state": {
             "held_patterns": [],
             "unfinished": [],
