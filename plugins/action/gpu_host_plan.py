@@ -162,6 +162,9 @@ class ActionModule(ActionBase):
     def _observe(self, values: dict[str, dict[str, Any]], parts: list[str], lock_timeout: int = 0) -> dict[str, Any]:
         wanted = _read("observe", values["observe"])
         arguments = {"services": wanted.services, "files": wanted.files, "package_lock_timeout": lock_timeout}
+        driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None
+        if driver is not None and (driver.extra_packages or driver.kernel_packages):
+            arguments["packages"] = [*driver.extra_packages, *driver.kernel_packages]
         if "driver_volume" in parts:
             arguments["driver_volume"] = site_plan.volume_engines(values, parts)
         return self._run_module(OBSERVE, arguments)["host"]

@@ -31,6 +31,11 @@ options:
     type: list
     elements: path
     default: []
+  packages:
+    description: Package names that may be virtual. C(provided) has the installed packages that provide them.
+    type: list
+    elements: str
+    default: []
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -101,8 +106,10 @@ host:
     os:
       description:
         - The platform. C(key) is the name of its data files in the roles.
-        - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager) and
-          C(arch).
+        - Fields are C(id), C(id_like), C(name), C(version), C(codename), C(family), C(key), C(package_manager), C(arch)
+          and C(variant).
+        - C(variant) is V(wsl) on Windows Subsystem for Linux, V(tegra) on Jetson and other Tegra boards, and otherwise
+          null.
       type: dict
       sample: {family: debian, key: debian-12, version: "12", codename: bookworm, arch: x86_64, package_manager: apt}
     uid:
@@ -131,12 +138,15 @@ host:
     nvidia:
       description:
         - NVIDIA's PCI functions (C(pci_devices)), the addresses of GPUs (C(gpus)) and NVSwitches (C(nvswitches)), the
-          device IDs of the GPUs (C(device_ids)), the GPUs that are assigned to virtual machines (C(gpus_of_guests)),
-          and the InfiniBand devices that manage NVLink 5 switches (C(nvlink5_switches)).
+          device IDs of the GPUs (C(device_ids)), the GPUs that are vGPUs of a hypervisor (C(vgpus), each with
+          C(address) and the C(manager_version) of the vGPU manager, if it is known), the GPUs that are assigned to
+          virtual machines (C(gpus_of_guests)), and the InfiniBand devices that manage NVLink 5 switches
+          (C(nvlink5_switches)).
       type: dict
       sample:
         gpus: ["0000:3b:00.0"]
         device_ids: ["0x20b0"]
+        vgpus: []
         gpus_of_guests: []
         nvswitches: []
         nvlink5_switches: []
@@ -160,7 +170,8 @@ host:
         - Driver versions - of the C(loaded) module, of the user-space C(library), C(on_disk) for the running kernel and
           C(on_disk_next) for the kernel of the next boot.
         - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
-        - C(in_use) is the use count of the loaded module. C(runfile) is V(true) if NVIDIA's installer was used.
+        - C(in_use) counts the uses of the loaded modules, such as open devices, without those by other modules.
+        - C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
     nvml_binding:
@@ -221,6 +232,10 @@ host:
         - The signing keys in rpm's database have the name C(gpg-pubkey-) and their version.
       type: dict
       sample: {bash: 5.2.15-2+b7 amd64, libc6: "2.36-9+deb12u10 amd64, 2.36-9+deb12u10 i386"}
+    provided:
+      description: The installed packages that provide the virtual names in O(packages), by name.
+      type: dict
+      sample: {nvidia-smi: [nvidia-driver-cuda]}
     held_packages:
       description: The names of all held packages.
       type: list
@@ -374,6 +389,7 @@ def main() -> None:
         argument_spec={
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
             "driver_volume": {
                 "type": "dict",
@@ -428,6 +444,7 @@ def main() -> None:
         ask=ask,
         units=module.params["services"],
         files=module.params["files"],
+        packages=module.params["packages"],
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

@@ -53,6 +53,8 @@ options:
         on the host.
       - C(name) installs the version that the package manager prefers, by default the newest one. It does not upgrade an
         installed package.
+      - C(name) may be virtual, so that packages only provide it. An installed package or another item that provides it
+        suffices. Otherwise exactly one available package must provide it. The check needs the repositories each time.
       - C(name=version) also upgrades or downgrades an installed package. A version without a revision or release, such
         as C(580.95.05), selects the newest build of this version.
       - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the version that the

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 # All roles: the directory of records and markers, which stay until the role is removed.
 STATE_DIRECTORY = "/var/lib/gpufleet"
-# nvidia_gpu_facts and gpu_container: files that are only valid until the next boot.
+# nvidia_gpu_facts, gpu_container and role nvidia_driver: files that are only valid until the next boot.
 RUNTIME_DIRECTORY = "/run/gpufleet"
 # Role nvidia_driver: NVIDIA's installer while it runs.
 CACHE_DIRECTORY = "/var/cache/gpufleet"
@@ -56,6 +56,8 @@ TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
+# Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
+DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
 DRIVER_INITRAMFS_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_initramfs"
 # Role nvidia_driver: the last verification failed.

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 
 class System(TypedDict):
-    """The platform. `key` is the name of its data files in the roles."""
+    """The platform. `key` is the name of its data files in the roles. `variant`: see host/platform.py."""
 
     id: str | None
     id_like: list[str]
@@ -24,6 +24,7 @@ class System(TypedDict):
     key: str | None
     package_manager: str | None
     arch: str
+    variant: str | None
 
 
 class Identity(TypedDict):
@@ -62,12 +63,20 @@ class AcceleratorDriver(TypedDict):
     kernels: list[str]
 
 
+class Vgpu(TypedDict):
+    """A vGPU, and the version of the hypervisor's vGPU manager, if it is known."""
+
+    address: str
+    manager_version: str | None
+
+
 class Nvidia(TypedDict):
     """NVIDIA's PCI functions, and the addresses of GPUs and switches."""
 
     pci_devices: list[PciFunction]
     gpus: list[str]
     device_ids: list[str]
+    vgpus: list[Vgpu]
     gpus_of_guests: list[str]
     nvswitches: list[str]
     nvlink5_switches: list[str]
@@ -371,6 +380,7 @@ class Host(TypedDict):
     secure_boot: SecureBoot
     packages: dict[str, Package]
     installed_packages: dict[str, str]
+    provided: dict[str, list[str]]
     held_packages: list[str]
     package_state: PackageState
     services: dict[str, Unit]

@@ -9,7 +9,10 @@ users.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -37,7 +40,7 @@ def modules(host: Host, will_be_installed: bool) -> dict:
         return {**nothing, "load": ["nvidia_uvm"]} if missing else nothing
     unload = loaded_in_order(host)
     # Modules in use cannot be unloaded, so do not stop the daemons.
-    if gpu_users(host) or dependent_modules(host):
+    if gpu_users(host) or dependent_modules(host) or known_obstacles(host):
         return nothing
     services = daemons(host)
     load = list(reversed(unload))
@@ -65,6 +68,24 @@ def unload_obstacles(proc_modules: str, unload: list[str]) -> list[str]:
         if count.isdigit() and int(count) > len(modules):
             found.append(f"{int(count) - len(modules)} other users of {name}")
     return found
+
+
+def known_obstacles(host: Host) -> list[str]:
+    """Name what prevented an earlier reload of the same modules since the last boot, if it may still prevent it.
+
+    The kernel counts uses but does not name all users, and only stopping the daemons shows which uses are not theirs.
+    The role therefore tries again only if the modules have fewer uses than before the earlier reload.
+    """
+    content = (host["files"].get(owned.DRIVER_RELOAD_MARKER) or {}).get("content")
+    try:
+        last = json.loads(content or "null")
+    except ValueError:
+        return []
+    if not isinstance(last, dict):
+        return []
+    now = {"boot": host["identity"]["boot"], "loaded": host["driver"]["loaded"], "on_disk": host["driver"]["on_disk"]}
+    is_same = all(last.get(name) == value for name, value in now.items())
+    return list(last.get("obstacles", [])) if is_same and host["driver"]["in_use"] >= last.get("in_use", 0) else []
 
 
 def daemons(host: Host) -> list[str]:

@@ -28,6 +28,7 @@ def decision(host: Host, policy: str, is_controller: bool) -> dict:
         users = ", ".join(module_loading.gpu_users(host))
         in_use_by = [*([users] if users else []), *module_loading.dependent_modules(host)]
         reasons += [f"the loaded modules are in use by {user}" for user in in_use_by]
+        reasons += [] if in_use_by else module_loading.known_obstacles(host)
     result = {"reasons": reasons, "ids": sorted(reason["id"] for reason in required), "go": False, "why_not": None}
     if not required:
         return result

@@ -37,6 +37,9 @@ def resolve(
     """
     result = Resolution(rejected_branches=list(rejected_branches), rejected_sources=dict(rejected_sources or {}))
     ids = host["nvidia"]["device_ids"]
+    if host["os"]["variant"] == "wsl" or (host["os"]["variant"] == "tegra" and not ids):
+        _keep_driver_of_system(host, request, result)
+        return result
     if not ids:
         guests = host["nvidia"]["gpus_of_guests"]
         why = (
@@ -54,8 +57,103 @@ def resolve(
     return result
 
 
+_INSTALLING = ("distribution", "nvidia", "runfile")
+_OF_WINDOWS = (
+    "this is Windows Subsystem for Linux, where the NVIDIA driver belongs to Windows: install and upgrade it in Windows"
+)
+_OF_TEGRA = (
+    "this is a Tegra board, whose NVIDIA driver is part of Jetson Linux (L4T): install and upgrade Jetson Linux with "
+    "NVIDIA's tools"
+)
+
+
+def _keep_driver_of_system(host: Host, request: Request, result: Resolution) -> None:
+    """Keep a driver that another system than the distribution provides. Refuse to install one."""
+    is_wsl = host["os"]["variant"] == "wsl"
+    why = _OF_WINDOWS if is_wsl else _OF_TEGRA
+    if request.source in _INSTALLING:
+        result.errors.append(_not_here(request, why))
+    elif is_wsl or _has_jetson_linux(host):
+        result.reasons.append(f"{why}; this role changes nothing")
+    else:
+        result.errors.append(f"The NVIDIA driver of this host is missing, and this role cannot install it: {why}.")
+
+
+def _not_here(request: Request, why: str) -> str:
+    return f"nvidia_driver_source is {request.source}, but {why}. Remove the setting, or set it to auto."
+
+
+def _has_jetson_linux(host: Host) -> bool:
+    release = host["files"].get("/etc/nv_tegra_release", {}).get("exists")
+    packages = any(name.startswith("nvidia-l4t-") for name in host["packages"])
+    return bool(release or packages or host["driver"]["loaded"])
+
+
+def _must_adopt(case: Case, installed: str | None) -> bool:
+    """Return whether only the installed driver can drive the GPUs. Refuse if there is none, or another is requested."""
+    if case.host["os"]["variant"] == "tegra":
+        if case.request.source in _INSTALLING:
+            raise Refused(_not_here(case.request, _OF_TEGRA))
+        if installed is None:
+            raise Refused(f"The NVIDIA driver of this host is missing, and this role cannot install it: {_OF_TEGRA}.")
+        case.result.reasons.append(f"source preinstalled: {_OF_TEGRA}; the installed driver is kept")
+        return True
+    if not case.host["nvidia"]["vgpus"]:
+        return False
+    # The default URL of the installer is that of the driver for whole GPUs.
+    if case.request.source == "runfile" and case.request.runfile_url:
+        return False
+    if installed is None or case.request.source in _INSTALLING or not _drives_vgpus(case.host):
+        raise Refused(_needs_guest_driver(case, installed))
+    case.result.reasons.append(
+        f"source preinstalled: {_named_vgpus(case.host)}; the installed vGPU guest driver and its license service are "
+        "kept"
+    )
+    return True
+
+
+def _drives_vgpus(host: Host) -> bool:
+    """Return whether the installed driver is a vGPU guest driver: it has the license service, or drives the vGPUs."""
+    if host["services"].get("nvidia-gridd.service", {}).get("load_state") not in (None, "not-found"):
+        return True
+    # Other drivers do not bind to a vGPU (NVIDIA/gpu-operator, issues 691 and 1371).
+    addresses = {vgpu["address"] for vgpu in host["nvidia"]["vgpus"]}
+    drivers = {item["kernel_driver"] for item in host["nvidia"]["pci_devices"] if item["address"] in addresses}
+    return drivers == {"nvidia"}
+
+
+def _named_vgpus(host: Host) -> str:
+    vgpus = host["nvidia"]["vgpus"]
+    versions = sorted({vgpu["manager_version"] for vgpu in vgpus if vgpu["manager_version"]})
+    manager = f" (vGPU manager of the hypervisor: {', '.join(versions)})" if versions else ""
+    addresses = ", ".join(vgpu["address"] for vgpu in vgpus)
+    return f"{addresses} {'is a vGPU' if len(vgpus) == 1 else 'are vGPUs'}{manager}"
+
+
+def _needs_guest_driver(case: Case, installed: str | None) -> str:
+    loaded = case.host["driver"]["loaded"] or case.host["driver"]["library"]
+    wrong = ""
+    if installed is not None and not _drives_vgpus(case.host):
+        wrong = f", which the installed driver{f' {loaded}' if loaded else ''} does not support"
+    elif installed is not None:
+        wrong = f", and nvidia_driver_source {case.request.source} has no driver for it"
+    return (
+        f"{_named_vgpus(case.host)}{wrong}. A vGPU needs NVIDIA's vGPU guest driver (GRID), which comes from NVIDIA's "
+        "licensing portal or the cloud provider and must match the vGPU manager of the hypervisor. Install it yourself "
+        "with nvidia_driver_source auto or preinstalled, which adopt it, or set nvidia_driver_source to runfile and "
+        "nvidia_driver_runfile_url to its installer (NVIDIA-Linux-...-grid.run)."
+    )
+
+
 def _resolve(case: Case) -> None:
     installed = driver_source.installed(case.host, case.platform)
+    if _must_adopt(case, installed):
+        case.result.source = "preinstalled"
+        adoption.adopt(case)
+        return
+    if case.platform is None and case.request.source in ("distribution", "nvidia"):
+        # The role does not know which packages of an unknown platform are an installed driver.
+        driver_source.data_of(case, case.request.source)
     source = driver_source.choose(case, installed)
     case.result.source = source
     if source == "preinstalled":

@@ -25,6 +25,7 @@ def installed(host: Host, platform: dict | None) -> str | None:
     if source:
         # NVIDIA's older branches have Debian's names and versions. The record has the repository.
         is_recorded = nvidia_repository.is_used_by(host, packages_record.DRIVER)
+        is_recorded = is_recorded and not packages_record.is_abandoned(host, packages_record.DRIVER)
         return "nvidia" if is_recorded and "nvidia" in (platform or {})["sources"] else source
     if host["driver"]["runfile"]:
         return "runfile"
@@ -139,7 +140,7 @@ def others(case: Case, source: str) -> list[str]:
 def _is_of_unknown_origin(host: Host, platform: dict | None) -> bool:
     """Return whether neither this role, nor a package, nor NVIDIA's installer installed the driver."""
     record = packages_record.read(host, packages_record.DRIVER)
-    if record["packages"] or record["pending"]:
+    if (record["packages"] and not packages_record.is_abandoned(host, packages_record.DRIVER)) or record["pending"]:
         return False
     versions = {host["driver"][name] for name in ("loaded", "library", "on_disk")}
     sources = ((platform or {}).get("sources") or {}).values()
@@ -201,8 +202,8 @@ def data_of(case: Case, source: str) -> dict:
 
 def _unknown_platform(host: Host) -> str:
     return (
-        f"{host['os']['name']} ({host['os']['key'] or 'no version'}) is not a platform on which this role can install "
-        "a driver. Install the driver yourself and set nvidia_driver_source to preinstalled."
+        f"{host['os']['name']} is not a platform on which this role can install a driver, so it only adopts one. "
+        "Install the driver yourself and set nvidia_driver_source to preinstalled."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import vgpu as hardware_vgpu
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
@@ -24,6 +25,7 @@ def nvidia(root: str, functions: list[dict]) -> dict:
         "pci_devices": devices,
         "gpus": [function["address"] for function in own if function["kind"] == "gpu"],
         "device_ids": sorted({function["device_id"] for function in own if function["kind"] == "gpu"}),
+        "vgpus": list(filter(None, (hardware_vgpu.read(root, gpu) for gpu in own if gpu["kind"] == "gpu"))),
         "gpus_of_guests": [function["address"] for function in guests if function["kind"] == "gpu"],
         "nvswitches": switches or listing(root, "/proc/driver/nvidia-nvswitch/devices"),
         "nvlink5_switches": _nvlink5_switches(root, functions) if own else [],
@@ -56,15 +58,20 @@ def driver(root: str, kernel: dict, run: Run) -> dict:
         "on_disk_flavor": running.get("flavor"),
         "on_disk_next": upcoming.get("version"),
         "on_disk_next_flavor": upcoming.get("flavor"),
-        "in_use": int(_number(read_text(root, "/sys/module/nvidia/refcnt"))),
+        "in_use": _uses(root),
         "runfile": exists(root, "/usr/bin/nvidia-uninstall") or exists(root, "/usr/local/bin/nvidia-uninstall"),
         "prefix": prefix,
     }
 
 
-def _number(text: str | None) -> int:
-    stripped = (text or "").strip()
-    return int(stripped) if stripped.isdigit() else 0
+def _uses(root: str) -> int:
+    """Count the uses of the driver's modules, except those by other modules. The kernel does not name the users."""
+    rows = [line.split() for line in (read_text(root, "/proc/modules") or "").splitlines()]
+    return sum(
+        int(row[2]) - sum(bool(user.strip("-")) for user in row[3].split(","))
+        for row in rows
+        if len(row) > 3 and row[0].startswith("nvidia") and row[2].isdigit()
+    )
 
 
 def foreign_drivers(root: str, functions: list[dict], kernels: list[str]) -> dict:

@@ -36,6 +36,7 @@ Ask = Callable[[str, str], "dict | None"]
 
 SCHEMA = 1
 UNITS = (
+    "nvidia-gridd.service",
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
     "nvidia-imex.service",
@@ -58,6 +59,7 @@ FILES = (
     observe_engines.DAEMON_JSON_RECORD,
     "/etc/nvidia-container-runtime/config.toml",
     "/etc/nvidia-imex/nodes_config.cfg",
+    "/etc/nv_tegra_release",
     owned.MODPROBE,
     owned.MODULES_LOAD,
     owned.DRIVER_APT_PREFERENCES,
@@ -68,6 +70,7 @@ FILES = (
     owned.DRIVER_RUNFILE_RECORD,
     owned.DRIVER_INITRAMFS_MARKER,
     owned.DRIVER_REBOOT_MARKER,
+    owned.DRIVER_RELOAD_MARKER,
     owned.DRIVER_UNVERIFIED_MARKER,
     owned.TOOLKIT_RECORD,
     owned.TOOLKIT_VERIFIED,
@@ -90,12 +93,14 @@ def observe(
     ask: Ask | None = None,
     units: list[str] | None = None,
     files: list[str] | None = None,
+    packages: list[str] | None = None,
     nvml_binding: bool | None = None,
     predict_volume: Callable[[str | None], VolumePrediction | None] | None = None,
 ) -> Host:
     """Describe a host.
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
+    `packages`: requested packages, whose names may be virtual.
     `nvml_binding`: whether the Python that runs this module has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
@@ -131,6 +136,8 @@ def observe(
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
+    unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
+    host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
     host["driver"] = devices.driver(root, host["kernel"], run)
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []

@@ -224,6 +224,16 @@ class Apt:
         show = ["dpkg-deb", "--show", "--showformat", r"${Package}\t${Version}\t${Architecture}\n"]
         return package_file(path, show, self._run)
 
+    def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the installed packages that provide virtual names."""
+        return installed.providers(self._root, "apt", names, self._run)
+
+    def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available packages that provide each virtual name."""
+        return offers.providers(
+            "apt", names, lambda argv: self._run(argv, environment=apt_view.environment(view)), view.options
+        )
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return the sources of the host that must change so that the archive has these components."""
         if not components:

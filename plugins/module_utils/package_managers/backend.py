@@ -187,6 +187,12 @@ class Backend(Protocol):
     def package_file(self, path: str) -> Item:
         """Read the name and the version of a package file. Fail if the file is missing or damaged."""
 
+    def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the installed packages that provide virtual names. Other names are left out."""
+
+    def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available packages that provide each virtual name."""
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return the files that must change so that apt's entries of the archive have these components."""
 

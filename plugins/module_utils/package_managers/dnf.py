@@ -155,6 +155,14 @@ class Dnf:
         """Read the name and the version of a package file."""
         return package_file(path, installed.RPM_FILE, self._run)
 
+    def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the installed packages that provide virtual names."""
+        return installed.providers(self._root, "dnf", names, self._run)
+
+    def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available packages that provide each virtual name."""
+        return offers.providers("dnf", names, self._run, view.options)
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return no files: components belong to apt."""
         return []

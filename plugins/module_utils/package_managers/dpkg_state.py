@@ -99,6 +99,17 @@ def _entries(text: str) -> list[tuple[Package, str]]:
     return list({package.name: (package, stanza) for package, stanza in packages}.values())
 
 
+def providers(text: str) -> dict[str, list[str]]:
+    """Return the installed packages that provide each virtual name."""
+    found: dict[str, list[str]] = {}
+    for package, stanza in _entries(text):
+        provides = re.search(r"^Provides: (.*)", stanza, re.MULTILINE) if package.is_usable else None
+        for entry in provides[1].split(",") if provides else ():
+            # An entry is `name`, `name:architecture` or `name (= version)`.
+            found.setdefault(re.split(r"[ :(]", entry.strip(), maxsplit=1)[0], []).append(package.bare)
+    return found
+
+
 def problem(text: str | None) -> str:
     """Return why a text is not a complete database, or an empty text."""
     if text is None:

@@ -89,12 +89,14 @@ def streams(root: str) -> dict[str, str]:
 
 
 def is_installed(host: Host, name: str) -> bool:
-    """Return whether a package is installed on an observed host.
+    """Return whether a package is installed on an observed host, or provides a virtual name that was observed.
 
     The name has the form that the package manager accepts: with apt name[:arch], else
     name[-[epoch:]version[-release]][.arch].
     """
     known = host["installed_packages"]
+    if host.get("provided", {}).get(name):
+        return True
     if host["os"]["package_manager"] == "apt":
         native = next((copy[1] for copy in _copies(known, "dpkg")), "")
         return bool(versions(name, known, native))
@@ -104,6 +106,18 @@ def is_installed(host: Host, name: str) -> bool:
         for base in {name[:end] for end in ends}
         for version, arch in _copies(known, base)
     )
+
+
+def providers(root: str, manager: str | None, names: list[str], run: Run) -> dict[str, list[str]]:
+    """Return the installed packages that provide the names. Names that no installed package provides are left out."""
+    found: dict[str, list[str]] = {}
+    if manager == "apt" and names:
+        found = dpkg_state.providers(read_text(root, dpkg_state.STATUS) or "")
+    elif manager in ("dnf", "zypper"):
+        for name in names:
+            rc, out, _err = run(["rpm", "--query", "--whatprovides", "--queryformat", r"%{NAME}\n", name])
+            found[name] = out.split() if rc == 0 else []
+    return {name: sorted({*found[name]}) for name in names if found.get(name)}
 
 
 def _copies(known: dict[str, str], name: str) -> list[list[str]]:

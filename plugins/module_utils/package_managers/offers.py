@@ -85,6 +85,39 @@ def _madison(text: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows if len(row) == 3 and not row[2].endswith(" Sources")]
 
 
+def providers(manager: str, names: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the available packages that provide each virtual name."""
+    return {name: sorted({*_PROVIDERS[manager](name, run, list(options))}) for name in names}
+
+
+def _apt_providers(name: str, run: Run, options: list[str]) -> list[str]:
+    rc, out, err = run(["apt-cache", *options, "showpkg", name])
+    if rc:
+        raise _error("apt-cache showpkg", rc, out, err)
+    rows = (line.split() for line in out.partition("Reverse Provides:")[2].splitlines())
+    return [row[0] for row in rows if row]
+
+
+def _dnf_providers(name: str, run: Run, options: list[str]) -> list[str]:
+    query = ["--available", "--queryformat", "%{name}\n", "--whatprovides", name]
+    rc, out, err = run(["dnf", "--quiet", *options, "repoquery", *query])
+    if rc:
+        raise _error("dnf repoquery", rc, out, err)
+    return out.split()
+
+
+def _zypper_providers(name: str, run: Run, options: list[str]) -> list[str]:
+    query = ["search", "--provides", "--match-exact", "--type", "package", name]
+    rc, out, err = run(["zypper", *options, "--non-interactive", "--quiet", *query])
+    if rc not in (0, 6, 104):
+        raise _error("zypper search", rc, out, err)
+    rows = ([cell.strip() for cell in line.split("|")] for line in out.splitlines())
+    return [row[1] for row in rows if len(row) == 4 and row[3] == "package"]
+
+
+_PROVIDERS = {"apt": _apt_providers, "dnf": _dnf_providers, "zypper": _zypper_providers}
+
+
 def streams(modules: list[str], run: Run, options: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the streams of each dnf module."""
     found: dict[str, set[str]] = {name: set() for name in modules}

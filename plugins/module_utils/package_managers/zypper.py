@@ -174,6 +174,20 @@ class Zypper:
         """Read the name and the version of a package file."""
         return package_file(path, installed.RPM_FILE, self._run)
 
+    def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the installed packages that provide virtual names."""
+        return installed.providers(self.root, "zypper", names, self._run)
+
+    def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        """Return the available packages that provide each virtual name."""
+
+        def run(argv: list[str]) -> tuple[int, str, str]:
+            result = self._run(argv, environment=self._environment())
+            self._check_lock(*result)
+            return result
+
+        return offers.providers(self.name, names, run, view.options)
+
     def component_files(self, components: list[str]) -> list[File]:
         """Return no files: components belong to apt."""
         return []

@@ -51,6 +51,11 @@ def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> l
     """
     named = [item for item in items if not item.file]
     offers = backend.offers([item.name for item in named], view) if named else {}
+    virtual = [item for item in named if item.name == str(item) and not offers.get(item.name)]
+    if virtual:
+        items = _resolved(items, virtual, backend, view)
+        named = [item for item in items if not item.file]
+        offers.update(backend.offers([item.name for item in named if item.name not in offers], view))
     found = {item: _version(item, offers.get(item.name, []), backend.name) for item in named}
     problems = [_unavailable(item, offers.get(item.name, []), backend, view) for item in named if found[item] is None]
     if problems:
@@ -66,6 +71,24 @@ def simulate(items: list[Item], steps: Steps, backend: Backend, view: View) -> l
     after = {change.name: change.after or "" for change in changes}
     low = {i for i in named if i.minimum and not is_version(i, after.get(i.name.partition(":")[0], ""), backend.name)}
     return run(exact | low) if low else changes
+
+
+def _resolved(items: list[Item], virtual: list[Item], backend: Backend, view: View) -> list[Item]:
+    """Replace virtual names by the packages that provide them, unless another item or an installed package does."""
+    names = [item.name for item in virtual]
+    requested = {item.name for item in items}
+    present, available = backend.installed_providers(names), backend.providers(names, view)
+    found: list[Item] = []
+    for item in items:
+        providers = available.get(item.name, []) if item in virtual else []
+        if (item in virtual and item.name in present) or requested & {*providers}:
+            continue
+        if len(providers) > 1:
+            raise TransactionError(
+                f"{item.name} is the name of no package, but {', '.join(providers)} provide it. Request one of these."
+            )
+        found.append(Item(providers[0]) if providers else item)
+    return list(dict.fromkeys(found))
 
 
 def _version(item: Item, offered: list[str], manager: str) -> str | None:

@@ -44,6 +44,8 @@ _UNTIL_FINISHED: dict[str, Any] = {
     "pending_key": None,
     "previous": {},
 }
+# The names of driver and toolkit packages. Their prerequisites, such as DKMS and headers, have other names.
+_OF_NVIDIA = re.compile(r"nvidia|cuda|^libnv|^nvlsm")
 # An architecture and a version after a package name: apt's =version, a minimum, or rpm's -[epoch:]version-release.
 _VERSION = r"(:[a-z][a-z0-9]*)?(>?=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
 
@@ -124,7 +126,9 @@ def begin(
     `written` the files to create, and `holds` the holds to set. The record keeps what an interrupted run wrote.
     """
     known, others = normalized(known), [normalized(other) for other in others]
-    installed = set(before)
+    installed, repositories = set(before), list(repositories)
+    if is_abandoned(known, installed) and owned.REPOSITORY_ID not in repositories:
+        known = _without_repository(known)
     current_key, *more_keys = [*keys] or [known["pending_key"]]
     all_released = {*known["released"], *released}
     files = _files_changed(known, changed_files)
@@ -257,6 +261,22 @@ def possibly(known: Mapping[str, Any], installed: Iterable[str], others: Iterabl
     names = set(installed)
     since = names - set(known["pending"]) - of_others(others, names) if known["pending"] else set()
     return {*certainly(known, names), *known["uncertain"], *since}
+
+
+def is_abandoned(known: Mapping[str, Any], installed: Iterable[str]) -> bool:
+    """Return whether all driver and toolkit packages of a record were removed by hand."""
+    recorded = {name for key in ("packages", "uncertain", "removed") for name in known[key] if _OF_NVIDIA.search(name)}
+    return bool(recorded) and not known["pending"] and recorded.isdisjoint(installed)
+
+
+def _without_repository(known: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of packages that do not come from NVIDIA's repository. `written` still has its files."""
+    return {
+        **known,
+        "repositories": [name for name in known["repositories"] if name != owned.REPOSITORY_ID],
+        "key": None,
+        "former_keys": sorted({*known["former_keys"], *([known["key"]] if known["key"] else [])}),
+    }
 
 
 def of_others(others: Iterable[Mapping[str, Any]], names: Iterable[str]) -> set[str]:

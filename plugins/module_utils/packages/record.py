@@ -41,6 +41,11 @@ def is_unfinished(host: Host, path: str) -> bool:
     return bool(read(host, path)["pending"])
 
 
+def is_abandoned(host: Host, path: str) -> bool:
+    """Return whether all driver and toolkit packages of the record were removed by hand."""
+    return ownership.is_abandoned(read(host, path), host["installed_packages"])
+
+
 def installed_for_certain(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed for certain. `installed` are all installed packages."""
     return ownership.certainly(read(host, path), installed)

@@ -84,6 +84,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "key": key,
             "package_manager": _MANAGERS.get(family),
             "arch": arch,
+            "variant": None,
         },
         "uid": 0,
         "accelerators": [],
@@ -91,6 +92,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "nvidia": {
             "device_ids": sorted(set(gpus)),
             "gpus": [f"0000:{index:02x}:00.0" for index in range(len(gpus))],
+            "vgpus": [],
             "gpus_of_guests": [],
             "nvswitches": [],
             "nvlink5_switches": [],
@@ -123,6 +125,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         },
         "packages": {name: package for name, package in packages.items() if INTERESTING.search(name)},
         "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
+        "provided": {},
         "package_state": {
             "held_patterns": [],
             "unfinished": [],

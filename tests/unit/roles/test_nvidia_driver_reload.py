@@ -14,10 +14,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading, reboot
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples
+
 TASKS = Path(__file__).resolve().parents[3] / "roles" / "nvidia_driver" / "tasks"
 UNIT = "nvidia-persistenced.service"
 PLAN = {"load": ["nvidia", "nvidia_uvm"], "unload": ["nvidia_uvm", "nvidia"], "services": [UNIT]}
 FREE = "nvidia_uvm 4907008 0 - Live 0x0\nnvidia 56717312 1 nvidia_uvm, Live 0x0\n"
+UNNAMED = FREE.replace("nvidia 56717312 1 ", "nvidia 56717312 3 ")
+IN_USE = {"driver": {**driver_samples.UPGRADED, "in_use": 2}}
 HELD = FREE.replace("nvidia 56717312 1 ", "nvidia 56717312 2 gdrdrv,")
 DAEMON = """\
 case $1 in
@@ -45,6 +51,8 @@ class Host:
         (self.root / "modules").write_text(modules)
         for name in ("modules.yml", "module_users.yml"):
             text = (TASKS / name).read_text(encoding="utf-8").replace("/proc/modules", f"{self.root}/modules")
+            text = text.replace("/run/gpufleet", f"{self.root}/run").replace("owner: root", f"owner: {os.getuid()}")
+            text = text.replace("group: root", f"group: {os.getgid()}")
             (self.root / name).write_text(text)
         (self.root / "observe_again.yml").write_text("- ansible.builtin.debug:\n    msg: Observed again.\n")
         play = {
@@ -54,6 +62,7 @@ class Host:
         }
         (self.root / "play.yml").write_text(yaml.safe_dump([play]))
         values = {"ansible_python_interpreter": sys.executable, "__nvidia_driver_plan": {"todo": {"modules": PLAN}}}
+        values["gpufleet_host"] = driver_samples.upgraded(**IN_USE)
         argv = [
             "ansible-playbook",
             "-i",
@@ -110,3 +119,27 @@ def test_the_run_succeeds_if_a_service_does_not_start_with_the_old_modules(host:
     assert "failed=0" in output, output
     assert "Observed again" in output
     assert host.calls() == [STOP, START]
+
+
+@pytest.mark.parametrize(
+    ("modules", "rmmod", "obstacle"),
+    [
+        (HELD, "exit 0", "the loaded modules are in use by module gdrdrv, which needs nvidia"),
+        (UNNAMED, "exit 0", "the loaded modules are in use by 2 other users of nvidia"),
+        (FREE, "echo 'Module nvidia is in use' >&2; exit 1", "rmmod failed: Module nvidia is in use"),
+    ],
+    ids=["another module", "nobody can name it", "rmmod fails"],
+)
+def test_the_next_run_does_not_stop_the_services_again(host: Host, modules: str, rmmod: str, obstacle: str) -> None:
+    host.program("rmmod", rmmod)
+    assert "failed=0" in host.reload(modules)
+    text = (host.root / "run" / "nvidia_driver_reload.json").read_text(encoding="utf-8")
+    file = {owned.DRIVER_RELOAD_MARKER: {"exists": True, "content": text}}
+    there = driver_samples.upgraded(**IN_USE, files=file)
+    assert module_loading.modules(there, False) == {"load": [], "unload": [], "services": []}
+    assert reboot.decision(there, "never", False)["reasons"][-1] == obstacle
+
+
+def test_a_reload_that_succeeds_leaves_no_record(host: Host) -> None:
+    host.reload(FREE)
+    assert not (host.root / "run").exists()

@@ -208,6 +208,11 @@ OBSERVED = [
     ([VOLUME], {}, {"driver_volume": {"engine": ["auto"], "expected_engines": []}}),
     (PARTS, {"container_engine_name": "none"}, {"driver_volume": {"engine": ["none"], "expected_engines": []}}),
     (
+        [DRIVER],
+        {"nvidia_driver_extra_packages": "nvtop, nvidia-smi", "nvidia_driver_kernel_packages": ["headers-mine"]},
+        {"packages": ["nvtop", "nvidia-smi", "headers-mine"]},
+    ),
+    (
         [ENGINE],
         {"observe_services": "chrony.service, sshd.service", "observe_files": ["/etc/issue"]},
         {"services": ["chrony.service", "sshd.service"], "files": ["/etc/issue"]},

@@ -365,6 +365,13 @@ def test_driver_of_unknown_origin_is_not_overwritten(driver, what, source):
         assert word in error
 
 
+def test_record_of_purged_packages_does_not_make_another_driver_ours():
+    record = {"exists": True, "content": '{"packages": ["dkms", "nvidia-driver-cuda"], "key": "610C7B14"}'}
+    files = {packages_record.DRIVER: record}
+    there = host("el-9", driver={"library": "570.86.15"}, packages={"dkms": "3.2.1-1.el9"}, files=files)
+    assert "a driver of unknown origin: libraries (570.86.15)" in refusal(there, {"source": "nvidia"}, platform("el-9"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading, reboot
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import LOADED, UPGRADED, host, upgraded
 
@@ -114,6 +117,35 @@ def test_dependent_modules_prevent_reload(users, named):
     decision = reboot.decision(there, "when_required", False)
     assert decision["reasons"][-len(named) :] == [f"the loaded modules are in use by {one}" for one in named]
     assert decision["go"]
+
+
+FAILED = {
+    "boot": "0f6e2b3c/4",
+    "loaded": "535.309.01",
+    "on_disk": "550.163.01",
+    "in_use": 3,
+    "obstacles": ["the loaded modules are in use by 1 other users of nvidia"],
+}
+ATTEMPTS = [
+    ("same uses", FAILED, 3, True),
+    ("more uses", FAILED, 4, True),
+    ("fewer uses", FAILED, 2, False),
+    ("before the last boot", {**FAILED, "boot": "another/4"}, 3, False),
+    ("another driver on disk", {**FAILED, "on_disk": "545.29.06"}, 3, False),
+    ("another driver loaded", {**FAILED, "loaded": "530.30.02"}, 3, False),
+    ("no attempt", None, 3, False),
+    ("damaged record", [], 3, False),
+]
+
+
+@pytest.mark.parametrize(("record", "uses", "stays"), [row[1:] for row in ATTEMPTS], ids=[row[0] for row in ATTEMPTS])
+def test_failed_reload_is_not_repeated(record, uses, stays):
+    file = {"exists": record is not None, "content": None if record is None else json.dumps(record)}
+    there = upgraded(driver={**UPGRADED, "in_use": uses}, holders=[DAEMON], files={owned.DRIVER_RELOAD_MARKER: file})
+    plan = module_loading.modules(there, False)
+    assert (plan["services"], plan["unload"]) == (([], []) if stays else (["nvidia-persistenced.service"], ALL))
+    named = [reason for reason in reboot.decision(there, "never", False)["reasons"] if "in use" in reason]
+    assert named == (FAILED["obstacles"] if stays else [])
 
 
 def test_own_modules_do_not_prevent_reload():

@@ -127,6 +127,16 @@ def test_requested_packages_may_have_an_architecture(key, request_, packages, it
     assert driver_plan.plan(there, request_, platform(key), available).todo.transaction.install == [item]
 
 
+@pytest.mark.parametrize("key", ["ubuntu-24.04", "el-9", "sles-15"])
+def test_an_installed_package_may_provide_a_requested_name(key):
+    there = converged(key)
+    request = {"extra_packages": ["nvidia-smi"]}
+    assert driver_plan.plan(there, request, platform(key)).todo.transaction.install == ["nvidia-smi"]
+    there["provided"] = {"nvidia-smi": ["cuda-lib"]}
+    result = driver_plan.plan(there, request, platform(key))
+    assert (result.errors, result.summary, result.acts) == ([], [], False)
+
+
 def test_requested_headers_skip_outgoing_kernel():
     there = converged(next_kernel="6.1.0-56-amd64", headers=("6.1.0-56-amd64",))
     add_package(there, "nvtop", "3.0.1-1")

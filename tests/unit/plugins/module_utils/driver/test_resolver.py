@@ -290,7 +290,11 @@ def test_unsuitable_driver_is_not_replaced(gpus, driver, request_, words):
     ("record", "source"),
     [
         ('{"key": "EB693B30"}', "nvidia"),
-        ('{"packages": ["nvidia-smi"]}', "distribution"),
+        ('{"key": "EB693B30", "packages": ["libcuda1", "nvidia-kernel-dkms"]}', "nvidia"),
+        # The user purged the recorded packages.
+        ('{"key": "EB693B30", "packages": ["dkms", "libnvidia-cfg1-555"]}', "distribution"),
+        ('{"key": "EB693B30", "packages": ["dkms"], "removed": ["libnvidia-cfg1-555"]}', "distribution"),
+        ('{"packages": ["libcuda1"]}', "distribution"),
         ("{half of", "distribution"),
         (None, "distribution"),
     ],

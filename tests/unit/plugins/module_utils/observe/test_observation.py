@@ -196,6 +196,28 @@ def test_modules_that_use_the_driver_are_listed(tree, lines, users):
     assert observe(tree)["module_users"] == users
 
 
+@pytest.mark.parametrize(
+    ("lines", "uses"),
+    [
+        ("", 0),
+        ("nvidia_uvm 1 0 - Live 0x0\nnvidia 1 1 nvidia_uvm, Live 0x0\n", 0),
+        ("nvidia_uvm 1 2 - Live 0x0\nnvidia 1 6 gdrdrv,nvidia_uvm, Live 0x0\next4 1 7 - Live 0x0\n", 6),
+    ],
+)
+def test_uses_of_the_loaded_modules_are_counted(tree, lines, uses):
+    tree.file("proc/modules", lines)
+    assert observe(tree)["driver"]["in_use"] == uses
+
+
+def test_providers_of_requested_packages_are_observed(tree):
+    tree.file(
+        "var/lib/dpkg/status",
+        "Package: nvtop\nStatus: install ok installed\nArchitecture: amd64\nVersion: 3.0\nProvides: gpu-top, nvtop\n",
+    )
+    assert observe(tree, packages=["nvtop", "gpu-top", "none"])["provided"] == {"gpu-top": ["nvtop"]}
+    assert observe(tree)["provided"] == {}
+
+
 def test_versions_of_module_library_and_file_are_read_and_compared(tree):
     tree.function("0000:01:00.0", driver="nvidia")
     tree.loaded("535.261.03", PROPRIETARY)

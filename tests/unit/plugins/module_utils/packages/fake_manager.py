@@ -25,18 +25,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 SOURCES = "/etc/apt/sources.list"
 # The calls that only read files of the host.
 OFFLINE = {"package_file", "installed", "broken", "enabled_streams", "component_files"}
-READS = {
-    *OFFLINE,
-    "view",
-    "offers",
-    "dependencies",
-    "streams",
-    "simulate",
-    "unneeded",
-    "remove_test",
-    "wait",
-    "locks_versions",
-}
+READS = {*OFFLINE, "view", "offers", "streams", "simulate", "unneeded", "remove_test", "wait", "locks_versions"}
+READS |= {"dependencies", "providers", "installed_providers"}
 
 
 class Killed(BaseException):
@@ -97,6 +87,8 @@ class FakeManager:
     known: dict[tuple[str, str], Package] = field(default_factory=dict)
     # The versions that pins prefer to the newest ones.
     preferred: dict[str, str] = field(default_factory=dict)
+    # The packages that provide virtual names.
+    virtual: dict[str, list[str]] = field(default_factory=dict)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -146,6 +138,15 @@ class FakeManager:
             raise PackageManagerError(f"{path} is missing.")
         package = self.package_files[path]
         return Item(f"{package.name}:amd64", package.version, file=path)
+
+    def installed_providers(self, names: list[str]) -> dict[str, list[str]]:
+        self._call("installed_providers")
+        found = {name: [one for one in self.virtual.get(name, []) if one in self.packages] for name in names}
+        return {name: packages for name, packages in found.items() if packages}
+
+    def providers(self, names: list[str], view: View) -> dict[str, list[str]]:
+        self._call("providers")
+        return {name: self.virtual.get(name, []) for name in names}
 
     def component_files(self, components: list[str]) -> list[File]:
         self._call("component_files")

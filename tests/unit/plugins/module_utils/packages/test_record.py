@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, ownership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record import DRIVER, TOOLKIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
@@ -135,6 +135,36 @@ def test_a_failed_switch_keeps_the_recorded_stream():
     begun = {"stream": stream("570-open", None), "pending_stream": stream("580-open", None), "pending": ["vim"]}
     left = finished(having(begun, module_streams={"nvidia-driver": "570-open"}), ["vim"])
     assert (left["stream"], "pending_stream" in left) == (stream("570-open", None), False)
+
+
+NVIDIAS = {
+    "packages": ["dkms", "libcuda1", "nvidia-smi"],
+    "requested": ["dkms", "nvidia-smi"],
+    "repositories": ["gpufleet-nvidia-cuda"],
+    "written": ["/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"],
+    "files": {},
+    "key": "EB693B3035CD5710",
+}
+
+
+@pytest.mark.parametrize(
+    ("installed", "uses", "released"),
+    [
+        (["dkms"], [], True),
+        (["dkms"], ["gpufleet-nvidia-cuda"], False),
+        (["dkms", "libcuda1"], [], False),
+        ([], [], True),
+    ],
+    ids=["purged", "the repository is used again", "partly removed", "everything removed"],
+)
+def test_a_driver_that_the_user_purged_releases_the_repository(installed, uses, released):
+    begun = begin(having(NVIDIAS), DRIVER, installed, asked=["nvidia-driver"], repositories=uses)
+    done = having(finish(having(begun), DRIVER, installed, [*installed, "nvidia-driver"]))
+    assert nvidia_repository.is_used_by(done, DRIVER) is not released
+    # The removal still removes the repository's files and its key.
+    left = ownership.removal(content(done, DRIVER), ["nvidia-driver"], enabled={})
+    assert left.files == NVIDIAS["written"]
+    assert ownership.is_recorded_key("gpg-pubkey-35cd5710", packages_record.read(done, DRIVER))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])

@@ -107,6 +107,35 @@ def test_a_pinned_version_counts_if_it_is_new_enough(
     assert not host.present(install=[install]).changed
 
 
+@pytest.mark.parametrize(
+    ("installed", "install", "changes"),
+    [
+        ({}, ["tool"], ["install app 2.0-1", "install lib 2.0-1"]),
+        ({}, ["tool", "app=1.0"], ["install app 1.0-2", "install lib 2.0-1"]),
+        ({}, ["editor", "vim=9"], ["upgrade vim from 8-1 to 9-1"]),
+        ({}, ["editor", "lib"], ["install lib 2.0-1"]),
+        ({"app": "1.0-1", "lib": "1.0-1"}, ["tool"], []),
+    ],
+    ids=["provider", "requested provider", "one of two is requested", "one of two is installed", "installed provider"],
+)
+def test_a_virtual_name(host: Host, installed: dict, install: list[str], changes: list[str]) -> None:
+    host.manager.virtual = {"tool": ["app"], "editor": ["rival", "vim"]}
+    host.manager.packages.update(installed)
+    simulated = host.present(check_mode=True, install=install)
+    assert [*map(str, simulated.changes)] == changes
+    assert host.present(install=install) == simulated
+    assert {"tool", "editor"}.isdisjoint(host.recorded().get("requested", []))
+    assert not host.present(install=install).changed
+
+
+def test_a_virtual_name_of_several_packages_is_refused(host: Host) -> None:
+    host.manager.virtual = {"tool": ["app", "rival"]}
+    before = host.snapshot()
+    with pytest.raises(TransactionError, match="tool is the name of no package, but app, rival provide it"):
+        host.present(install=["tool"])
+    assert host.snapshot() == before
+
+
 NATIVE = {"all": {"data": "1 all", "lib": "2 i386", "libc6": "3 amd64, 4 i386"}, "native": "amd64"}
 RPM = {"all": {"glibc": "1 x86_64, 2 i686", "dpkg": "3 x86_64", "data": "4 noarch"}}
 
