@@ -5,8 +5,8 @@
 
     run.py [--platform PLATFORM]... [--only TEXT] [--list FILE]
 
-The package managers run in containers that are made from the image of a simulated host. `make solver` builds this image.
-A platform without a result is a failure.
+The package managers run in containers that are made from the image of a simulated host, which `make solver` builds. A
+platform without a result is a failure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def image(manager: str) -> str:
         install = f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(IMAGES[manager])}"
         try:
             docker("run", "--name", container, "--entrypoint", "bash", BASE, "-c", install)
-            docker("commit", "--change", "ENTRYPOINT []", container, name)
+            docker("commit", container, name)
         finally:
             subprocess.run(["docker", "rm", "--force", container], capture_output=True, check=False)
     return name
@@ -76,7 +76,15 @@ def matrix(platform: str, only: str) -> list[dict]:
     container = f"solver-{platform}-{os.getpid()}"
     words = ["docker", "run", "--rm", "--name", container, "--network", "none", "--tmpfs", "/tmp:exec"]
     words += ["--tmpfs", "/var/tmp:exec", "--volume", f"{ROOT}:/srv/{_PACKAGE}:ro", "--env", "PYTHONPATH=/srv"]
-    words += ["--env", "PYTHONDONTWRITEBYTECODE=1", image(PLATFORMS[platform]), "python3", "-m", program]
+    words += [
+        "--env",
+        "PYTHONDONTWRITEBYTECODE=1",
+        "--entrypoint",
+        "python3",
+        image(PLATFORMS[platform]),
+        "-m",
+        program,
+    ]
     words += ["--platform", platform, *(["--only", only] if only else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
