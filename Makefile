@@ -59,6 +59,11 @@ lint: setup ## Run ansible-lint, ruff and yamllint; check the changelog, the doc
 unit: setup ## Run the unit tests
 	@cd $(COLLECTION) && python -m pytest tests/unit
 
+.PHONY: solver
+solver: sandbox ## Check the plans for all platforms with the real apt, dnf and zypper over indexes of the vendors' archives
+	@tests/sandbox/images/build.sh debian12 localhost/gpufleet-sandbox:debian12
+	@python tests/solver/run.py
+
 .PHONY: sanity
 sanity: setup ## Run ansible-test sanity on a copy of the tracked files
 	@tools/ansible_test.sh

@@ -268,7 +268,7 @@ def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
             found.append(f"{package.name} has driver {package.driver}, but the user space has version {version}")
         if plan["flavor"] and package.flavor != plan["flavor"]:
             found.append(f"{package.name} is {package.flavor}, but the planned flavor is {plan['flavor']}")
-        if not package.release and not _has_headers(system, upcoming):
+        if _builds(package) and not _has_headers(system, upcoming):
             found.append(f"DKMS has no headers for kernel {upcoming}, which boots next")
     found += [
         f"brings {package.name} with driver {package.driver}, but the user space has version {version}"
@@ -289,6 +289,11 @@ def _is_image(name: str) -> bool:
 def _has_modules(package: Package) -> bool:
     """Return whether a package contains or builds modules, and is not only the source of another one."""
     return bool(re.search(r"^linux-modules-nvidia|dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
+
+
+def _builds(package: Package) -> bool:
+    """Return whether DKMS builds the modules. SUSE's prebuilt modules fit all kernels of a service pack."""
+    return not package.release and "kmp" not in package.name
 
 
 def _has_headers(system: list[Package], release: str) -> bool:

@@ -28,6 +28,28 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
 
+# Commands whose output depends on the repositories and not on the installed packages.
+_QUERIES = ({"madison"}, {"pkgnames"}, {"repoquery", "--available"}, {"module", "list"}, {"search"}, {"--version"})
+
+
+class Answers:
+    """Runs equal queries of equal repositories only once."""
+
+    def __init__(self) -> None:
+        """Start without answers."""
+        self._known: dict[tuple, tuple[int, str, str]] = {}
+
+    def run(self, repositories: tuple, argv: list[str], full: list[str], **more: Any) -> tuple[int, str, str]:
+        """Run a program with all its options, `full`, unless it is a query with a known answer."""
+        if not any(words <= {*argv} for words in _QUERIES):
+            return execute(full, **more)
+        # The configuration of a view has a new path each time. It does not change what the repositories have.
+        words = [word for word in argv if not word.startswith(("-c", "/var/tmp/"))]
+        key = (repositories, *words)
+        if key not in self._known:
+            self._known[key] = execute(full, **more)
+        return self._known[key]
+
 
 class SetupError(Exception):
     """A package manager cannot read what the test wrote."""
@@ -70,6 +92,7 @@ class Apt:
         """Write the repositories."""
         for name, archive in self.archives.items():
             write(self.place / "repositories" / name, archives.apt_tree(archive))
+        self._answers = Answers()
         self._lists: dict[tuple[str, ...], Path] = {}
         self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
 
@@ -110,7 +133,8 @@ class Apt:
         root = self.root(host, repositories)
 
         def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
-            return execute([argv[0], *options(root), *argv[1:]] if argv[0].startswith("apt") else argv, **more)
+            full = [argv[0], *options(root), *argv[1:]] if argv[0].startswith("apt") else argv
+            return self._answers.run(repositories, argv, full, **more)
 
         return IndexedApt(run, str(root))
 
@@ -157,6 +181,7 @@ class Rpm:
             write(self.place / "repositories" / name, archives.rpm_tree(archive))
         self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
         self._built: dict[tuple[str, str, str], Path] = {}
+        self._answers = Answers()
 
     def _packages(self, host: System) -> list[str]:
         """Build the packages that a host has installed, and return their files."""
@@ -179,7 +204,8 @@ class Rpm:
         key = host.name, repositories
         if key not in self._roots:
             root = self.place / "hosts" / host.name.replace("/", "_") / "+".join(repositories)
-            (root / "var/lib/rpm").mkdir(parents=True, exist_ok=True)
+            for path in ("var/lib/rpm", "var/log", "var/cache/dnf", "var/tmp"):
+                (root / path).mkdir(parents=True, exist_ok=True)
             entries = "etc/zypp/repos.d" if self.name == "zypper" else "etc/yum.repos.d"
             for name in repositories:
                 hotfixes = "module_hotfixes=1\n" if self.archives[name].values.get("module_hotfixes") else ""
@@ -193,18 +219,19 @@ class Rpm:
             rpm = ["rpm", "--root", str(root), "--dbpath", "/var/lib/rpm"]
             checked([*rpm, "--install", "--justdb", "--noscripts", "--nosignature", "--nodigest", *files])
             self._roots[key] = root
-            self._refresh(host, root)
+            self._refresh(host, repositories)
         return self._roots[key]
 
-    def _refresh(self, host: System, root: Path) -> None:
+    def _refresh(self, host: System, repositories: tuple[str, ...]) -> None:
         """Let the package manager read the repositories once."""
         command = ["makecache"] if self.name == "dnf" else ["--no-gpg-checks", "refresh"]
-        rc, out, err = self.runner(host, root)([self.name, *command])
+        rc, out, err = self.runner(host, repositories)([self.name, *command])
         if rc:
             raise SetupError(f"{self.name} cannot read the repositories of {host.name}: {out}{err}")
 
-    def runner(self, host: System, root: Path) -> Any:
+    def runner(self, host: System, repositories: tuple[str, ...]) -> Any:
         """Return the function that runs programs on a host."""
+        root = self._roots[host.name, repositories]
         platform = {"el": f"platform:el{host.platform.rpartition('-')[2]}", "amazon": "platform:al2023"}
         extra = {
             "rpm": ["--root", str(root), "--dbpath", "/var/lib/rpm"],
@@ -216,27 +243,29 @@ class Rpm:
                 f"--setopt=cachedir={root}/var/cache/dnf",
                 f"--setopt=logdir={root}/var/log",
                 f"--setopt=module_platform_id={platform.get(host.platform.partition('-')[0], '')}",
+                # Debian enables this plugin. It provides installed packages again.
+                "--disableplugin=local",
                 "--cacheonly",
             ],
         }
 
         def run(argv: list[str], **more: Any) -> tuple[int, str, str]:
             words = [word for word in extra.get(argv[0], []) if word != "--cacheonly" or "makecache" not in argv]
-            return execute([argv[0], *words, *argv[1:]], **more)
+            full = [argv[0], *words, *argv[1:]]
+            return self._answers.run((repositories, host.streams), argv, full, **more)
 
         return run
 
     def backend(self, host: System, repositories: tuple[str, ...]) -> Any:
         """Return the package manager of a host with these repositories."""
         root = self.root(host, repositories)
-        if self.name == "dnf":
-            return IndexedDnf(self.runner(host, root), str(root))
-        return IndexedZypper(self.runner(host, root), str(root))
+        kind = IndexedDnf if self.name == "dnf" else IndexedZypper
+        return kind(self.runner(host, repositories), str(root))
 
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
         root = self.root(host, host.repositories)
-        return installed.read(str(root), self.name, self.runner(host, root))
+        return installed.read(str(root), self.name, self.runner(host, host.repositories))
 
 
 def _module(name: str, stream: str) -> str:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.tests.solver import cases, debian, ubuntu
+from ansible_collections.gpufleet.hosts.tests.solver import cases, debian, enterprise, suse, ubuntu
 
-MODULES = {"debian": debian, "ubuntu": ubuntu}
+MODULES = {"amazon": enterprise, "debian": debian, "el": enterprise, "sles": suse, "ubuntu": ubuntu}
+_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 def main() -> None:
@@ -46,7 +48,9 @@ def main() -> None:
                 }
                 print(json.dumps(row), flush=True)
     totals["simulated"] = lab.simulations
-    print(json.dumps({"platform": options.platform, "seconds": round(time.monotonic() - start), **totals}), flush=True)
+    totals["seconds"] = round(time.monotonic() - start)
+    totals["cpu_seconds"] = round(sum(sum(resource.getrusage(who)[:2]) for who in _WHO))
+    print(json.dumps({"platform": options.platform, **totals}), flush=True)
 
 
 if __name__ == "__main__":

@@ -289,18 +289,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
             name for name in held - set(run.journal.holds()) if not _is_selected(request.release, name, run.before)
         ),
     )
-    refused = judgement.refused(changes, allowed)
-    # A requested package may change, but not to another version than the requested one.
-    refused += [
-        f"{change} (requested: {item})"
-        for item in request.install
-        for change in changes
-        if _bare(item.name) == change.name
-        and change.after
-        # The copies of the package for other architectures may have other versions.
-        and item.name.partition(":")[2] in ("", "any", change.arch)
-        and not choice.is_version(item, change.after, run.backend.name)
-    ]
+    refused = [*judgement.refused(changes, allowed), *_other_versions(run, changes)]
     if refused:
         subject = ", ".join(map(str, (*request.install, *request.remove, *request.purge)))
         raise TransactionError(
@@ -319,6 +308,26 @@ def _judge(run: _Run, changes: list[Change]) -> None:
     run.result.changes = changes
     run.result.held = sorted({*(set(run.todo.hold) - moved), *comes} - held)
     run.result.released = sorted({*run.todo.release, *run.todo.stale_locks, *((moved - comes) & held)})
+
+
+def _other_versions(run: _Run, changes: list[Change]) -> list[str]:
+    """Describe the requested packages that would get another version than a requested one.
+
+    rpm installs several versions of a kernel's packages beside each other, so a package can be requested twice.
+    """
+    found = []
+    for change in changes:
+        items = [
+            item
+            for item in run.request.install
+            if _bare(item.name) == change.name
+            # The copies of the package for other architectures may have other versions.
+            and item.name.partition(":")[2] in ("", "any", change.arch)
+        ]
+        after = change.after
+        if after and items and not any(choice.is_version(item, after, run.backend.name) for item in items):
+            found.append(f"{change} (requested: {', '.join(map(str, items))})")
+    return found
 
 
 def _bare(name: str) -> str:

@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Package archives as data: expand `archives/*.yml` to packages, and write the indexes that package managers read.
 
-A file has `format` (deb or rpm), `origin`, `variants` with the rows of each platform, and `groups` of packages. A group
-is expanded once for each combination of the rows that `each` names. `match` keeps only combinations whose rows have equal
-values under these keys, and `where` only those with these values. Texts contain placeholders such as {branch}.
+A file has `format` (deb or rpm), `origin`, `variants` with the rows of each platform, and `groups` of packages. A
+group is expanded once for each combination of the rows that `each` names. `match` keeps only combinations whose rows
+have equal values under these keys, and `where` only those with these values. Texts contain placeholders such as
+{branch}.
 
-A row with `gone: true` describes packages that the archive has removed. A host may still have them installed. The indexes
-are enough for a solver: they describe packages that do not exist.
+A row with `gone: true` describes packages that the archive has removed. A host may still have them installed. The
+indexes are enough for a solver: they describe packages that do not exist.
 """
 
 from __future__ import annotations
@@ -170,18 +171,16 @@ def _package(name: str, rule: dict[str, Any], row: dict[str, Any], data: dict[st
 
 
 def system(archive: Archive, kernels: list[str], driver: Iterable[str] = ()) -> list[Package]:
-    """Return the packages of a host with these kernels, the newest one last, and with packages `driver` (name=version)."""
-    chosen = []
+    """Return the packages of a host with these kernels, the newest one last, and those of a driver (name=version)."""
     wanted = {tuple(item.split("=", 1)) for item in driver}
-    for package in archive.packages:
-        if (
-            package.installed == "base"
-            or (package.installed == "kernel" and package.release in kernels)
-            or (package.installed == "meta" and package.release == kernels[-1])
-            or (package.name, package.version) in wanted
-        ):
-            chosen.append(package)
-    return chosen
+    return [
+        package
+        for package in archive.packages
+        if package.installed == "base"
+        or (package.installed == "kernel" and package.release in kernels)
+        or (package.installed == "meta" and package.release == kernels[-1])
+        or (package.name, package.version) in wanted
+    ]
 
 
 # --- apt ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transaction import (
     Question,
@@ -353,6 +354,25 @@ def test_judgement(host: Host, options: dict, message: str | None) -> None:
             host.present(check_mode=check_mode, **options)
         assert host.snapshot() == before
         assert not host.changing_calls()
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        (["1.0-1", "2.0-1"], None),
+        (["1.0-1", "3.0-1"], "install lib 3.0-1 (requested: lib=1.0-1, lib=2.0-1)"),
+    ],
+)
+def test_judgement_of_two_versions_of_a_package(host: Host, monkeypatch, versions: list[str], message) -> None:
+    # dnf installs the headers of each kernel beside the others.
+    changes = [Change("lib", "install", None, version, "amd64") for version in versions]
+    monkeypatch.setattr(host.manager, "simulate", lambda *_given, **_more: changes)
+    options = {"install": ["lib=1.0-1", "lib=2.0-1"], "check_mode": True}
+    if message is None:
+        assert host.present(**options).changes == changes
+    else:
+        with pytest.raises(TransactionError, match=re.escape(message)):
+            host.present(**options)
 
 
 # --- repositories -------------------------------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cases of NVIDIA's repository on Enterprise Linux and Amazon Linux."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
+from ansible_collections.gpufleet.hosts.tests.solver import hosts
+from ansible_collections.gpufleet.hosts.tests.solver.cases import Case, Expected
+from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, flavors, supports
+from ansible_collections.gpufleet.hosts.tests.solver.managers import Rpm
+
+PLATFORMS = ("el-8", "el-9", "el-10", "amazon-2023")
+BRANCHES = (("T4", "595"), ("T4", "570"), ("H100", "610"), ("V100", "595"), ("V100", "570"), ("B200", "570"))
+
+
+def manager(place: Path, platform: str) -> Rpm:
+    """Return dnf with the archives of a platform."""
+    base = "amazon" if platform.startswith("amazon") else "el"
+    found = {"base": archives.load(base, platform), "nvidia": archives.load("nvidia-rpm", platform)}
+    return Rpm(place, found, "dnf")
+
+
+def cases(dnf: Rpm, platform: str) -> Iterator[Case]:
+    """Return the cases of a platform."""
+    base = dnf.archives["base"]
+    for flavor_of_kernel in dict.fromkeys(row["flavor_"] for row in base.rows("kernels")):
+        for state in hosts.STATES:
+            host = hosts.system(platform, base, flavor_of_kernel, state, ("base",), addable=("nvidia",))
+            for gpu in hosts.GPUS:
+                for source in ("auto", "nvidia", "distribution"):
+                    for flavor in ("auto", "open", "proprietary"):
+                        yield _case(dnf, host, gpu, {"source": source, "flavor": flavor})
+                yield _case(dnf, host, gpu, {"module_build": "precompiled"})
+            for gpu, branch in BRANCHES:
+                yield _case(dnf, host, gpu, {"branch": branch})
+
+
+def _case(dnf: Rpm, host: hosts.System, gpu: str, values: dict[str, str]) -> Case:
+    shown = tuple((name, value) for name, value in values.items() if value != "auto")
+    return Case(host, gpu, shown, expected(dnf, host, gpu, values))
+
+
+def expected(dnf: Rpm, host: hosts.System, gpu: str, values: dict[str, Any]) -> Expected:
+    """Return what is right for a host with these variables."""
+    supported, flavor, branch = flavors(gpu), values.get("flavor", "auto"), values.get("branch", "580")
+    if values.get("source") == "distribution":
+        return Expected(refusals=("distribution is not available", "no NVIDIA driver"))
+    if flavor not in ("auto", *supported) or not supports(gpu, branch):
+        return Expected(refusals=(NAMES[gpu],))
+    if values.get("module_build") == "precompiled":
+        return Expected(refusals=("precompiled",))
+    if not has_headers(dnf, host.upcoming):
+        return Expected(refusals=("Upgrade the kernel",))
+    wanted = flavor if flavor != "auto" else supported[0] if len(supported) == 1 else ""
+    return Expected(("dkms",), flavor=wanted, branch=branch, source="nvidia")
+
+
+def has_headers(dnf: Rpm, release: str) -> bool:
+    """Return whether the base repository still has the headers of a kernel."""
+    return any(p.release == release and p.name.endswith("-devel") for p in dnf.archives["base"].offered)
