@@ -14,7 +14,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import n
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages as driver_kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import prebuilt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -97,7 +96,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     missing += _removed_metas(host, result)
     have = {name: upstream_version(installed[name]["version"]) for name in result.lockstep if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result.branch, request)]
-    useless = prebuilt.mismatched(host, result, have.values())
+    useless = driver_kernel_packages.mismatched(host, result, have.values())
     if not missing and not moves and not useless and len(set(have.values())) <= 1:
         todo.build = _kernels_to_build(host, result)
         result.version = result.version or next(iter(have.values()), None)
@@ -108,7 +107,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         return
     names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
     todo.query = names_to_query(host, names)
-    todo.query_dependencies = prebuilt.queried(result)
+    todo.query_dependencies = driver_kernel_packages.queried(result)
     todo.prerequisites = _prerequisites(host, result, offers.versions if offers else None)
     # Files of removed module packages in /etc still direct modprobe to them. Other packages' files may be the user's.
     if host["os"]["package_manager"] == "apt":
@@ -132,8 +131,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
-    modules = prebuilt.select(host, result, version, offers)
-    fits = functools.partial(prebuilt.fits, host, modules, offers)
+    modules = driver_kernel_packages.select(host, result, version, offers)
+    fits = functools.partial(driver_kernel_packages.fits, host, modules, offers)
     exact = {**modules, **driver_kernel_packages.missing_metas(host, result, available, fits)}
     if modules:
         exact.update(driver_kernel_packages.newer_metas(host, result, available, fits))
@@ -233,7 +232,7 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
         result.common_packages,
         result.other_sources,
         first_version=result.first_version,
-        module_versions=prebuilt.driver_versions(host, result, offers),
+        module_versions=driver_kernel_packages.driver_versions(host, result, offers),
         kernel=host["kernel"]["next_boot"],
     )
 

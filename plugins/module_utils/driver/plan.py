@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
     config_files,
+    kernel_packages,
     module_loading,
     package_plan,
-    prebuilt,
     resolver,
     runfile,
 )
@@ -166,9 +166,7 @@ def _first_available_branch(
 def _is_offered(request: Request, result: Resolution, available: dict) -> bool:
     """Return whether the repositories have a version of the resolved branch that satisfies the request."""
     needed = [name for name in result.lockstep if name not in result.optional]
-    return not needed or driver_version.is_available(
-        available, needed, result.branch, request, result.first_version
-    )
+    return not needed or driver_version.is_available(available, needed, result.branch, request, result.first_version)
 
 
 def _lacks_version(request: Request, result: Resolution, available: dict) -> bool:
@@ -215,7 +213,7 @@ def _query_alternatives(host: Host, request: Request, platform: dict | None, res
             built = _with_dkms(host, request, platform, first)
             names += [] if built.errors else [*built.packages, *built.kernel_packages]
     todo.query = package_plan.names_to_query(host, [*todo.query, *names])
-    modules = [name for other in (result, *others) for name in prebuilt.queried(other)]
+    modules = [name for other in (result, *others) for name in kernel_packages.queried(other)]
     todo.query_dependencies = sorted({*todo.query_dependencies, *modules})
 
 

@@ -5,9 +5,10 @@
 
     make_ubuntu_archive.py --age 1 --headers 6.1.0-56-amd64 --out /srv/vendor/ubuntu
 
-Names, versions and relations come from archives/ubuntu.yml. --age 0, 1 or 2 selects the time: the archive has the kernels
-until then, their prebuilt modules, and only the newest driver, as Ubuntu's archive has. The kernels do not
-boot; the host simulates them. Their headers are a link to the headers of the host, so that DKMS can build modules.
+Names, versions and relations come from archives/ubuntu.yml. --age 0, 1 or 2 selects the time. Like Ubuntu's
+archive, this one has all kernels until then and their prebuilt modules, but only the newest driver. The kernels do
+not boot; the host simulates them. Their headers are a link to the headers of the host, so that DKMS can build
+modules.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import prebuilt
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
@@ -191,4 +191,4 @@ def test_holds_of_the_kernel_are_released_when_no_longer_needed(request_):
     ],
 )
 def test_driver_version_of_modules(text, version):
-    assert prebuilt.driver_version(text, COMMON) == version
+    assert kernel_packages.driver_version(text, COMMON) == version
