@@ -99,9 +99,9 @@ def _of_branch(archive: Archive, gpu: str, branch: str) -> str:
 
 
 def _of_nvidia(host: hosts.System, gpu: str, flavor: str, build: str) -> Expected:
-    if build == "precompiled":
-        return Expected(refusals=("precompiled",))
     if host.platform == "ubuntu-26.04" and gpu == "V100":
         return Expected(refusals=("Volta", "580"))
+    if build == "precompiled":
+        return Expected(refusals=("precompiled",))
     branch = "595" if host.platform == "ubuntu-26.04" else "580"
     return Expected(("dkms",), flavor=flavor, branch=branch, source="nvidia")
