@@ -172,6 +172,14 @@ class Package(TypedDict):
     arch: str
 
 
+class PackageOrigin(TypedDict):
+    """Where an installed package came from."""
+
+    vendor: str | None
+    repository: str | None
+    key: str | None
+
+
 class PackageState(TypedDict):
     """The state of the package manager."""
 
@@ -370,6 +378,7 @@ class Host(TypedDict):
     daemon_users: list[str]
     secure_boot: SecureBoot
     packages: dict[str, Package]
+    package_origins: dict[str, list[PackageOrigin]]
     installed_packages: dict[str, str]
     held_packages: list[str]
     package_state: PackageState
