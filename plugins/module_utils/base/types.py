@@ -181,6 +181,14 @@ class Package(TypedDict):
     arch: str
 
 
+class PackageOrigin(TypedDict):
+    """Where an installed package came from."""
+
+    vendor: str | None
+    repository: str | None
+    key: str | None
+
+
 class PackageState(TypedDict):
     """The state of the package manager."""
 
@@ -379,6 +387,7 @@ class Host(TypedDict):
     daemon_users: list[str]
     secure_boot: SecureBoot
     packages: dict[str, Package]
+    package_origins: dict[str, list[PackageOrigin]]
     installed_packages: dict[str, str]
     provided: dict[str, list[str]]
     held_packages: list[str]

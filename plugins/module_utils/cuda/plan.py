@@ -297,7 +297,7 @@ def _preference(host: Host, data: dict[str, t.Any]) -> str | None:
     """
     if (host["files"].get(owned.DRIVER_APT_PREFERENCES) or {}).get("exists"):
         return None
-    if driver_membership.has_marks(host, data["nvidia"]["marks"]):
+    if driver_membership.is_from_nvidia(host, data["nvidia"]):
         return None
     packages = host["packages"].items()
     if not any(driver_membership.is_part_of_driver(name, package["version"]) for name, package in packages):

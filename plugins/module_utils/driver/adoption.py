@@ -140,6 +140,10 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
     members, data = driver_membership.of_version(host, result.version, platform, source)
     if host["driver"]["runfile"]:
         members = []
+    # A hold on the vendor's modules for one kernel would keep out its modules of the same driver for the next kernel.
+    # The holds on the libraries keep the version of the driver.
+    built = driver_membership.vendor_modules(host, platform)
+    members = [name for name in members if name not in built or not driver_membership.is_prebuilt(name)]
     if members:
         result.patterns = data["patterns"]
     packages, recorded = host["packages"], recorded_holds(host)

@@ -16,26 +16,29 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES, DRIVER_VERSION
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import origin
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-_DRIVER_VERSION = r"\d{3}\.\d{2,3}(?:\.\d+)?"
 # name-[epoch:]version-release[.arch or .*]
-_DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{_DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
+_DRIVER_LOCK = re.compile(rf"([\w.+-]+)-(?:\d+:)?{DRIVER_VERSION}-[^*?-]+(?:\.\*)?")
 # The version and the architecture after the name in a lock without wildcards in these parts.
 _LOCKED_VERSION = r"(-\d[^-*?]*-[^-*?]+)?(\.\*|\.\w+)?"
-# The names of all vendors and distributions. Other packages with such names have other versions: the toolkit's version,
-# or a date (Debian's nvidia-support). cuda-compat-* has a driver's version, but is not installed as the host's driver.
-_NAMES = re.compile(r"nvidia|^cuda-drivers|^libcuda|^libnv|^nv-prefer-signed-open-driver")
+_NAMES = re.compile(DRIVER_PACKAGES)
 # Ubuntu's prebuilt modules have their kernel's version. linux-image-nvidia and linux-modules-nvidia-fs are unrelated.
 _PREBUILT_MODULES = re.compile(r"linux-(?:(?:modules|objects)-nvidia-\d|signatures-nvidia-)")
+# rpm packages with kernel modules, of all vendors: NVIDIA/yum-packaging-precompiled-kmod, DISTROS.md and
+# dnf-kmod-nvidia.spec (main, a66bc12). Modules that the host builds are in akmod-nvidia and dkms-nvidia of others.
+_PREBUILT_KMOD = r"kmod-nvidia(?:-.+)?|nvidia-open-kmod"
+_KMOD = re.compile(rf"{_PREBUILT_KMOD}|(?:akmod|dkms)-nvidia(?:-.+)?")
 
 # The same for module package_transaction.
-SELECTORS = [f"~{_NAMES.pattern}=~{_DRIVER_VERSION}", f"~^(?:{_PREBUILT_MODULES.pattern})"]
+SELECTORS = [f"~{_NAMES.pattern}=~{DRIVER_VERSION}", f"~^(?:{_PREBUILT_MODULES.pattern})"]
 
 
 def selector(names: str, version: str | None = None) -> str:
@@ -43,7 +46,7 @@ def selector(names: str, version: str | None = None) -> str:
 
     `names` is the source's pattern `hold`.
     """
-    return f"~{names}={version or f'~{_DRIVER_VERSION}'}"
+    return f"~{names}={version or f'~{DRIVER_VERSION}'}"
 
 
 def is_part_of_driver(name: str, version: str | None, driver_versions: Container[str | None] | None = None) -> bool:
@@ -56,7 +59,7 @@ def is_part_of_driver(name: str, version: str | None, driver_versions: Container
     upstream = upstream_version(version)
     if driver_versions is not None:
         return upstream in driver_versions
-    return bool(_PREBUILT_MODULES.match(name) or re.fullmatch(_DRIVER_VERSION, upstream))
+    return bool(_PREBUILT_MODULES.match(name) or re.fullmatch(DRIVER_VERSION, upstream))
 
 
 def is_of_source(
@@ -66,24 +69,79 @@ def is_of_source(
     return bool(names and re.search(names, name)) and is_part_of_driver(name, version, driver_versions)
 
 
-def source_of_packages(host: Host, platform: dict | None) -> str | None:
-    """Return the source that the installed driver packages come from, or None without driver packages."""
+def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = False) -> tuple[str | None, bool]:
+    """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
+
+    The source is None without driver packages and for packages of another vendor. If a role's record has the packages
+    (`is_recorded`), they are from one of the platform's sources.
+    """
     sources = (platform or {}).get("sources") or {}
+    if not is_recorded and vendor_modules(host, platform):
+        return None, True
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
-    for source in sorted(sources, key=lambda name: name != "nvidia"):
-        if has_marks(host, sources[source]["marks"]):
-            return source
-    return None
+    order = sorted(sources, key=lambda name: name != "nvidia")
+    marked = {source: _marked(host, sources[source]["marks"]) for source in order}
+    origins = {name: _origins(host, name, platform or {}) for names in marked.values() for name in names}
+    for source in order:
+        if any(origins[name] == {source} for name in marked[source]):
+            return source, True
+    if not is_recorded and host["driver"]["library"] and set().union(*origins.values()) == {origin.OTHER}:
+        return None, True
+    named = [source for source in order if not all(marked[source].values())]
+    named += [source for source in order if is_recorded and marked[source]]
+    return (named[0] if named else None), False
 
 
-def has_marks(host: Host, marks: list[dict]) -> bool:
-    """Return whether a package that identifies a driver from a source is installed."""
-    packages = host["packages"].items()
-    return any(_has_mark(name, package["version"], mark) for mark in marks for name, package in packages)
+def marked_packages(host: Host, platform: dict | None) -> list[str]:
+    """Name the installed packages whose names identify a driver from one of the platform's sources."""
+    sources = ((platform or {}).get("sources") or {}).values()
+    return sorted({name for data in sources for name in _marked(host, data["marks"])})
 
 
-def _has_mark(name: str, version: str, mark: dict) -> bool:
-    return bool(re.fullmatch(mark["name"], name)) and bool(re.search(mark.get("version", "") + "$", version))
+def is_from_nvidia(host: Host, data: dict) -> bool:
+    """Return whether the installed driver is from NVIDIA's repository. `data` is the platform's data of it."""
+    marked = _marked(host, data["marks"])
+    origins = {name: origin.of(host, name, data) for name in marked}
+    return any(origin.NVIDIA in origins[name] if origins[name] else not is_shared for name, is_shared in marked.items())
+
+
+def vendor_modules(host: Host, platform: dict | None) -> list[str]:
+    """Name the installed rpm packages with kernel modules of the driver that none of the sources provides."""
+    if host["os"]["package_manager"] == "apt":
+        return []
+    own = _any_of(rule for data in ((platform or {}).get("sources") or {}).values() for rule in _module_rules(data))
+    modules = [
+        name
+        for name, package in host["packages"].items()
+        if (_KMOD.fullmatch(name) or own.fullmatch(name)) and is_part_of_driver(name, package["version"])
+    ]
+    return [] if any(own.fullmatch(name) for name in modules) else sorted(modules)
+
+
+def is_prebuilt(name: str) -> bool:
+    """Return whether an rpm package of another vendor has modules for one kernel, or for kernels with its symbols."""
+    return bool(re.fullmatch(_PREBUILT_KMOD, name)) and not name.endswith("-dkms")
+
+
+def described_origin(host: Host, name: str, platform: dict | None) -> str:
+    """Name the origin of a package for messages, or return an empty text."""
+    is_of_nvidia = bool(platform) and _origins(host, name, platform or {}) == {origin.NVIDIA}
+    return "NVIDIA" if is_of_nvidia else origin.describe(host, name)
+
+
+def _origins(host: Host, name: str, platform: dict) -> set[str]:
+    nvidia = platform["sources"].get("nvidia")
+    return origin.of(host, name, nvidia, platform.get("mirrors_of_vendor", ())) if nvidia else set()
+
+
+def _marked(host: Host, marks: list[dict]) -> dict[str, bool]:
+    """Return the installed packages that identify a driver from a source, and whether other sources share the name."""
+    return {
+        name: bool(mark.get("shared"))
+        for mark in marks
+        for name in host["packages"]
+        if re.fullmatch(mark["name"], name)
+    }
 
 
 def is_rule_installed(host: Host, rule: dict) -> bool:

@@ -236,6 +236,13 @@ def _how_to_trust(case: Case) -> str:
             "reboot, confirm)"
         )
     signed = _signed_elsewhere(case)
+    vendor = _signed_by_vendor(case)
+    if vendor:
+        enroll = (
+            f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key. Install them "
+            f"({vendor['how']}), reboot, and run the role again: it adopts that driver. To use source "
+            f"{case.result.source} instead: {enroll}"
+        )
     other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
     return (
         f"{enroll}. Then set nvidia_driver_secure_boot_key_enrolled to true. Alternatively, {other}disable Secure Boot."
@@ -261,6 +268,16 @@ def _key_command(host: Host) -> str:
     if version and natural_key(version) < natural_key(_FIRST_WITH_COMMAND):
         return _OPENSSL_COMMAND
     return f"dkms generate_mok; docs/driver.md has the command for DKMS before {_FIRST_WITH_COMMAND}"
+
+
+def _signed_by_vendor(case: Case) -> dict | None:
+    """Return who signs open kernel modules for the host's distribution, and how to install them."""
+    system = case.host["os"]
+    signed = (case.platform or {}).get("signed_modules", {}).get(system["id"])
+    if not signed or case.result.flavor != "open" or case.request.module_build == "dkms":
+        return None
+    is_old = natural_key(system["version"] or "") < natural_key(signed["from"])
+    return signed if system["arch"] in signed["arches"] and not is_old else None
 
 
 def _signed_elsewhere(case: Case) -> list[str]:

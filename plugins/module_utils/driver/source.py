@@ -21,18 +21,31 @@ if TYPE_CHECKING:
 
 def installed(host: Host, platform: dict | None) -> str | None:
     """Return the source of the installed driver, or None without a driver."""
-    source = driver_membership.source_of_packages(host, platform)
-    if source:
-        # NVIDIA's older branches have Debian's names and versions. The record has the repository.
-        is_recorded = nvidia_repository.is_used_by(host, packages_record.DRIVER)
-        is_recorded = is_recorded and not packages_record.is_abandoned(host, packages_record.DRIVER)
-        return "nvidia" if is_recorded and "nvidia" in (platform or {})["sources"] else source
+    source, is_known = _of_packages(host, platform)
+    if source or is_known:
+        return source or "preinstalled"
     if host["driver"]["runfile"]:
         return "runfile"
     if host["driver"]["library"] or host["driver"]["on_disk"]:
         return "preinstalled"
     # On an unknown platform, the files of the loaded module's driver may be in a directory that is not searched.
     return "preinstalled" if host["driver"]["loaded"] and (platform is None or not is_only_loaded(host)) else None
+
+
+def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
+    """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
+
+    This role's record comes first: it has NVIDIA's repository if the driver came from there.
+    """
+    record = packages_record.read(host, packages_record.DRIVER)
+    is_abandoned = packages_record.is_abandoned(host, packages_record.DRIVER)
+    has_repository = not is_abandoned and nvidia_repository.is_used_by(host, packages_record.DRIVER)
+    marked = driver_membership.marked_packages(host, platform)
+    is_recorded = has_repository or bool(record["pending"] or set(record["packages"]).intersection(marked))
+    source, is_known = driver_membership.source_of_packages(host, platform, is_recorded)
+    if source and has_repository and "nvidia" in (platform or {})["sources"]:
+        return "nvidia", True
+    return source, is_known
 
 
 def is_only_loaded(host: Host) -> bool:
@@ -70,6 +83,13 @@ def choose(case: Case, installed: str | None) -> str:
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
     begun = requested == "runfile" and any(runfile.read_record(case.host).values())
+    modules_of_vendor = driver_membership.vendor_modules(case.host, case.platform)
+    if is_install and installed == "preinstalled" and modules_of_vendor:
+        raise Refused(
+            f"nvidia_driver_source is {requested}, but kernel modules of other packages are installed "
+            f"({_with_origins(case, modules_of_vendor)}), and the role does not replace them. Set nvidia_driver_source "
+            "to auto or preinstalled to adopt this driver, or remove its packages first."
+        )
     if is_install and installed == "preinstalled" and not begun and _is_of_unknown_origin(case.host, case.platform):
         raise Refused(_unknown_origin(case, requested))
     if requested == "runfile" and installed not in (None, "runfile") and not (begun and installed == "preinstalled"):
@@ -96,11 +116,10 @@ def choose(case: Case, installed: str | None) -> str:
             )
         return requested
     if installed in ("distribution", "nvidia"):
-        case.result.reasons.append(f"source {installed}: the installed driver packages come from it")
+        case.result.reasons.append(f"source {installed}: {_how_known(case, installed)}")
         return installed
     if installed is not None:
-        how = "by NVIDIA's installer" if installed == "runfile" else "by the image or by hand"
-        case.result.reasons.append(f"source preinstalled: a driver was already installed {how}; it is kept")
+        case.result.reasons.append(f"source preinstalled: {_why_kept(case, installed)}")
         return "preinstalled"
     if case.platform is None:
         raise Refused(_unknown_platform(case.host))
@@ -122,6 +141,32 @@ def choose(case: Case, installed: str | None) -> str:
     # The refusal for the preferred source is the most useful one.
     del case.result.reasons[:]
     return order[0]
+
+
+def _how_known(case: Case, installed: str) -> str:
+    if _of_packages(case.host, case.platform)[1]:
+        return "the installed driver packages come from it"
+    return "the installed driver packages have its names; where they came from is not recorded on this host"
+
+
+def _why_kept(case: Case, installed: str) -> str:
+    host = case.host
+    modules_of_vendor = driver_membership.vendor_modules(host, case.platform)
+    marked = driver_membership.marked_packages(host, case.platform)
+    if installed == "runfile":
+        return "a driver was already installed by NVIDIA's installer; it is kept"
+    if modules_of_vendor:
+        return f"the kernel modules come from other packages ({_with_origins(case, modules_of_vendor)}); they are kept"
+    if marked and not any(host["package_origins"].get(name) for name in marked):
+        return f"the origin of the installed driver packages is unknown ({', '.join(marked)}); they are kept"
+    if marked:
+        return f"the installed driver packages come from another vendor ({_with_origins(case, marked)}); they are kept"
+    return "a driver was already installed by the image or by hand; it is kept"
+
+
+def _with_origins(case: Case, names: list[str]) -> str:
+    origins = {name: driver_membership.described_origin(case.host, name, case.platform) for name in names}
+    return ", ".join(f"{name} of {of}" if of else name for name, of in origins.items())
 
 
 def others(case: Case, source: str) -> list[str]:

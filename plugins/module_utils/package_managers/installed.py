@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text, shell_assignments
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.reboot_reasons import AT_BOOT_ONLY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import dpkg_state, lock_files
 
@@ -25,7 +26,10 @@ INTERESTING = re.compile(
     r"^dnf5?$|^dnf-automatic$|versionlock|^mokutil$|^shim-|^python3-(pynvml|docker|requests|apt|dnf)|gdrcopy|^infiniband-diags$|"
     r"^iptables$|^ca-certificates$|^g\+\+$|^netavark$|^aardvark-dns$|^catatonit$|^libibumad|^epel-release$|^nouveau|^initramfs-tools$|^dracut$"
 )
-_RPM_FORMAT = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\n"
+_SIGNATURE = r"%|DSAHEADER?{%{DSAHEADER:pgpsig}}:{%|RSAHEADER?{%{RSAHEADER:pgpsig}}:{%{SIGPGP:pgpsig}}|}|"
+_RPM_FORMAT = (
+    r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\t%{INSTALLTIME}\t%{VENDOR}\t" + _SIGNATURE + r"\n"
+)
 # The command that prints name, version and architecture of a package file.
 RPM_FILE = [
     "rpm",
@@ -47,11 +51,13 @@ def read(root: str, manager: str | None, run: Run) -> dict:
     `unfinished`: incompletely installed packages of a GPU host. `interrupted`: dpkg was killed and its journal remains.
     `busy`: with apt, another process uses dpkg, so `unfinished` can change.
     `installed_at`: with dnf, the installation time of packages that only take effect at a boot, in seconds since 1970.
+    `signed`: with rpm, the vendor of packages with names of the driver, and a text about their signature.
     """
     state: dict = {
         "unfinished": [],
         "interrupted": False,
         "installed_at": {},
+        "signed": {},
         "config_files": [],
         "busy": False,
         "held_patterns": _locks(root, manager),
@@ -197,12 +203,14 @@ def _rpm(run: Run, state: dict) -> dict[str, list[tuple[str, str]]]:
     installed_at = state["installed_at"]
     _rc, out, _err = run(["rpm", "-qa", "--qf", _RPM_FORMAT])
     for line in out.splitlines():
-        name, version, arch, time_installed = [*line.split("\t"), "", "", ""][:4]
+        name, version, arch, time_installed, vendor, signature = [*line.split("\t"), "", "", "", "", ""][:6]
         if name in AT_BOOT_ONLY and time_installed.isdigit():
             installed_at[name] = max(int(time_installed), installed_at.get(name, 0))
         if name == "gpg-pubkey":
             # All keys are packages with the same name. Their versions differ.
             name = f"{name}-{version.partition('-')[0]}"
+        elif re.search(DRIVER_PACKAGES, name):
+            state["signed"][name] = (vendor, signature)
         copies.setdefault(name, []).append((version, arch))
     return copies
 

@@ -16,12 +16,14 @@ BASE = "https://developer.download.nvidia.com/compute/cuda/repos"
 _ARCHES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 # NVIDIA's repository contains these packages, too, but its versions do not fit the distribution's driver.
 _DRIVER_OF_DISTRIBUTION = ["dkms", "*nvidia*", "libcuda*", "libnvcuvid*", "libnvoptix*"]
-# Packages that identify a driver from this repository.
-_DEBIAN_MARKS = [{"name": r"nvidia-driver-cuda|nvidia-kernel-open-dkms|nvidia-open|cuda-drivers(-\d+)?"}]
+# Packages that identify a driver from this repository. Other repositories also have the `shared` names.
+_DEBIAN_MARKS = [
+    {"name": r"libcuda1|libnvidia-ml1|nvidia-smi|nvidia-kernel-dkms", "shared": True},
+    {"name": r"nvidia-driver-cuda|nvidia-kernel-open-dkms|nvidia-open|cuda-drivers(-\d+)?"},
+]
 _UBUNTU_MARKS = [
+    {"name": r"(nvidia-dkms|libnvidia-compute)-\d+(-open)?", "shared": True},
     {"name": r"nvidia-dkms|nvidia-dkms-open|libnvidia-compute|nvidia-open(-\d+)?|cuda-drivers(-\d+)?"},
-    # Ubuntu's own packages with these names have versions such as 580.95.05-0ubuntu0.24.04.1.
-    {"name": r"(nvidia-dkms|libnvidia-compute)-\d+(-open)?", "version": r"-\d+ubuntu[1-9]\d*"},
 ]
 _RPM_MARKS = [{"name": r"nvidia-driver-cuda|kmod-nvidia-(open|latest)-dkms|nvidia-open|cuda-drivers(-\d+)?"}]
 _SLES_MARKS = [{"name": r"nvidia-(open-)?driver-G\d\d.*|nvidia-compute(-utils)?-G\d\d"}]
@@ -36,7 +38,7 @@ FIRST_WITH_DKMS_MINIMUM = "570.148.08"
 FIRST_WITH_COMMON_DKMS_NAME = "570.148.08"
 
 
-def _apt(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
+def _apt(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     # apt rejects a repository that is listed with two different keys.
     legacy_files = [
         "/etc/apt/sources.list.d/cuda.list",
@@ -62,7 +64,7 @@ def _dnf(folder: str, key: str, fingerprint: str, *, module_hotfixes: bool = Fal
     return _platform(repository, marks=_RPM_MARKS)
 
 
-def _zypper(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, str]], **more: Any) -> dict[str, Any]:
+def _zypper(folder: str, key: str, fingerprint: str, *, marks: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     legacy_files = [f"/etc/zypp/repos.d/cuda-{folder}.repo", f"/etc/zypp/repos.d/cuda-{folder}-{{arch}}.repo"]
     repository = _repository("zypper", folder, (key, fingerprint), legacy_files, [f"cuda-repo-{folder}"])
     return _platform(repository, marks=marks, **more)
@@ -86,7 +88,7 @@ def _repository(
 def _platform(
     repository: dict[str, Any],
     *,
-    marks: list[dict[str, str]],
+    marks: list[dict[str, Any]],
     components: list[str] | None = None,
 ) -> dict[str, Any]:
     source = {"arches": _ARCHES, "repository": repository, "marks": marks}

@@ -126,6 +126,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
         "packages": {name: package for name, package in packages.items() if INTERESTING.search(name)},
         "installed_packages": {name: f"{package['version']} {arch}" for name, package in packages.items()},
         "provided": {},
+        "package_origins": {},
         "package_state": {
             "held_patterns": [],
             "unfinished": [],
@@ -171,6 +172,16 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
     for name, value in changes.items():
         description[name] = {**(description[name] or {}), **value} if isinstance(value, dict) else value
     return description
+
+
+def origin(vendor: str | None = None, repository: str | None = None, key: str | None = None) -> dict:
+    """Describe where a package came from."""
+    return {"vendor": vendor, "repository": repository, "key": key}
+
+
+FROM_UBUNTU = origin("Ubuntu", "archive.ubuntu.com/ubuntu")
+FROM_DEBIAN = origin("Debian", "deb.debian.org/debian")
+FROM_NVIDIA = origin("NVIDIA", "developer.download.nvidia.com/compute/cuda/repos/some/x86_64")
 
 
 def _apt() -> dict:

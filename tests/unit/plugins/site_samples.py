@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Context, Part
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
+    FROM_DEBIAN,
     KERNELS,
     ROOT,
     all_files,
@@ -99,6 +100,7 @@ def converged(**more: Any) -> dict[str, Any]:
         "modules": {KERNEL: VERSION},
         "modules_loaded": ["nvidia", "nvidia_uvm"],
         "driver_volume": prediction(),
+        "package_origins": {name: [FROM_DEBIAN] for name in wanted.packages},
         **more,
         "driver": {"library": VERSION, "loaded": VERSION, **more.get("driver", {})},
         "services": {DOCKER: running(DOCKER), PERSISTENCED: running(PERSISTENCED), **more.get("services", {})},

@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import toolkit_sample
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     B200,
+    FROM_NVIDIA,
     GB200,
     H100,
     KERNELS,
@@ -212,7 +213,9 @@ def test_ubuntu_desktop_packages_are_kept():
     there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
     assert resolve(there, {}, platform("ubuntu-24.04")).action == "adopt"
     packages = dict.fromkeys(packages, "580.95.05-0ubuntu1")
-    there = host("ubuntu-24.04", packages=packages, driver={"library": "580.95.05"})
+    origins = {name: [FROM_NVIDIA] for name in packages}
+    driver = {"library": "580.95.05"}
+    there = host("ubuntu-24.04", packages=packages, package_origins=origins, driver=driver)
     assert resolve(there, {}, platform("ubuntu-24.04")).source == "nvidia"
 
 

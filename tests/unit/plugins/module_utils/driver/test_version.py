@@ -10,6 +10,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import versi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
+    FROM_NVIDIA,
     KERNELS,
     V100,
     all_files,
@@ -44,6 +45,7 @@ def driver_of(key: str, version: str, request: dict, gpus: tuple[str, ...] = (A1
         driver={"library": version, "loaded": version},
         modules_loaded=["nvidia", "nvidia_uvm"],
         module_streams={module: stream} if stream else {},
+        package_origins={name: [FROM_NVIDIA] for name in names if wanted.source == "nvidia"},
     )
     for file in all_files(driver_plan.plan(there, request, platform(key))):
         there["files"][file["path"]] = {"exists": True, "content": file["content"], "mode": "0644"}

@@ -14,7 +14,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    FROM_NVIDIA,
+    FROM_UBUNTU,
+    host,
+    platform,
+)
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.toolkit_samples import (
     KEY,
     add,
@@ -45,7 +50,7 @@ def files(done: dict[str, t.Any]) -> dict[str, str]:
         ("ubuntu-24.04", UBUNTUS, True),
         ("ubuntu-24.04", UBUNTUS_SERVER, True),
         ("debian-12", DEBIANS, True),
-        ("ubuntu-24.04", NVIDIAS, False),
+        ("ubuntu-24.04", NVIDIAS, True),
         ("debian-12", NVIDIAS_ON_DEBIAN, False),
         ("ubuntu-24.04", {}, False),
         ("ubuntu-24.04", {"nvidia-container-toolkit": "1.18.0-1"}, False),
@@ -66,6 +71,13 @@ def test_a_preference_is_written_if_the_driver_comes_from_another_source(
             "Pin: release o=NVIDIA",
             "Pin-Priority: 100",
         ]
+
+
+@pytest.mark.parametrize(("origin", "written"), [(FROM_NVIDIA, False), (FROM_UBUNTU, True)])
+def test_origin_decides_for_packages_with_names_of_both_sources(origin: dict[str, t.Any], written: bool) -> None:
+    origins = {name: [origin] for name in NVIDIAS}
+    done = nvidia(bare("ubuntu-24.04", packages=NVIDIAS, package_origins=origins), "12.6")
+    assert files(done) == ({FILE: "present"} if written else {})
 
 
 def having(packages: dict[str, str], **more: t.Any) -> dict[str, t.Any]:

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decides which source of the driver an installed package came from, by what its package manager recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, PackageOrigin
+
+NVIDIA, DISTRIBUTION, OTHER = "nvidia", "distribution", "other"
+# The network repository, mirrors with its layout, and the local repositories of NVIDIA's installers.
+_URL = re.compile(
+    r"/compute/cuda/repos/|/(?:debian|ubuntu|rhel|amzn|sles)\d+/(?:x86_64|sbsa|arm64)/*$|/(?:cuda-repo|nvidia-driver-local-repo)-"
+)
+# The repository files of NVIDIA have these IDs.
+_ID = re.compile(r"cuda-(?:rhel|amzn|sles|fedora|opensuse)\d*")
+
+
+def of(host: Host, name: str, nvidia: dict, others: Iterable[str] = ()) -> set[str]:
+    """Return the sources that provide the installed version of a package. The set is empty if they are unknown.
+
+    `nvidia` is the platform's data of NVIDIA's repository. `others` names the distribution's mirrors of it.
+    """
+    found = (_source(host, entry, nvidia, others) for entry in host["package_origins"].get(name, []))
+    return {source for source in found if source}
+
+
+def describe(host: Host, name: str) -> str:
+    """Name the origin of a package for messages, or return an empty text."""
+    names = [entry["vendor"] or entry["repository"] for entry in host["package_origins"].get(name, [])]
+    return " and ".join(dict.fromkeys(name for name in names if name))
+
+
+def _source(host: Host, entry: PackageOrigin, nvidia: dict, others: Iterable[str]) -> str | None:
+    vendor, repository = entry["vendor"] or "", entry["repository"] or ""
+    if repository in others:
+        return OTHER
+    if _is_of_nvidia(host, entry, nvidia):
+        return NVIDIA
+    if host["apt"] is not None and vendor.lower() == host["os"]["id"]:
+        return DISTRIBUTION
+    return OTHER if vendor else None
+
+
+def _is_of_nvidia(host: Host, entry: PackageOrigin, nvidia: dict) -> bool:
+    repository = entry["repository"] or ""
+    known = {item["id"]: item["url"] or "" for item in host["repositories"]}
+    urls = (f"/{repository}" if host["apt"] is not None else known.get(repository, ""),)
+    # The name of the key file is the end of the key's ID.
+    key = nvidia["repository"]["key"].partition(".")[0].lower()
+    return bool(
+        repository == owned.REPOSITORY_ID
+        or _ID.match(repository)
+        or any(_URL.search(url) for url in urls)
+        or (entry["key"] or "").endswith(key)
+        or (entry["vendor"] or "").upper().startswith("NVIDIA")
+    )
