@@ -36,7 +36,7 @@ def read(
     """Return the origins of the installed driver packages by name. Packages of unknown origin are missing.
 
     Each origin has the `vendor`, the `repository` (with apt its URL without the scheme, else its ID) and the `key` that
-    signed the package, or None for what is unknown. With apt, repositories of several vendors may have the installed version.
+    signed the package, or None for what is unknown. With apt, several vendors may have the installed version.
     `packages` has the versions. `signed` has rpm's texts for the vendor and for the signature.
     """
     driver = re.compile(DRIVER_VERSION)
@@ -67,23 +67,20 @@ def _signature(vendor: str = "", text: str = "") -> dict[str, str | None]:
 
 
 def _apt(root: str, versions: dict[str, str], run: Run) -> dict[str, list[dict]]:
-    found: dict[str, list[dict]] = {}
+    groups: dict[tuple[str | None, str], list[str]] = {}
     for file in listing(root, _LISTS):
-        stem, marker, compressed = file.partition("_Packages")
-        if not marker or (compressed and not compressed.startswith(".")):
+        stem, marker, compression = file.partition("_Packages")
+        if not marker or (compression and not compression.startswith(".")):
             continue
         vendor, suite = _release(root, stem)
-        if vendor in ("Debian", "Ubuntu") and _FREE.search(file):
-            continue
-        repository = unquote(suite.partition("_dists_")[0].replace("_", "/")).rstrip("/")
-        path = os.path.join(root, _LISTS.lstrip("/"), file)
-        # One list per vendor suffices. Ubuntu has the same versions in noble-security and noble-updates.
-        unknown = {
-            name: version
-            for name, version in versions.items()
-            if not any(entry["vendor"] == vendor for entry in found.get(name, []))
-        }
-        for name in _listed(path, bool(compressed), unknown, run) if unknown else ():
+        if vendor not in ("Debian", "Ubuntu") or not _FREE.search(file):
+            repository = unquote(suite.partition("_dists_")[0].replace("_", "/")).rstrip("/")
+            groups.setdefault((vendor, repository), []).append(os.path.join(root, _LISTS.lstrip("/"), file))
+    found: dict[str, list[dict]] = {}
+    for (vendor, repository), files in groups.items():
+        # One repository per vendor suffices. Ubuntu has the same versions in noble-security and noble-updates.
+        known = {name for name, entries in found.items() if vendor in [entry["vendor"] for entry in entries]}
+        for name in _listed(files, {name: versions[name] for name in versions if name not in known}, run):
             found.setdefault(name, []).append({"vendor": vendor, "repository": repository, "key": None})
     return found
 
@@ -100,11 +97,21 @@ def _release(root: str, stem: str) -> tuple[str | None, str]:
     return None, suites[-1]
 
 
-def _listed(path: str, compressed: bool, versions: dict[str, str], run: Run) -> set[str]:
-    """Return the packages that a list of a repository has in their installed version."""
-    if compressed:
-        rc, out, _err = run([_APT_HELPER, "cat-file", path]) if os.path.exists(_APT_HELPER) else (1, "", "")
-        return _found(out.encode(), versions) if rc == 0 else set()
+def _listed(files: list[str], versions: dict[str, str], run: Run) -> set[str]:
+    """Return the packages that the lists of a repository have in their installed version."""
+    names: set[str] = set()
+    for path in files:
+        unknown = {name: versions[name] for name in versions if name not in names}
+        if path.endswith("_Packages") and unknown:
+            names |= _found_in_file(path, unknown)
+    compressed = [path for path in files if not path.endswith("_Packages")]
+    if compressed and len(names) < len(versions) and os.path.exists(_APT_HELPER):
+        rc, out, _err = run([_APT_HELPER, "cat-file", *compressed])
+        names |= _found(f"\n\n{out}".encode(), versions) if rc == 0 else set()
+    return names
+
+
+def _found_in_file(path: str, versions: dict[str, str]) -> set[str]:
     try:
         with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return _found(content, versions)
