@@ -258,7 +258,8 @@ def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
     libraries = {
         package.driver: package.name
         for package in system
-        if package.driver and not package.flavor and not package.release
+        # The version is part of the firmware's name, so that several can be installed.
+        if package.driver and not package.flavor and not package.release and package.driver not in package.name
     }
     if len(libraries) != 1:
         found.append(f"the user space has {_versions(libraries) or 'no version'}")
