@@ -295,8 +295,10 @@ def _is_image(name: str) -> bool:
 
 
 def _has_modules(package: Package) -> bool:
-    """Return whether a package contains or builds modules, and is not only the source of another one."""
-    return bool(re.search(r"^linux-modules-nvidia|dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
+    """Return whether a package contains or builds modules. Sources and meta packages do not."""
+    if package.name.startswith("linux-modules-nvidia"):
+        return package.name.endswith(f"-{package.release}")
+    return bool(re.search(r"dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
 
 
 def _builds(package: Package) -> bool:
