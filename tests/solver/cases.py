@@ -25,8 +25,6 @@ from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Arc
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 
 ROOT = Path(__file__).resolve().parents[2]
-# A host whose driver stays may get the plugin that holds it.
-HOLD_TOOLS = ("python3-dnf-plugin-versionlock",)
 # Each query can lead to a plan for another source, which needs another query.
 _QUERIES = 4
 
@@ -209,6 +207,10 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Requ
 
 
 # --- the verdict --------------------------------------------------------------------------------------------------
+
+
+# A host whose driver stays may get the plugin that holds it.
+HOLD_TOOLS = ("python3-dnf-plugin-versionlock",)
 
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
