@@ -35,8 +35,8 @@ sandbox-down: setup ## Remove the simulated hosts and their data
 ##@ Test
 # The scenario mostly waits for package managers and compilers, so the other tests run beside it.
 .PHONY: test
-test: sandbox ## Run the tests of CI: lint, unit tests, sanity tests and the default scenario
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target molecule static
+test: sandbox ## Run the tests of CI: lint, unit tests, sanity tests, the solvers and the default scenario
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target molecule static solver
 
 # One after the other, so that the scenario starts at once.
 .PHONY: static

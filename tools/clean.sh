@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 if docker version >/dev/null 2>&1; then
     hosts=$(docker ps -aq --filter label=gpufleet.sandbox)
     [ -z "$hosts" ] || docker rm -fv $hosts >/dev/null
-    images=$(docker images -q localhost/gpufleet-sandbox | sort -u)
+    images=$(docker images -q --filter 'reference=localhost/gpufleet-*' | sort -u)
     [ -z "$images" ] || docker rmi -f $images >/dev/null
 fi
 rm -rf .cache .ansible .venv .pytest_cache .ruff_cache tests/output tests/gpu/bundle

@@ -42,6 +42,8 @@ class Expected:
     refusals: tuple[str, ...] = ()
     # Expressions for the reasons that the plan must give.
     reasons: tuple[str, ...] = ()
+    # Whether the installed driver stays as it is.
+    kept: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +210,10 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Requ
 # --- the verdict --------------------------------------------------------------------------------------------------
 
 
+# A host whose driver stays may get the plugin that holds it.
+HOLD_TOOLS = ("python3-dnf-plugin-versionlock",)
+
+
 def faults(case: Case, outcome: Outcome) -> list[str]:
     """Return what is wrong. An empty list is a passed case."""
     expected = case.expected
@@ -215,10 +221,14 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
         text = " ".join(outcome.errors)
         if any(re.search(pattern, text) for pattern in expected.refusals):
             return []
-        wanted = "an installation" if expected.builds else f"a refusal that names {' or '.join(expected.refusals)}"
+        wanted = f"a refusal that names {' or '.join(expected.refusals)}"
+        wanted = "an installation" if expected.builds else "no change" if expected.kept else wanted
         return [f"refused, expected {wanted}: {text}"]
     if outcome.refused:
         return [f"the solver refuses the plan: {outcome.refused}"]
+    if expected.kept:
+        changes = [change for change in outcome.changes if change.name not in HOLD_TOOLS]
+        return [f"changes the driver: {', '.join(map(str, changes))}"] if changes else []
     if not expected.builds:
         brought = ", ".join(str(change) for change in outcome.changes)
         return [f"planned, expected a refusal that names {' or '.join(expected.refusals)}: {brought}"]
@@ -251,7 +261,8 @@ def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
     libraries = {
         package.driver: package.name
         for package in system
-        if package.driver and not package.flavor and not package.release
+        # The version is part of the firmware's name, so that several can be installed.
+        if package.driver and not package.flavor and not package.release and package.driver not in package.name
     }
     if len(libraries) != 1:
         found.append(f"the user space has {_versions(libraries) or 'no version'}")
@@ -287,8 +298,10 @@ def _is_image(name: str) -> bool:
 
 
 def _has_modules(package: Package) -> bool:
-    """Return whether a package contains or builds modules, and is not only the source of another one."""
-    return bool(re.search(r"^linux-modules-nvidia|dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
+    """Return whether a package contains or builds modules. Sources and meta packages do not."""
+    if package.name.startswith("linux-modules-nvidia"):
+        return package.name.endswith(f"-{package.release}")
+    return bool(re.search(r"dkms|kmod-nvidia|kmp|open-kmod|driver-G0\d$", package.name))
 
 
 def _builds(package: Package) -> bool:

@@ -16,13 +16,23 @@ from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, flavors,
 from ansible_collections.gpufleet.hosts.tests.solver.managers import Rpm
 
 PLATFORMS = ("el-8", "el-9", "el-10", "amazon-2023")
+BUILD_TOOLS = ("dkms", "gcc", "make", "elfutils-libelf-devel")
 BRANCHES = (("T4", "595"), ("T4", "570"), ("H100", "610"), ("V100", "595"), ("V100", "570"), ("B200", "570"))
+
+
+# By platform: the vendors of modules, with the flavor, the path of a module and its signer.
+RED_HAT = ("Red Hat, Inc.", "open", "extra/drivers/video/nvidia/nvidia.ko", "Nvidia GPU OOT CA")
+ALMALINUX = ("AlmaLinux", "open", "extra/nvidia/nvidia.ko", "AlmaLinux driver signing key")
+AMAZON = ("Amazon Linux", "open", "extra/nvidia.ko.xz", None)
+VENDOR_MODULES = {"el-9": (RED_HAT, ALMALINUX), "el-10": (RED_HAT, ALMALINUX), "amazon-2023": (AMAZON,)}
 
 
 def manager(place: Path, platform: str) -> Rpm:
     """Return dnf with the archives of a platform."""
     base = "amazon" if platform.startswith("amazon") else "el"
     found = {"base": archives.load(base, platform), "nvidia": archives.load("nvidia-rpm", platform)}
+    if platform in VENDOR_MODULES:
+        found["vendor"] = archives.load("vendor-modules", platform)
     return Rpm(place, found, "dnf")
 
 
@@ -39,6 +49,58 @@ def cases(dnf: Rpm, platform: str) -> Iterator[Case]:
                 yield _case(dnf, host, gpu, {"module_build": "precompiled"})
             for gpu, branch in BRANCHES:
                 yield _case(dnf, host, gpu, {"branch": branch})
+    yield from vendor_cases(dnf, platform)
+
+
+def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
+    """Return the cases of hosts with a working driver whose modules NVIDIA's DKMS package did not build: it stays."""
+    base, kept = dnf.archives["base"], Expected(kept=True)
+    version = "580.105.08"
+    for vendor, flavor, path, signer in VENDOR_MODULES.get(platform, ()):
+        names = ("python3-dnf-plugin-versionlock", *(BUILD_TOOLS if vendor == AMAZON[0] else ()))
+        packages = [package for package in dnf.archives["vendor"].packages if package.vendor == vendor]
+        host = hosts.system(
+            platform,
+            base,
+            base.rows("kernels")[0]["flavor_"],
+            "outdated",
+            ("base", "vendor"),
+            addable=("nvidia",),
+            title=vendor.split(",")[0].replace(" ", ""),
+            extra=(*packages, *(package for package in base.packages if package.name in names)),
+            driver=hosts.Driver(version, flavor, path, signer),
+        )
+        for gpu in ("T4", "H100", "B200"):
+            yield Case(host, gpu, (), kept)
+            yield Case(host, gpu, (("hold", False),), kept)
+    if platform == "el-9":
+        yield from _precompiled(dnf, platform, version)
+
+
+def _precompiled(dnf: Rpm, platform: str, version: str) -> Iterator[Case]:
+    """Return the cases of NVIDIA's own stream with precompiled proprietary modules."""
+    base, full = dnf.archives["base"], f"3:{version}-1.el9"
+    names = ("nvidia-driver-cuda", "nvidia-driver-cuda-libs", "libnvidia-ml", "libnvidia-cfg", "nvidia-kmod-common")
+    names += ("nvidia-modprobe", "nvidia-persistenced")
+    packages = [p for p in dnf.archives["nvidia"].packages if p.name in names and p.version == full]
+    packages += [p for p in dnf.archives["nvidia"].packages if p.name.startswith(f"kmod-nvidia-{version}")]
+    packages += [
+        p for p in base.packages if p.name in ("ocl-icd", "opencl-filesystem", "python3-dnf-plugin-versionlock")
+    ]
+    driver = hosts.Driver(version, "proprietary", "extra/drivers/video/nvidia/nvidia.ko")
+    host = hosts.system(
+        platform,
+        base,
+        "generic",
+        "outdated",
+        ("base", "nvidia"),
+        title="precompiled",
+        extra=packages,
+        driver=driver,
+        streams=(("nvidia-driver", "580"),),
+    )
+    for gpu in ("V100", "T4", "H100"):
+        yield Case(host, gpu, (), Expected(kept=True))
 
 
 def _case(dnf: Rpm, host: hosts.System, gpu: str, values: dict[str, str]) -> Case:

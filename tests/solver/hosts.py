@@ -24,6 +24,16 @@ STATES = {"updated": (2, 2), "outdated": (1, 1), "oldest": (0, 0), "waiting": (1
 
 
 @dataclasses.dataclass(frozen=True)
+class Driver:
+    """An installed and loaded driver. `path` is that of its module below the directory of a kernel."""
+
+    version: str
+    flavor: str
+    path: str
+    signer: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class System:
     """The software of a host. `name` is unique in the matrix."""
 
@@ -36,6 +46,9 @@ class System:
     repositories: tuple[str, ...]
     addable: tuple[str, ...] = ()
     streams: tuple[tuple[str, str], ...] = ()
+    driver: Driver | None = None
+    # The vendor of packages that name none.
+    origin: str = ""
 
     @property
     def kernels(self) -> list[str]:
@@ -52,11 +65,11 @@ def kernel_of(archive: Archive, flavor: str, age: int) -> str:
 def system(
     platform: str, archive: Archive, flavor: str, state: str, repositories: tuple[str, ...], **more: Any
 ) -> System:
-    """Return a host without a driver."""
+    """Return a host, without a driver unless `extra` has its packages and `driver` describes it."""
     running, upcoming = (kernel_of(archive, flavor, age) for age in STATES[state])
-    driver = more.pop("driver", ())
-    packages = archives.system(archive, list(dict.fromkeys((running, upcoming))), driver)
-    return System(f"{platform}/{flavor}/{state}", platform, running, upcoming, tuple(packages), repositories, **more)
+    name = "/".join(filter(None, (platform, flavor, state, more.pop("title", ""))))
+    packages = archives.system(archive, list(dict.fromkeys((running, upcoming)))) + list(more.pop("extra", ()))
+    return System(name, platform, running, upcoming, tuple(packages), repositories, origin=archive.origin, **more)
 
 
 def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -69,4 +82,35 @@ def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]
     there["installed_packages"] = state["all"]
     there["held_packages"] = state["held"]
     there["module_streams"] = dict(host.streams)
+    there["package_origins"] = {
+        package.name: [{"vendor": package.vendor or host.origin, "repository": None, "key": None}]
+        for package in host.packages
+        if package.driver
+    }
+    if host.driver:
+        _add_driver(there, host, host.driver)
     return there
+
+
+def _add_driver(there: dict[str, Any], host: System, driver: Driver) -> None:
+    """Describe a driver that is loaded, and whose modules are on disk for the running kernel."""
+    modules = {host.running: driver.version}
+    for entry in there["kernel"]["kernels"]:
+        if entry["release"] in modules:
+            entry["nvidia_module"] = {
+                "path": f"/lib/modules/{entry['release']}/{driver.path}",
+                "version": driver.version,
+                "flavor": driver.flavor,
+                "signer": driver.signer,
+                "built_for": None,
+            }
+    there["driver"].update(
+        loaded=driver.version,
+        kernel_module_flavor=driver.flavor,
+        library=driver.version,
+        on_disk=driver.version,
+        on_disk_flavor=driver.flavor,
+        on_disk_next=modules.get(host.upcoming),
+        on_disk_next_flavor=driver.flavor if host.upcoming in modules else None,
+    )
+    there["modules_loaded"] = ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -228,6 +229,15 @@ class Rpm:
         rc, out, err = self.runner(host, repositories)([self.name, *command])
         if rc:
             raise SetupError(f"{self.name} cannot read the repositories of {host.name}: {out}{err}")
+        # A package manager that reads another database would plan for an empty system.
+        queries = {
+            "dnf": ["dnf", "--quiet", "repoquery", "--installed", "--queryformat", "%{name}\n"],
+            "zypper": ["zypper", "--quiet", "search", "--installed-only", "--details"],
+        }
+        seen = self.runner(host, repositories)(queries[self.name])[1]
+        missing = [package.name for package in host.packages if not re.search(rf"\b{re.escape(package.name)}\b", seen)]
+        if missing:
+            raise SetupError(f"{self.name} does not see the installed packages {', '.join(missing)} of {host.name}")
 
     def runner(self, host: System, repositories: tuple[str, ...]) -> Any:
         """Return the function that runs programs on a host."""

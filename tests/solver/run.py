@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import subprocess
@@ -56,12 +57,16 @@ def docker(*words: str) -> str:
 
 def image(manager: str) -> str:
     """Return the image with a package manager. Make it from the present image of a simulated Debian 12 host."""
-    base = docker("image", "inspect", "--format", "{{.Id}}", BASE).partition(":")[2][:12]
-    name = f"localhost/gpufleet-solver:{manager}-{base}"
+    base = docker("image", "inspect", "--format", "{{.Id}}", BASE)
+    install = (
+        f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(IMAGES[manager])} && "
+        # Debian's rpm uses a database in the home directory, where dnf and zypper would look for it, too.
+        "mkdir -p /etc/rpm && echo '%_dbpath /var/lib/rpm' >/etc/rpm/macros.dbpath"
+    )
+    name = f"localhost/gpufleet-solver:{manager}-{hashlib.sha256(f'{base} {install}'.encode()).hexdigest()[:12]}"
     if not docker("image", "ls", "--quiet", name):
         container = f"solver-image-{manager}-{os.getpid()}"
         print(f"solver: building the image with {manager}", flush=True)
-        install = f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(IMAGES[manager])}"
         try:
             docker("run", "--name", container, "--entrypoint", "bash", BASE, "-c", install)
             docker("commit", container, name)

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.tests.solver.managers import Apt
 PLATFORMS = ("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
 FLAVORS = ("generic", "aws", "azure", "gcp")
 SOURCES = ("distribution", "nvidia")
+USER_SPACE = ("nvidia-kernel-common", "nvidia-utils", "nvidia-compute-utils", "libnvidia-compute", "libnvidia-cfg1")
 # Branches that a user requests. 570 is transitional.
 BRANCHES = (("T4", "535"), ("T4", "570"), ("H100", "595"), ("V100", "595"), ("B200", "535"))
 
@@ -48,6 +49,51 @@ def cases(apt: Apt, platform: str) -> Iterator[Case]:
                         yield _case(apt, host, gpu, {"source": source, "flavor": flavor, "module_build": build})
         for gpu, branch in BRANCHES if is_first else ():
             yield _case(apt, host, gpu, {"source": "distribution", "branch": branch})
+    yield from driver_cases(apt, platform)
+
+
+def driver_cases(apt: Apt, platform: str) -> Iterator[Case]:
+    """Return the cases of hosts with a driver that the role installed before the archive moved on.
+
+    Without a request, the driver stays. For a newer version, the modules of the kernel that boots next decide.
+    """
+    archive = apt.archives["ubuntu"]
+    row = next(row for row in archive.rows("drivers") if row["branch"] == 580 and row["age"] == 1)
+    newest = next(row["version"] for row in archive.rows("drivers") if row["branch"] == 580 and row["age"] == 2)
+    for flavor, gpu in (("open", "H100"), ("proprietary", "V100")):
+        for state in ("outdated", "waiting"):
+            release = hosts.kernel_of(archive, "generic", 1)
+            own = {f"{name}-580-server" for name in USER_SPACE} | {f"nvidia-firmware-580-server-{row['version']}"}
+            own |= {name for name in ("ocl-icd-libopencl1",) if archive.values["opencl"]}
+            mark = "open-" if flavor == "open" else ""
+            modules = {f"linux-modules-nvidia-580-server-{mark}{name}" for name in (release, "generic")}
+            modules |= {f"linux-objects-nvidia-580-server-{release}", f"linux-signatures-nvidia-{release}"}
+            extra = [
+                package
+                for package in archive.packages
+                if (package.name in own and package.driver in (row["version"], ""))
+                or (package.name in modules and package.release == release)
+            ]
+            host = hosts.system(
+                platform,
+                archive,
+                "generic",
+                state,
+                ("ubuntu",),
+                addable=("nvidia",),
+                title=f"driver-{flavor}",
+                extra=extra,
+                driver=hosts.Driver(row["version"], flavor, "kernel/nvidia-580srv/nvidia.ko", "Canonical Ltd."),
+            )
+            choice = {"flavor": flavor, "branch": "580", "source": "distribution"}
+            if state == "outdated":
+                yield Case(host, gpu, (), Expected(kept=True))
+                newer = Expected(("dkms",), **choice, refusals=("[Uu]pgrade the kernel|linux-modules-nvidia",))
+            else:
+                # The next kernel has no module of the installed version, so the driver must move with the kernel.
+                yield Case(host, gpu, (), Expected(("precompiled", "dkms"), **choice, refusals=(row["version"],)))
+                newer = Expected(("precompiled",), **choice)
+            yield Case(host, gpu, (("minimum_version", newest),), newer)
 
 
 def _case(apt: Apt, host: hosts.System, gpu: str, values: dict[str, str]) -> Case:
