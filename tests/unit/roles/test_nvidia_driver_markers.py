@@ -109,7 +109,7 @@ VERIFIED = [
 
 def planned(monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], activate: Any, action: str) -> dict[str, Any]:
     """Return the plan of a host whose driver is as it should be."""
-    monkeypatch.setattr(site_driver.driver_plan, "plan", lambda *_arguments: Plan(action=action))
+    monkeypatch.setattr(site_driver.driver_plan, "plan", lambda *_arguments, **_options: Plan(action=action))
     reasons = [{**reason, "id": "driver", "text": "the driver was upgraded"} for reason in facts["reboot_reasons"]]
     there = host("debian-12", files=facts["files"], reboot_reasons=reasons)
     request = driver_request.read({"activate": activate})

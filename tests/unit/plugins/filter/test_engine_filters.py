@@ -36,7 +36,7 @@ def health(width: t.Any, gpus: t.Any = None) -> dict[str, t.Any]:
     }
     host = {
         "nvidia": {"gpus": ["0000:3b:00.0"]},
-        "driver": {"loaded": None, "on_disk": None, "on_disk_next": None},
+        "driver": {"loaded": None, "library": None, "on_disk": None, "on_disk_next": None},
         "kernel": {},
         "services": {},
         "engines": {name: {"package": name} for name in ("docker", "podman", "containerd", "crio")},
