@@ -193,7 +193,8 @@ def prebuilt_modules(package: Package, kernel: str, version: str, flavor: str, d
             "name": module.replace("-", "_"),
             "version": version,
             "license": LICENCES[flavor],
-            "depends": "" if module == "nvidia" else "nvidia",
+            # The main module is loaded at boot because of this alias. The others need it.
+            **({"alias": "pci:v000010DEd*sv*sd*bc03sc02i00*"} if module == "nvidia" else {"depends": "nvidia"}),
             "vermagic": f"{kernel} SMP mod_unload modversions ",
         }
     package.after_install = package.after_removal = f"depmod -a {kernel}\n"
@@ -304,12 +305,19 @@ def write_tree(package: Package, root: Path) -> None:
 
 
 def write_module(target: Path, information: dict[str, str]) -> None:
-    """Write an object file that contains only the metadata of a kernel module."""
+    """Write an object file with the metadata and the symbols of a kernel module, from which depmod reads dependencies."""
     target.parent.mkdir(parents=True, exist_ok=True)
     source = "".join(
         f'static const char field{index}[] __attribute__((section(".modinfo"), used)) = "{key}={value}";\n'
         for index, (key, value) in enumerate(information.items())
     )
+    if information.get("depends"):
+        source += (
+            "void nvidia_register_module(void);\nvoid (*needed)(void) __attribute__((used)) = nvidia_register_module;\n"
+        )
+    else:
+        section = '__attribute__((section("__ksymtab_strings"), used))'
+        source += f'static const char exported[] {section} = "nvidia_register_module";\n'
     argv = ["gcc", "-c", "-fno-pic", "-o", str(target), "-x", "c", "-"]
     subprocess.run(argv, input=source, text=True, check=True)
 
