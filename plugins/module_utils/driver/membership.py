@@ -243,6 +243,12 @@ def module_packages(names: Iterable[str], data: dict) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
+def installed_prebuilt(host: Host, data: dict) -> list[str]:
+    """Name the installed packages with prebuilt modules, and their meta packages."""
+    expression = _any_of(rule for rule in _module_rules(data) if rule.get("build") == "precompiled")
+    return sorted(name for name in host["packages"] if expression.fullmatch(name))
+
+
 def stale_locks(host: Host, names: str | None) -> list[str]:
     """Name the locks on versions of driver packages that are no longer installed, for example of another flavor.
 

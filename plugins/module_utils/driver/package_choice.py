@@ -68,6 +68,8 @@ def choose(case: Case, data: dict) -> None:
     case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
     if case.result.prebuilt and data.get("module_version_from"):
         case.result.module_version_from = data["module_version_from"].format(**names)
+    elif data.get("module_version_from"):
+        case.result.former_prebuilt = driver_membership.installed_prebuilt(case.host, data)
     case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
     # The subnet manager needs this module to reach the switches, and nothing else loads it.
     case.result.modules = ["ib_umad"] if "nvlink5" in features else []
@@ -133,8 +135,17 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         _requested_headers(case, data, names)
         return
     installed = _kernels_with_headers(case.host)
+    running, upcoming = case.host["kernel"]["running"], case.host["kernel"]["next_boot"]
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
+        if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
+            # zypper selects one version of a package per command, also of one that can have several.
+            if not case.host["driver"]["on_disk"]:
+                case.result.reasons.append(
+                    f"no module for the running kernel {running}: zypper installs the headers of one kernel; the "
+                    f"driver works after a reboot into {upcoming}"
+                )
+            continue
         if release not in installed and kernel.get("headers"):
             case.result.headers[release] = [name.format(**{**names, **kernel["names"]}) for name in kernel["headers"]]
             case.result.kernel_packages += case.result.headers[release]

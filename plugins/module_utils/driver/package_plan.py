@@ -131,6 +131,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
+    if is_update:
+        work.purge = sorted({*work.purge, *result.former_prebuilt})
     modules = driver_kernel_packages.select(host, result, version, offers)
     fits = functools.partial(driver_kernel_packages.fits, host, modules, offers)
     exact = {**modules, **driver_kernel_packages.missing_metas(host, result, available, fits)}

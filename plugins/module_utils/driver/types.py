@@ -100,6 +100,8 @@ class Resolution:
     # Installed packages to remove, those of them with kernel modules, and all that the package manager may remove.
     replaced: list[str] = dataclasses.field(default_factory=list)
     replaced_modules: list[str] = dataclasses.field(default_factory=list)
+    # Installed prebuilt modules of one driver version, which cannot stay if this host builds those of another version.
+    former_prebuilt: list[str] = dataclasses.field(default_factory=list)
     removable: list[str] = dataclasses.field(default_factory=list)
     # Removed packages whose files in /etc still direct modprobe to other modules.
     leftover_config: list[str] = dataclasses.field(default_factory=list)

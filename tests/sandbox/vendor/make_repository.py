@@ -305,7 +305,7 @@ def write_tree(package: Package, root: Path) -> None:
 
 
 def write_module(target: Path, information: dict[str, str]) -> None:
-    """Write an object file with the metadata and the symbols of a kernel module, from which depmod reads dependencies."""
+    """Write an object file that has only the metadata of a kernel module and the symbols that depmod reads."""
     target.parent.mkdir(parents=True, exist_ok=True)
     source = "".join(
         f'static const char field{index}[] __attribute__((section(".modinfo"), used)) = "{key}={value}";\n'

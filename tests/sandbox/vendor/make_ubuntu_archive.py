@@ -7,8 +7,8 @@
 
 Names, versions and relations come from archives/ubuntu.yml. --age 0, 1 or 2 selects the time. Like Ubuntu's
 archive, this one has all kernels until then and their prebuilt modules, but only the newest driver. The kernels do
-not boot; the host simulates them. Their headers are a link to the headers of the host, so that DKMS can build
-modules.
+not boot; the host simulates them. Their headers are a copy of the headers of the host with another release, so that
+DKMS can build modules.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ VARIANT = "ubuntu-24.04"
 # The rest of the archive is Debian's on a simulated host.
 FLAVOR = "generic"
 BRANCHES = (580,)
+# Ubuntu's packages run the same scripts, of which DKMS has one.
+_HEADERS = """\
+rm -rf {tree}
+cp -a /usr/src/linux-headers-{headers} {tree}
+sed -i 's/{headers}/{release}/' {tree}/include/generated/utsrelease.h {tree}/include/config/kernel.release
+run-parts --arg={release} /etc/kernel/header_postinst.d
+"""
 
 
 def rows_at(age: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,7 +78,10 @@ def package(known: archives.Package, headers: str) -> stand_ins.Package:
         built.files[f"/usr/lib/modules/{release}/modules.order"] = ""
         built.after_removal = f"rm -rf /usr/lib/modules/{release}\n"
     elif name == f"linux-headers-{release}":
-        built.links[f"/usr/lib/modules/{release}/build"] = f"/usr/src/linux-headers-{headers}"
+        tree = f"/usr/src/linux-headers-{release}"
+        built.links[f"/usr/lib/modules/{release}/build"] = tree
+        built.after_install = _HEADERS.format(headers=headers, release=release, tree=tree)
+        built.after_removal = f"rm -rf {tree}\n"
     elif name.startswith("linux-modules-nvidia-") and name.endswith(release) and release:
         stand_ins.prebuilt_modules(built, release, version, known.flavor, "kernel/nvidia")
     for field in ("depends", "conflicts", "provides", "replaces", "breaks"):

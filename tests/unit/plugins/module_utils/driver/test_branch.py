@@ -326,3 +326,12 @@ def test_dkms_gets_the_headers_of_the_kernel_on_sles():
     wanted = ("kernel-default-devel=6.4.0-150700.53.19.1", "nvidia-driver-G06=580.95.05-0")
     assert result.errors == []
     assert set(wanted) <= set(result.todo.transaction.install)
+
+
+def test_zypper_installs_the_headers_of_the_next_kernel_only():
+    there = host("sles-15", (V100,), kernel="6.4.0-150700.53.19-default", next_kernel="6.4.0-150700.53.22-default")
+    result = driver_plan.plan(there, {}, platform("sles-15"))
+    headers = [item for item in result.todo.transaction.install if item.startswith("kernel-default-devel")]
+    assert len(headers) == 1
+    assert "6.4.0-150700.53.22" in headers[0]
+    assert any("works after a reboot into 6.4.0-150700.53.22-default" in reason for reason in result.reasons)

@@ -126,6 +126,16 @@ def test_a_pair_that_does_not_work_is_not_converged():
     assert driver_plan.plan(installed("proprietary", "580.95.05", "580.95.05"), {}, platform(KEY)).todo.query == []
 
 
+@pytest.mark.parametrize("flavor", ["open", "proprietary"])
+def test_prebuilt_modules_of_the_former_driver_are_removed_when_newer_ones_are_built(flavor):
+    there = installed(flavor, "580.82.07", "580.82.07", MIDDLE)
+    result = plan(there, {"minimum_version": "580.95.05"}, flavor)
+    assert (result.errors, result.module_build, result.version) == ([], "dkms", "580.95.05")
+    assert result.todo.transaction.purge == [f"{NAMES[flavor]}-{MIDDLE}"]
+    kept = plan(there, {"module_build": "dkms"}, flavor, ("580.95.05", "580.82.07"))
+    assert (kept.errors, kept.version, kept.todo.transaction.purge) == ([], "580.82.07", [])
+
+
 def test_a_new_kernel_that_needs_a_newer_driver_is_reported():
     there = installed("open", "580.65.06", "580.65.06", OLD)
     there["kernel"]["next_boot"] = NEW
