@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +30,19 @@ STAND_IN = "Stand-in for the vendor's package of this name, made by the sandbox 
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 LICENCES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-cfg", "libnvidia-ptxjitcompiler")
+# The driver's modules need this version, which NVIDIA's repositories, or EPEL, have.
+DKMS = "3.2.2-1"
+SUSE_KERNEL = "6.4.0-150600.21"
+# Debian's headers with the release of another kernel, and the scripts that kernel packages run, such as that of DKMS.
+HEADERS = """\
+rm -rf {tree}
+headers=$(ls -d /usr/src/linux-headers-*-amd64 | head -n 1)
+cp -a "$headers" {tree}
+for file in generated/utsrelease.h config/kernel.release; do
+    sed -i "s/${{headers#/usr/src/linux-headers-}}/{release}/" {tree}/include/$file
+done
+[ ! -d /etc/kernel/header_postinst.d ] || run-parts --arg={release} /etc/kernel/header_postinst.d
+"""
 
 
 class Package:
@@ -53,6 +67,14 @@ class Package:
         self.after_removal = ""
 
 
+def add_headers(package: Package, release: str) -> None:
+    """Let a package install the headers of a simulated kernel, with which DKMS can build modules."""
+    tree = f"/usr/src/kernel-{release}"
+    package.links[f"/usr/lib/modules/{release}/build"] = tree
+    package.after_install = HEADERS.format(release=release, tree=tree)
+    package.after_removal = f"rm -rf {tree}\n"
+
+
 def module_source(name: str, version: str, licence: str) -> str:
     """Return a kernel module that has a version but no function. Like the real modules, others depend on nvidia."""
     symbol = "int gpufleet_stand_in;\nEXPORT_SYMBOL_GPL(gpufleet_stand_in);\n" if name == "nvidia" else ""
@@ -70,7 +92,7 @@ def module_source(name: str, version: str, licence: str) -> str:
 
 def kernel_package(name: str, version: str, full: str, flavor: str, conflicts: tuple[str, ...]) -> Package:
     """Return the package with the sources of the kernel modules, built by DKMS when it is installed."""
-    package = Package(name, full, ("dkms",), conflicts)
+    package = Package(name, full, (f"dkms (>= {DKMS.partition('-')[0]})",), conflicts)
     source = f"/usr/src/nvidia-{version}"
     conf = [f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"']
     for index, module in enumerate(MODULES):
@@ -209,18 +231,33 @@ def prebuilt_package(name: str, version: str, flavor: str, others: tuple[str, ..
 
 
 def suse(version: str) -> list[Package]:
-    """Return the driver packages of NVIDIA's repository for SUSE, with prebuilt modules for a kernel flavor."""
-    full = f"{version}-0"
-    kernel = {
-        "open": "nvidia-open-driver-G06-signed-cuda-kmp-default",
-        "proprietary": "nvidia-driver-G06-kmp-default",
-    }
-    packages = [
-        prebuilt_package(name, version, flavor, tuple(other for other in kernel.values() if other != name))
-        for flavor, name in kernel.items()
-    ]
-    compute = Package("nvidia-compute-G06", full)
-    library_files(compute, LIBRARIES, version, "/usr/lib64")
+    """Return the driver packages of NVIDIA's repository for SUSE, and the open modules that SUSE builds and signs.
+
+    Before branch 575, the proprietary modules are prebuilt. From 575 on, NVIDIA's modules are for DKMS.
+    """
+    full, branch = f"{version}-0", int(version.partition(".")[0])
+    common = f"nvidia-common-G06 = {full}"
+    signed, prebuilt = "nvidia-open-driver-G06-signed-cuda-kmp-default", "nvidia-driver-G06-kmp-default"
+    sources = {"open": "nvidia-open-driver-G06", "proprietary": "nvidia-driver-G06"}
+    packages = [prebuilt_package(signed, version, "open", (prebuilt, *sources.values()))]
+    if branch < 575:
+        packages.append(prebuilt_package(prebuilt, version, "proprietary", (signed,)))
+    else:
+        for flavor, name in sources.items():
+            others = (signed, *(other for other in sources.values() if other != name))
+            package = kernel_package(name, version, full, flavor, others)
+            package.depends = ("dkms",)
+            packages.append(package)
+    apart = {"libnvidia-cfg": ("libnvidia-cfg",), "libnvidia-ml": ("libnvidia-ml",)} if branch >= 580 else {}
+    packages += [Package("nvidia-common-G06", full, (f"nvidia-modprobe >= {version}",))]
+    compute = Package("nvidia-compute-G06", full, (common, f"nvidia-persistenced >= {version}"))
+    library_files(compute, tuple(name for name in LIBRARIES if name not in apart), version, "/usr/lib64")
+    for name, files in apart.items():
+        package = Package(name, full)
+        library_files(package, files, version, "/usr/lib64")
+        packages.append(package)
+    packages += [Package(name, full) for name in ("nvidia-modprobe", "nvidia-persistenced")]
+    packages += [Package("libnvidia-gpucomp", full)] if branch >= 575 else []
     utilities = Package("nvidia-compute-utils-G06", full, (f"nvidia-compute-G06 = {full}",))
     return [*packages, compute, utilities, *fabric_packages(version, full, "rpm")]
 
@@ -275,12 +312,26 @@ def toolkit(version: str, needs: tuple[str, ...], compiler: tuple[str, ...]) -> 
 
 
 def elsewhere(_version: str) -> list[Package]:
-    """Return the driver's dependencies in other repositories: the shell, the versionlock plugin, and DKMS of EPEL."""
+    """Return packages of other repositories: the shell, the versionlock plugin, DKMS of EPEL, and SUSE's headers."""
     shell = Package("bash", "5.2-1")
     shell.provides = ("/bin/sh",)
     # dnf on a simulated host already has the plugin, but rpm does not know it.
     locks = Package("python3-dnf-plugin-versionlock", "4.0.21-1")
-    return [Package("dkms", "3.1.0-1"), Package("epel-release", "9-9"), locks, shell]
+    devel = Package("kernel-default-devel", f"{SUSE_KERNEL}.1")
+    add_headers(devel, f"{SUSE_KERNEL}-default")
+    return [Package("dkms", DKMS), Package("epel-release", "9-9"), devel, locks, shell]
+
+
+def repack_dkms(out: Path) -> None:
+    """Add the DKMS package of NVIDIA's repositories for apt: the host's own, with a newer version."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run("apt-get", "--quiet", "download", "dkms", cwd=Path(scratch))
+        tree = Path(scratch) / "tree"
+        run("dpkg-deb", "--raw-extract", str(next(Path(scratch).glob("dkms_*.deb"))), str(tree))
+        control = tree / "DEBIAN/control"
+        text = re.sub(r"(?m)^Version: .*$", f"Version: 1:{DKMS}", control.read_text(encoding="utf-8"))
+        control.write_text(text, encoding="utf-8")
+        run("dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(out))
 
 
 def write_tree(package: Package, root: Path) -> None:
@@ -465,6 +516,8 @@ def built(name: str, packages: list[Package], kind: str, home: Path) -> Path:
             out.mkdir()
             for package in packages:
                 (build_deb if kind == "deb" else build_rpm)(package, out, Path(scratch))
+            if name == "dkms":
+                repack_dkms(out)
             if kind == "rpm":
                 sign_rpms(out, home)
             shutil.copytree(out, directory)
@@ -532,6 +585,8 @@ def main() -> None:
     fingerprint = key(options.gnupg)
     wanted = {f"{packages_of.__name__}-{version}": packages_of(version) for version in options.version}
     compiler = ("g++",) if kind == "deb" else ()  # on rpm hosts, g++ is a Debian package, which rpm does not know
+    if kind == "deb" and options.version:
+        wanted["dkms"] = []
     for version in options.toolkit:
         wanted[f"toolkit-{version}-{kind}"] = toolkit(version, (), compiler)
     for version in options.greedy_toolkit:

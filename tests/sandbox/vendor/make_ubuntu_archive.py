@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Create a part of Ubuntu's archive with installable packages, on the host that will use it: kernels and the driver.
 
-    make_ubuntu_archive.py --age 1 --headers 6.1.0-56-amd64 --out /srv/vendor/ubuntu
+    make_ubuntu_archive.py --age 1 --out /srv/vendor/ubuntu
 
 Names, versions and relations come from archives/ubuntu.yml. --age 0, 1 or 2 selects the time. Like Ubuntu's
 archive, this one has all kernels until then and their prebuilt modules, but only the newest driver. The kernels do
@@ -27,13 +27,6 @@ VARIANT = "ubuntu-24.04"
 # The rest of the archive is Debian's on a simulated host.
 FLAVOR = "generic"
 BRANCHES = (580,)
-# Ubuntu's packages run the same scripts, of which DKMS has one.
-_HEADERS = """\
-rm -rf {tree}
-cp -a /usr/src/linux-headers-{headers} {tree}
-sed -i 's/{headers}/{release}/' {tree}/include/generated/utsrelease.h {tree}/include/config/kernel.release
-run-parts --arg={release} /etc/kernel/header_postinst.d
-"""
 
 
 def rows_at(age: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -55,7 +48,7 @@ def packages_at(age: int) -> list[archives.Package]:
     return [one for one in found if one.driver or one.release or one.name == "linux-firmware"]
 
 
-def package(known: archives.Package, headers: str) -> stand_ins.Package:
+def package(known: archives.Package) -> stand_ins.Package:
     """Return a package with files, for its role in the driver or in the kernel."""
     name, version, release = known.name, known.driver, known.release
     if name.startswith("nvidia-dkms-"):
@@ -78,10 +71,7 @@ def package(known: archives.Package, headers: str) -> stand_ins.Package:
         built.files[f"/usr/lib/modules/{release}/modules.order"] = ""
         built.after_removal = f"rm -rf /usr/lib/modules/{release}\n"
     elif name == f"linux-headers-{release}":
-        tree = f"/usr/src/linux-headers-{release}"
-        built.links[f"/usr/lib/modules/{release}/build"] = tree
-        built.after_install = _HEADERS.format(headers=headers, release=release, tree=tree)
-        built.after_removal = f"rm -rf {tree}\n"
+        stand_ins.add_headers(built, release)
     elif name.startswith("linux-modules-nvidia-") and name.endswith(release) and release:
         stand_ins.prebuilt_modules(built, release, version, known.flavor, "kernel/nvidia")
     for field in ("depends", "conflicts", "provides", "replaces", "breaks"):
@@ -93,7 +83,6 @@ def main() -> None:
     """Build the packages, and write the indexes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--age", type=int, choices=(0, 1, 2), required=True)
-    parser.add_argument("--headers", required=True, help="the kernel of the host's own headers")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--gnupg", type=Path, default=Path("/srv/vendor/gnupg"))
     options = parser.parse_args()
@@ -107,7 +96,7 @@ def main() -> None:
             place = options.out / "pool" / component
             place.mkdir(parents=True)
             for one in members:
-                stand_ins.build_deb(package(one, options.headers), place, Path(scratch))
+                stand_ins.build_deb(package(one), place, Path(scratch))
     stand_ins.sign_suite(options.out, "noble", "Ubuntu", sorted(components), options.gnupg)
 
 
