@@ -262,10 +262,14 @@ class Volume(TypedDict):
 
 
 class VolumePrediction(TypedDict):
-    """What module nvidia_driver_volume would do. `volume` is None only if there is an error."""
+    """What module nvidia_driver_volume would do. `volume` is None only if there is an error.
+
+    `surplus` has the files to remove if the volume has all files of the driver on disk, and others.
+    """
 
     changed: bool
     actions: list[str]
+    surplus: list[str]
     volume: Volume | None
     error: str | None
 

@@ -50,10 +50,11 @@ def predict(
         result = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root).apply_state()
     except apply.ERRORS as error:
         text = apply.error_text(error, params["path"])
-        return {"changed": False, "actions": [], "volume": None, "error": text}
+        return {"changed": False, "actions": [], "surplus": [], "volume": None, "error": text}
     return {
         "changed": result["changed"],
         "actions": result["actions"],
+        "surplus": [] if result["diff"]["after"]["files"] else result["diff"]["before"]["files"],
         "volume": result["volume"],
         "error": None,
     }

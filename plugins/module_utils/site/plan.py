@@ -235,10 +235,14 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     installs = bool(driver.get("installs"))
     has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
     error = None if installs or has_engine_changes else prediction["error"]
+    changes = prediction["actions"]
+    if installs and prediction["surplus"]:
+        # The packages bring the files back that the volume has and the host lacks.
+        changes = [action for action in changes if not action.startswith("repair volume ")]
     return Part(
-        plan={**options, "changes": prediction["actions"]},
+        plan={**options, "changes": changes},
         acts=bool(prediction["changed"] or prediction["error"] or installs),
-        changes=prediction["actions"],
+        changes=changes,
         errors=[error] if error else [],
     )
 

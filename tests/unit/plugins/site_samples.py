@@ -127,9 +127,15 @@ def converged(**more: Any) -> dict[str, Any]:
     return there
 
 
-def prediction(*actions: str, error: str | None = None) -> dict[str, Any]:
+def prediction(*actions: str, error: str | None = None, surplus: tuple[str, ...] = ()) -> dict[str, Any]:
     """Predict these actions of module nvidia_driver_volume."""
-    return {"changed": bool(actions), "actions": list(actions), "volume": None, "error": error}
+    return {
+        "changed": bool(actions),
+        "actions": list(actions),
+        "surplus": list(surplus),
+        "volume": None,
+        "error": error,
+    }
 
 
 def offered(question: dict[str, Any]) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ sys.path.insert(0, sys.argv[1])
 import ansible_collections.gpufleet.hosts.plugins.modules.gpu_host_info
 print(*sys.modules)
 """
-PREDICTION = {"changed": True, "actions": ["build it"], "volume": None, "error": None}
+PREDICTION = {"changed": True, "actions": ["build it"], "surplus": [], "volume": None, "error": None}
 
 
 @pytest.fixture

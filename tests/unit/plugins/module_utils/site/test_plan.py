@@ -405,6 +405,16 @@ def test_packages_of_the_driver_can_correct_the_error_of_the_prediction():
 
 
 @pytest.mark.parametrize(
+    ("surplus", "expected"), [(("bin/nvidia-smi",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
+)
+def test_files_that_the_packages_bring_back_stay_in_the_volume(surplus, expected):
+    there = converged(driver_volume=prediction("repair volume x", "register volume x", surplus=surplus))
+    assert len(planned(there)[VOLUME].changes) == 2
+    part = planned(without_package(there, "nvidia-smi"))[VOLUME]
+    assert (part.changes, part.plan["changes"], part.acts) == (expected, expected, True)
+
+
+@pytest.mark.parametrize(
     ("there", "values", "names"),
     [(bare(), {}, (VOLUME,)), (unloaded(), {}, (VOLUME,)), (unloaded(), INACTIVE, site_plan.PARTS)],
     ids=["bare", "unloaded", "not to be loaded"],
