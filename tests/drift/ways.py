@@ -83,8 +83,8 @@ def without_rebuilds(found: list[Case], removals: Mapping[str, list[str]], modul
     return [case for case in found if case not in rebuilding or case is kept]
 
 
-# The resolver keeps held dependents unless it ignores holds. With package sources, it would install alternatives, such as
-# libnvidia-tesla-535-cfg1 in place of libnvidia-cfg1.
+# The resolver keeps held dependents unless it ignores holds. With package sources, it would install alternatives, such
+# as libnvidia-tesla-535-cfg1 in place of libnvidia-cfg1.
 REMOVE = (
     "apt-get remove --quiet --allow-change-held-packages --option=APT::Ignore-Hold=true "
     "--option=Dir::Etc::SourceList=/dev/null --option=Dir::Etc::SourceParts=/dev/null --option=Dir::Cache::pkgcache= "

@@ -81,7 +81,7 @@ def converged_host() -> dict[str, Any]:
         "binaries": ["nvidia-smi"],
         "engines": ["docker"],
     }
-    host["driver_volume"] = {"changed": False, "actions": [], "volume": volume, "error": None}
+    host["driver_volume"] = {"changed": False, "actions": [], "surplus": [], "volume": volume, "error": None}
     files[owned.DRIVER_RECORD] = _file(json.dumps(known))
     _apply(host)
     return host

@@ -404,9 +404,10 @@ def test_packages_of_the_driver_can_correct_the_error_of_the_prediction():
     assert (part.errors, part.acts) == ([], True)
 
 
-@pytest.mark.parametrize(
-    ("surplus", "expected"), [(("bin/nvidia-smi",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
-)
+REPAIRED = [(("bin/nvidia-smi",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
+
+
+@pytest.mark.parametrize(("surplus", "expected"), REPAIRED)
 def test_files_that_the_packages_bring_back_stay_in_the_volume(surplus, expected):
     there = converged(driver_volume=prediction("repair volume x", "register volume x", surplus=surplus))
     assert len(planned(there)[VOLUME].changes) == 2
