@@ -46,6 +46,11 @@ def adopt(case: Case) -> None:
             "nvidia_driver_source is preinstalled, but the driver on this host consists of packages only, without a "
             "library or a kernel module. Complete its installation first, or set another source."
         )
+    if driver["on_disk"] and not (driver["library"] or driver["library_path"]):
+        raise Refused(
+            f"The kernel modules {driver['on_disk']} are installed, but the driver's libraries are missing "
+            "(libnvidia-ml.so.1). Install them with the tool that installed the modules, or remove the modules."
+        )
     case.result.version = version
     case.result.branch = branch = version.partition(".")[0]
     _check_version(case, version)

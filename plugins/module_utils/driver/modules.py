@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
@@ -281,11 +282,12 @@ def _signed_by_vendor(case: Case) -> dict | None:
 
 
 def _signed_elsewhere(case: Case) -> list[str]:
-    """Name the platform's other sources with signed modules for these GPUs and this kernel."""
+    """Name the platform's other sources with signed modules for these GPUs and this kernel, and with what they need."""
     if case.request.module_build == "dkms":
         return []
     sources = (case.platform or {}).get("sources") or {}
-    return [name for name in sources if name != case.result.source and _has_signed(case, sources[name])]
+    complete = [name for name in sources if not package_choice.missing_companions(case, sources[name])]
+    return [name for name in complete if name != case.result.source and _has_signed(case, sources[name])]
 
 
 def _has_signed(case: Case, data: dict) -> bool:

@@ -126,6 +126,13 @@ def test_adopted_driver_is_held_once(key):
     assert driver_source.installed(there, platform(key)) == "preinstalled"
 
 
+def test_modules_without_libraries_are_refused():
+    there = having("el-9", driver={"loaded": None, "library": None, "on_disk": V, "on_disk_flavor": "open"})
+    result = driver_plan.plan(there, {}, platform("el-9"))
+    assert len(result.errors) == 1
+    assert f"kernel modules {V} are installed, but the driver's libraries are missing" in result.errors[0]
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_user_holds_stay(key):
     hers, *rest = sorted(PACKAGES[key])

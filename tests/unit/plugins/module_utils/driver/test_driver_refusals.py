@@ -443,6 +443,8 @@ def test_secure_boot_suggests_source_with_signed_modules():
         ("ubuntu-24.04", {"source": "nvidia", "branch": "390"}, {"gpus": (K80,)}),
         ("ubuntu-24.04", {"source": "nvidia", "module_build": "dkms"}, {}),
         ("ubuntu-24.04", {"source": "nvidia"}, {"kernel": "6.12.1-custom", "next_kernel": "6.12.1-custom"}),
+        # Ubuntu's archive lacks the subnet manager.
+        ("ubuntu-24.04", {"source": "nvidia"}, {"gpus": (B200,), "nvidia": {"nvlink5_switches": ["mlx5_0"]}}),
     ):
         text = error(key, request, **more)
         assert "signed modules" not in text, (key, text)
