@@ -45,18 +45,23 @@ def _last_proprietary(data: dict) -> int:
     return int(data.get("last_proprietary", hardware_generations.LAST_PROPRIETARY_BRANCH))
 
 
+def _has_flavor(case: Case, data: dict, branch: str) -> bool:
+    """Return whether a branch of a source has modules of the required flavor."""
+    proprietary = "proprietary" in (case.result.flavor, case.request.flavor)
+    return not proprietary or int(branch) <= _last_proprietary(data)
+
+
 def _default_branches(case: Case, data: dict) -> list[str]:
     """Return the source's branches to choose from without a request, preferred one first.
 
     A source with a single branch stays usable after its end of life, because the distribution maintains it.
     """
-    proprietary = case.result.flavor == "proprietary" or case.request.flavor == "proprietary"
     return [
         name
         for name in data["branches"]
         if _lists_all(name, case.window)
         and (data.get("fixed") or hardware_generations.end_of_life(name) is None)
-        and not (proprietary and int(name) > _last_proprietary(data))
+        and _has_flavor(case, data, name)
     ]
 
 
@@ -87,7 +92,8 @@ def candidates(case: Case, data: dict) -> list[str]:
     """Return the source's branches that support all GPUs and satisfy the request, preferred one first."""
     requested, minimum = requested_branch(case.request), case.request.minimum_version
     if requested:
-        return [requested] if _is_provided(requested, data) and _lists_all(requested, case.window) else []
+        is_suitable = _is_provided(requested, data) and _has_flavor(case, data, requested)
+        return [requested] if is_suitable and _lists_all(requested, case.window) else []
     branches = _default_branches(case, data)
     return [name for name in branches if not minimum or int(name) >= int(_branch_of(minimum))]
 
@@ -179,13 +185,15 @@ def _default_branch(case: Case, data: dict, is_installed: bool) -> str:
     version = driver_version.installed_version(case.host) if is_installed else None
     installed = _branch_of(version) if version else None
     installed = installed if installed and supports_all(installed, case.window) else None
+    successor = data.get("transitional", {}).get(installed)
     if installed and not (minimum and driver_version.older(case.host, minimum)):
         case.result.reasons.append(f"branch {installed}: already installed")
+        case.result.successor = successor
         report_limits(case, installed, version)
         return installed
     suitable = candidates(case, data)
     # If the installed driver is older than the minimum, try a newer version of its branch before another branch.
-    if installed and minimum and int(installed) >= int(_branch_of(minimum)):
+    if installed and minimum and int(installed) >= int(_branch_of(minimum)) and not successor:
         suitable = [installed, *(name for name in suitable if name != installed)]
     suitable = [name for name in suitable if name not in rejected]
     if not suitable:

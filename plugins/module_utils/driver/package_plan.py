@@ -105,6 +105,13 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         if todo.build and result.source == "nvidia" and result.version not in registered:
             todo.register = f"{package_choice.dkms_name(host, result)}/{result.version}"
         return
+    if result.successor:
+        changes = f"lacks {', '.join(missing)}" if missing else "is incomplete"
+        raise NoVersion(
+            f"The installed driver {' and '.join(sorted(set(have.values())))} {changes}, and the packages of branch "
+            f"{result.branch} of source {result.source} are transitional: they install branch {result.successor}. Set "
+            f"nvidia_driver_branch to {result.successor}."
+        )
     names = [*to_query(result), *result.name_patterns, *_prerequisites_to_query(host, result)]
     todo.query = names_to_query(host, names)
     todo.query_dependencies = driver_kernel_packages.queried(result)

@@ -105,7 +105,7 @@ def plan(
 
 
 def _unknown_branch(result: Resolution) -> str:
-    if result.branch in result.branches:
+    if result.branch in result.branches or result.successor:
         return ""
     return (
         f" Branch {result.branch} is not a known branch of source {result.source} (known: "

@@ -60,6 +60,8 @@ class Resolution:
     branch: str | None = None
     # The branches of the source, those to try if `branch` has no suitable version, and those without such a version.
     branches: list[str] = dataclasses.field(default_factory=list)
+    # The branch that the source's packages of the installed branch install now.
+    successor: str | None = None
     alternative_branches: list[str] = dataclasses.field(default_factory=list)
     rejected_branches: list[str] = dataclasses.field(default_factory=list)
     # The sources whose repositories have no suitable version, with the reasons.

@@ -53,13 +53,12 @@ def read(root: str, machine: str) -> dict:
 def _variant(root: str) -> str | None:
     """Return `wsl`, `tegra` or None. The NVIDIA driver of these systems comes with Windows or with Jetson Linux.
 
-    WSL: the rule of systemd, src/basic/virt.c (0099e55). Tegra: the second rule of NVIDIA/go-nvlib, pkg/nvlib/info
-    (791d093), and the device tree, whose root lists the system on a chip (`nvidia,tegra234`).
+    WSL: the rule of systemd, src/basic/virt.c (0099e55). Tegra: the root of the device tree lists the system on a chip
+    (`nvidia,tegra234`). The family in /sys/devices/soc0 is no evidence, because Grace servers have it, too (Tegra241).
+    They have ACPI and no device tree.
     """
     kernel = read_text(root, "/proc/sys/kernel/osrelease") or ""
     if "Microsoft" in kernel or "WSL" in kernel:
         return "wsl"
     systems = (read_text(root, "/proc/device-tree/compatible") or "").split("\0")
-    family = read_text(root, "/sys/devices/soc0/family") or ""
-    is_tegra = any(name.startswith("nvidia,tegra") for name in systems) or family.lower().startswith("tegra")
-    return "tegra" if is_tegra else None
+    return "tegra" if any(name.startswith("nvidia,tegra") for name in systems) else None

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import
     host,
     offer,
     platform,
+    remove_package,
     resolve,
 )
 
@@ -112,7 +113,7 @@ def test_branch_without_packages_is_refused(key, request_, words):
         ("ubuntu-24.04", A100, {"branch": "570"}, "nvidia open 570"),
         ("ubuntu-24.04", A100, {"branch": "535"}, "distribution open 535"),
         ("ubuntu-24.04", A100, {"branch": "615"}, "distribution open 615"),
-        ("ubuntu-24.04", A100, {"branch": "615", "flavor": "proprietary"}, "distribution refused"),
+        ("ubuntu-24.04", A100, {"branch": "615", "flavor": "proprietary"}, "nvidia proprietary 615"),
         ("ubuntu-26.04", V100, {}, "distribution proprietary 580"),
         ("ubuntu-26.04", A100, {"source": "nvidia"}, "nvidia open 595"),
     ],
@@ -335,3 +336,41 @@ def test_zypper_installs_the_headers_of_the_next_kernel_only():
     assert len(headers) == 1
     assert "6.4.0-150700.53.22" in headers[0]
     assert any("works after a reboot into 6.4.0-150700.53.22-default" in reason for reason in result.reasons)
+
+
+def transitional_host() -> dict:
+    """Describe Ubuntu 24.04 with driver 570 of Ubuntu's archive, whose packages of branch 570 now install 580."""
+    key, version = "ubuntu-24.04", "570.195.03"
+    names = resolve(host(key), {"source": "distribution", "module_build": "dkms"}, platform(key)).packages
+    driver = {name.replace("580", "570"): f"{version}-0ubuntu0.24.04.1" for name in names if "nvidia" in name}
+    return host(
+        key,
+        headers=(KERNELS[key],),
+        modules={KERNELS[key]: version},
+        driver={"loaded": version, "library": version, "kernel_module_flavor": "open"},
+        packages={**driver, "dkms": "3.0.11-1ubuntu13"},
+        modules_loaded=["nvidia", "nvidia_uvm"],
+    )
+
+
+def test_installed_transitional_branch_stays():
+    result = driver_plan.plan(transitional_host(), {}, platform("ubuntu-24.04"))
+    assert (result.errors, result.branch, result.todo.transaction.install) == ([], "570", [])
+
+
+def test_minimum_above_an_installed_transitional_branch_moves_to_its_successor():
+    there, request = transitional_host(), {"minimum_version": "570.200.00", "module_build": "dkms"}
+    query = driver_plan.plan(there, request, platform("ubuntu-24.04")).todo.query
+    available = offer(there, query, "570.211.01-0ubuntu0.24.04.1", "580.126.20-0ubuntu0.24.04.2")
+    result = driver_plan.plan(there, request, platform("ubuntu-24.04"), available)
+    assert (result.errors, result.version) == ([], "580.126.20")
+    assert not [item for item in result.todo.transaction.install if "570" in item]
+
+
+def test_incomplete_transitional_branch_names_its_successor():
+    there = transitional_host()
+    remove_package(there, "nvidia-compute-utils-570-server")
+    result = driver_plan.plan(there, {}, platform("ubuntu-24.04"))
+    assert len(result.errors) == 1
+    assert "lacks nvidia-compute-utils-570-server" in result.errors[0]
+    assert result.errors[0].endswith("Set nvidia_driver_branch to 580.")
