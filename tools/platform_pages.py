@@ -9,6 +9,7 @@ platform_pages.py [--check] [--root DIRECTORY]
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -44,11 +45,23 @@ def choice(result) -> tuple[str, ...]:
     return (result.source, result.branch, result.flavor, result.module_build)
 
 
-def packages(key: str, result) -> list[str]:
-    """Name the packages, with KERNEL and VERSION for the kernel's release and version."""
-    release = samples.KERNELS[key]
+PLACEHOLDERS = {
+    "KERNEL": "the release of the kernel (`uname -r`)",
+    "VERSION": "the release of the kernel without its variant, for example without `-default`",
+    "ARCH": "the architecture",
+}
+
+
+def packages(result, release: str) -> list[str]:
+    """Name the packages for a kernel release, with placeholders for the kernel and the architecture."""
     names = [*result.packages, *(f"{name} (if available)" for name in result.optional), *result.kernel_packages]
-    return [name.replace(release, "KERNEL").replace(release.rpartition("-")[0], "VERSION") for name in names]
+    names = [name.replace(release, "KERNEL").replace(release.rpartition("-")[0], "VERSION") for name in names]
+    return [name.replace(".x86_64", ".ARCH") for name in names]
+
+
+def described(result, release: str) -> str:
+    """Render the packages, and what the role enables before it installs them."""
+    return f"{origin(result)}: {code(packages(result, release))}"
 
 
 def code(names: list[str]) -> str:
@@ -71,8 +84,9 @@ def with_secure_boot(key: str, gpu: str, result) -> str:
     """Describe what changes on a host with Secure Boot and no enrolled key."""
     secure = resolved(key, gpu, secure_boot={"enabled": True})
     if secure.errors:
-        return "refused until a key is enrolled"
-    return "the modules load" if choice(secure) == choice(result) else ", ".join(choice(secure))
+        is_signed = samples.platform(key).get("signed_modules") and result.flavor == "open"
+        return f"fails until a key is enrolled{' or signed modules are installed' if is_signed else ''}"
+    return "works" if choice(secure) == choice(result) else ", ".join(choice(secure))
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
@@ -83,16 +97,66 @@ def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def defaults(key: str) -> list[str]:
     """Render the default of each GPU, followed by the packages of each default."""
     rows, by_choice = [], {}
+    release = samples.KERNELS[key]
     for name, gpu in GPUS.items():
         result = resolved(key, gpu)
         if result.errors:
             rows.append((name, result.errors[0], "", "", "", ""))
             continue
         rows.append((name, *choice(result), with_secure_boot(key, gpu, result)))
-        by_choice.setdefault(f"{origin(result)}: {code(packages(key, result))}", []).append(name)
-    lines = [*table(COLUMNS, rows), ""]
+        by_choice.setdefault(described(result, release), []).append(name)
+    lines = [*table(COLUMNS, rows), "", *with_newer_kernels(key, by_choice), *hints(key)]
     for text, gpus in by_choice.items():
         lines += [f"Packages for {', '.join(gpus)}{text}.", ""]
+    return lines
+
+
+def with_newer_kernels(key: str, by_choice: dict[str, list[str]]) -> list[str]:
+    """Render the defaults for kernels for which some modules do not build."""
+    lines = []
+    for data in samples.platform(key)["sources"].values():
+        for limit in data.get("build_limits", []):
+            first = limit["kernel_from"]
+            release = re.sub(r"^[\d.]+(-\d+)?", first, samples.KERNELS[key])
+            changed = {}
+            for name, gpu in GPUS.items():
+                result = resolved(key, gpu, kernel=release)
+                if choice(result) != choice(resolved(key, gpu)):
+                    changed.setdefault((choice(result), described(result, release)), []).append(name)
+            for ((source, branch, flavor, build), text), gpus in changed.items():
+                like = f" The packages are those for {', '.join(by_choice[text])}." if text in by_choice else ""
+                lines.append(
+                    f"For kernel {first} and newer, {', '.join(gpus)} get the {flavor} modules (source {source}, "
+                    f"branch {branch}, {build}), because {limit['reason']}.{like}"
+                )
+                lines += [] if like else [f"The packages{text}."]
+    return [*lines, ""] if lines else []
+
+
+def hints(key: str) -> list[str]:
+    """Render what a user has to know or to do before the installation."""
+    data = samples.platform(key)
+    lines = []
+    if any(source.get("module_version_from") for source in data["sources"].values()):
+        lines += [
+            "The kernel decides the driver version of precompiled modules, and the role holds the kernel: see",
+            "[Ubuntu's precompiled modules](../driver.md#ubuntus-precompiled-modules). Unattended upgrades",
+            "then install no new kernel: see [Kernel upgrades](../driver.md#kernel-upgrades).",
+            "",
+        ]
+    if data.get("prerequisites_hint"):
+        lines += [f"On RHEL, enable EPEL yourself before the first run. {data['prerequisites_hint']}", ""]
+    if data.get("signed_modules"):
+        lines += [
+            "With Secure Boot, you can install signed open modules instead of enrolling a key. The role then adopts",
+            "that driver (see [Drivers that another vendor built](../driver.md#drivers-that-another-vendor-built)):",
+            "",
+        ]
+        for signed in data["signed_modules"].values():
+            how = re.sub(r"'([^']+)'", r"`\1`", signed["how"])
+            arches = ", ".join(signed["arches"])
+            lines.append(f"- {signed['vendor']} (release {signed['from']} or newer, {arches}): {how}.")
+        lines.append("")
     return lines
 
 
@@ -101,12 +165,13 @@ def companions(key: str) -> list[str]:
     lines = []
     for name, (gpu, switches) in SWITCHES.items():
         bare, result = resolved(key, gpu), resolved(key, gpu, nvidia=switches)
-        names = packages(key, result)
+        release = samples.KERNELS[key]
+        names = packages(result, release)
         if choice(result) == choice(bare):
-            what = f"also {code([item for item in names if item not in packages(key, bare)])}"
+            what = f"also {code([item for item in names if item not in packages(bare, release)])}"
         else:
             source, branch, flavor, build = choice(result)
-            what = f"source {source}, branch {branch}, {flavor} modules, {build}{origin(result)}: {code(names)}"
+            what = f"source {source}, branch {branch}, {flavor} modules, {build}{described(result, release)}"
         lines.append(f"- {name}: {what}.")
     return [*lines, ""]
 
@@ -122,32 +187,47 @@ def branches(key: str) -> list[str]:
         others = [name for name in supported if name != default]
         if data.get("fixed"):
             default, on_request = (
-                f"{default}, the only one; NVIDIA's support {on_request[0].partition('(')[2][:-1]}",
+                f"{default} (only branch; NVIDIA's support {on_request[0].partition('(')[2]}",
                 [],
             )
         transitional = [f"{old} → {new}" for old, new in data.get("transitional", {}).items()]
         rows.append((source, default, *(", ".join(cell) or "-" for cell in (others, on_request, transitional))))
-    return table(("Source", "Default", "If the default is missing", "Only on request", "Refused: empty packages"), rows)
+    columns = ("If the default is missing", "Only on request", "Empty packages (the role refuses these branches)")
+    return table(("Source", "Default", *columns), rows)
 
 
 def page(name: str) -> str:
     """Render the page of a platform family."""
     title, keys = PAGES[name]
+    sections = []
+    for key in keys:
+        sections += ["", f"## {samples.platform(key)['title']}", "", *defaults(key)]
+        sections += ["Hosts with switches:", "", *companions(key)]
+        sections += [
+            "Branches of each source. If the default is missing, the role tries the other supported branches in this",
+            "order (branches that do not support the GPU are skipped):",
+            "",
+            *branches(key),
+        ]
+    text = "\n".join(sections)
+    used = [f"`{name}` is {meaning}" for name, meaning in PLACEHOLDERS.items() if re.search(rf"\b{name}\b", text)]
     lines = [
         NOTE,
         "",
         f"# The driver on {title}",
         "",
-        "What role `gpufleet.hosts.nvidia_driver` installs on a host without a driver if no variable of the role is",
-        "set, on x86_64 and aarch64. An installed driver is kept. `KERNEL` is the release of the kernel.",
-        "[The driver](../driver.md#request-a-version-or-a-source) explains how to request something else, and the",
-        "[README of the role](../../roles/nvidia_driver/README.md#variables) lists the variables.",
+        "This page shows what role `gpufleet.hosts.nvidia_driver` installs by default: on a host without a driver,",
+        "with no role variable set. The defaults are the same on x86_64 and aarch64. The role keeps an installed",
+        "driver.",
+        "",
+        "- [Request a version or a source](../driver.md#request-a-version-or-a-source) explains how to request another",
+        "  source, branch or version.",
+        "- [Kernel upgrades](../driver.md#kernel-upgrades) explains how the driver follows the kernel.",
+        "- The [README of the role](../../roles/nvidia_driver/README.md#variables) lists the variables.",
+        "",
+        f"In the names of packages, {', and '.join(used)}.",
     ]
-    for key in keys:
-        lines += ["", f"## {samples.platform(key)['title']}", "", *defaults(key)]
-        lines += ["Hosts with switches:", "", *companions(key), "Branches of each source:", ""]
-        lines += branches(key)
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, text, ""])
 
 
 def main(arguments: list[str] | None = None) -> int:

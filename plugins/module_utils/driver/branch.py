@@ -105,9 +105,7 @@ def choose_branch(case: Case, data: dict, is_installed: bool) -> str:
     if requested is None:
         return _default_branch(case, data, is_installed)
     if not supports_all(requested, case.window):
-        raise Refused(
-            f"{_setting(case.request)}, but {_limit(requested, case.window)}. Request a branch in that range."
-        )
+        raise Refused(f"{_setting(case.request)}, but {_limit(requested, case.window)}. Request {_range(case.window)}.")
     _check_first_version(case, is_installed)
     # With a version, the refusal comes after the query, so that it can list the available versions.
     if data.get("fixed") and requested not in data["branches"] and not case.request.version:
@@ -247,6 +245,12 @@ def _limit(branch: str, window: Window) -> str:
     if int(branch) < window.first:
         return f"{window.first_gpu} needs branch {window.first} or newer"
     return f"{window.last_gpu} needs branch {window.last} or older"
+
+
+def _range(window: Window) -> str:
+    return (
+        f"branch {window.first} or newer" if window.last is None else f"a branch from {window.first} to {window.last}"
+    )
 
 
 def _no_branch(case: Case, data: dict) -> str:

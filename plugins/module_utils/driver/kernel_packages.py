@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
-_LATER = "Install {} when you upgrade the kernel, so that the driver works with the new kernel"
+_LATER = "When you upgrade the kernel, also install its {}"
 
 
 # Whether a version of a meta package can be installed.
@@ -134,11 +134,11 @@ def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits = 
     meta = result.kernel_meta
     if meta is None:
         return {}
+    words = _WORDS[meta["what"]]
+    later = _LATER.format(words)
     if not meta["packages"]:
-        why = "none is installed for this host's kernels" if meta["known"] else "none is known for this host's kernels"
-        result.reasons.append(
-            f"no meta package for the {_WORDS[meta['what']]} of later kernels: {why}. {_LATER.format('them')}"
-        )
+        why = "no meta package of this kernel is installed" if meta["known"] else "none is known for this kernel"
+        result.reasons.append(f"no meta package installs the {words} for later kernels: {why}. {later}")
     chosen = {}
     for entry in meta["packages"]:
         if is_installed(host, entry["name"]):
@@ -150,7 +150,7 @@ def missing_metas(host: Host, result: Resolution, available: dict, fits: Fits = 
             kernel = host["packages"][entry["image"]]["version"]
             result.reasons.append(
                 f"{entry['name']} is not installed: the repositories do not have it for the installed kernel "
-                f"({kernel} of {entry['image']}). {_LATER.format('it')}"
+                f"({kernel} of {entry['image']}). {later}"
             )
     return chosen
 

@@ -256,6 +256,7 @@ def _enroll_dkms_key(host: Host) -> str:
         return f"Enroll the key once at the console ('mokutil --import {key}', reboot, confirm)"
     is_ubuntu = host["os"]["id"] == "ubuntu"
     packages = "dkms, mokutil and shim-signed" if is_ubuntu else "dkms and mokutil"
+    packages += " (dkms is in EPEL)" if host["os"]["family"] == "el" else ""
     key, command = (UBUNTU_KEY, "update-secureboot-policy --new-key") if is_ubuntu else (DKMS_KEY, _key_command(host))
     return (
         f"DKMS has not created a key on this host. Install {packages}, create the key ({command}), and enroll it once "

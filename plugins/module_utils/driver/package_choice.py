@@ -142,8 +142,8 @@ def _headers(case: Case, data: dict, names: dict) -> None:
             # zypper selects one version of a package per command, also of one that can have several.
             if not case.host["driver"]["on_disk"]:
                 case.result.reasons.append(
-                    f"no module for the running kernel {running}: zypper installs the headers of one kernel; the "
-                    f"driver works after a reboot into {upcoming}"
+                    f"the running kernel {running} gets no module, because zypper installs the headers of only one "
+                    f"kernel; the driver works after a reboot into {upcoming}"
                 )
             continue
         if release not in installed and kernel.get("headers"):
@@ -152,7 +152,7 @@ def _headers(case: Case, data: dict, names: dict) -> None:
         elif release not in installed and release == case.host["kernel"]["next_boot"]:
             raise Refused(
                 f"Kernel {release} has no headers to build modules with (/lib/modules/{release}/build is missing), and "
-                "the role does not know the header packages of such a kernel. Install the headers, or name their "
+                "the header packages of this kernel are unknown to the role. Install the headers, or name their "
                 "packages in nvidia_driver_kernel_packages."
             )
 

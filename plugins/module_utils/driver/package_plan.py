@@ -309,12 +309,12 @@ def _needed_from_repository(host: Host, result: Resolution) -> list[str]:
 def _no_repository(unavailable: list[str], enabling: list[str], result: Resolution) -> str:
     installed = [name for name in result.prerequisites if name not in (*enabling, *result.hold_needs)]
     also = (
-        f"; no repository has {', '.join(enabling)} either"
+        f". {', '.join(enabling)} is also unavailable"
         if enabling
         else f", although {', '.join(installed)} is installed"
     )
     return (
-        f"No enabled repository of this host has {', '.join(unavailable)}, which builds the driver's modules{also}. "
+        f"No enabled repository provides {', '.join(unavailable)}, which builds the driver's modules{also}. "
         f"{result.prerequisites_hint or 'Enable the repository that has it.'}"
     )
 

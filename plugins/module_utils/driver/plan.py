@@ -192,8 +192,8 @@ def _dkms_without_prebuilt(
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: {why}")
     other.errors = [
-        f"{why[:1].upper()}{why[1:]}, so DKMS must build the modules. To use prebuilt modules, upgrade the kernel and "
-        f"reboot first. {item}"
+        f"Prebuilt modules are not usable: {why}. To use them, upgrade the kernel and reboot first. DKMS is not "
+        f"usable, either: {item}"
         for item in other.errors
     ]
     return other

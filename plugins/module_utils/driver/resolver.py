@@ -59,11 +59,12 @@ def resolve(
 
 _INSTALLING = ("distribution", "nvidia", "runfile")
 _OF_WINDOWS = (
-    "this is Windows Subsystem for Linux, where the NVIDIA driver belongs to Windows: install and upgrade it in Windows"
+    "this host is Windows Subsystem for Linux, and Windows provides the NVIDIA driver. Install and upgrade the driver "
+    "in Windows"
 )
 _OF_TEGRA = (
-    "this is a Tegra board, whose NVIDIA driver is part of Jetson Linux (L4T): install and upgrade Jetson Linux with "
-    "NVIDIA's tools"
+    "this host is a Tegra board, and its NVIDIA driver is part of Jetson Linux (L4T). Install and upgrade Jetson "
+    "Linux with NVIDIA's tools"
 )
 
 
@@ -136,12 +137,13 @@ def _needs_guest_driver(case: Case, installed: str | None) -> str:
     if installed is not None and not _drives_vgpus(case.host):
         wrong = f", which the installed driver{f' {loaded}' if loaded else ''} does not support"
     elif installed is not None:
-        wrong = f", and nvidia_driver_source {case.request.source} has no driver for it"
+        wrong = f"; source {case.request.source} does not contain a vGPU guest driver"
     return (
         f"{_named_vgpus(case.host)}{wrong}. A vGPU needs NVIDIA's vGPU guest driver (GRID), which comes from NVIDIA's "
-        "licensing portal or the cloud provider and must match the vGPU manager of the hypervisor. Install it yourself "
-        "with nvidia_driver_source auto or preinstalled, which adopt it, or set nvidia_driver_source to runfile and "
-        "nvidia_driver_runfile_url to its installer (NVIDIA-Linux-...-grid.run)."
+        "licensing portal or the cloud provider and must match the vGPU manager of the hypervisor. Install it "
+        "yourself; nvidia_driver_source auto or preinstalled then adopts it. Alternatively, set nvidia_driver_source "
+        "to runfile and nvidia_driver_runfile_url to the URL of its installer (NVIDIA-Linux-...-grid.run), and also "
+        "set nvidia_driver_version and nvidia_driver_runfile_checksum."
     )
 
 

@@ -146,7 +146,10 @@ def choose(case: Case, installed: str | None) -> str:
 def _how_known(case: Case, installed: str) -> str:
     if _of_packages(case.host, case.platform)[1]:
         return "the installed driver packages come from it"
-    return "the installed driver packages have its names; where they came from is not recorded on this host"
+    return (
+        "the names of the installed driver packages match this source; the package manager has no record of their "
+        "origin"
+    )
 
 
 def _why_kept(case: Case, installed: str) -> str:
@@ -154,14 +157,18 @@ def _why_kept(case: Case, installed: str) -> str:
     modules_of_vendor = driver_membership.vendor_modules(host, case.platform)
     marked = driver_membership.marked_packages(host, case.platform)
     if installed == "runfile":
-        return "a driver was already installed by NVIDIA's installer; it is kept"
+        return "NVIDIA's installer has already installed a driver; the role keeps this driver"
     if modules_of_vendor:
-        return f"the kernel modules come from other packages ({_with_origins(case, modules_of_vendor)}); they are kept"
+        origins = _with_origins(case, modules_of_vendor)
+        return f"the kernel modules come from other packages ({origins}); the role keeps this driver"
     if marked and not any(host["package_origins"].get(name) for name in marked):
-        return f"the origin of the installed driver packages is unknown ({', '.join(marked)}); they are kept"
+        return (
+            f"the origin of the installed driver packages is unknown ({', '.join(marked)}); the role keeps this driver"
+        )
     if marked:
-        return f"the installed driver packages come from another vendor ({_with_origins(case, marked)}); they are kept"
-    return "a driver was already installed by the image or by hand; it is kept"
+        origins = _with_origins(case, marked)
+        return f"the installed driver packages come from another vendor ({origins}); the role keeps this driver"
+    return "a driver was already installed by the image or by hand; the role keeps this driver"
 
 
 def _with_origins(case: Case, names: list[str]) -> str:
@@ -247,8 +254,9 @@ def data_of(case: Case, source: str) -> dict:
 
 def _unknown_platform(host: Host) -> str:
     return (
-        f"{host['os']['name']} is not a platform on which this role can install a driver, so it only adopts one. "
-        "Install the driver yourself and set nvidia_driver_source to preinstalled."
+        f"This role has no driver packages for {host['os']['name']}. Install the driver yourself; nvidia_driver_source "
+        "auto or preinstalled then adopts it. Alternatively, set nvidia_driver_source to runfile to use NVIDIA's "
+        "installer."
     )
 
 

@@ -118,8 +118,8 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
             why = f"is installed, but the prebuilt module for kernel {search.kernel}, which boots next, is for driver "
             why += ", ".join(suitable)
         raise NoVersion(
-            f"Driver {old} {why}. The role does not change the driver's version without a request. Set "
-            f"nvidia_driver_version to {suitable[-1]}."
+            f"Driver {old} {why}. The role changes the driver's version only on request. Set nvidia_driver_version to "
+            f"{suitable[-1]}."
         )
     return suitable[-1]
 

@@ -85,7 +85,8 @@ def _resolved(items: list[Item], virtual: list[Item], backend: Backend, view: Vi
             continue
         if len(providers) > 1:
             raise TransactionError(
-                f"{item.name} is the name of no package, but {', '.join(providers)} provide it. Request one of these."
+                f"No package has the name {item.name}. Several packages provide it: {', '.join(providers)}. Request "
+                "one of them."
             )
         found.append(Item(providers[0]) if providers else item)
     return list(dict.fromkeys(found))
@@ -103,8 +104,8 @@ def _version(item: Item, offered: list[str], manager: str) -> str | None:
 def _unavailable(item: Item, offered: list[str], backend: Backend, view: View) -> str:
     if offered:
         return (
-            f"The repositories have no {item}. They have the versions {', '.join(offered[:10])} of {item.name}. "
-            "Request one of these, or add a repository."
+            f"The repositories do not contain {item}. Available versions of {item.name}: {', '.join(offered[:10])}. "
+            "Request one of them, or add a repository."
         )
     # The error may be in the first letters of a short name.
     start = item.name[: max(2, min(4, len(item.name) - 2))]

@@ -234,7 +234,10 @@ class Journal:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY):
                     raise
         except OSError as error:
-            raise JournalError(f"{self.path} could not be removed: {error.strerror}. Remove the file.") from error
+            raise JournalError(
+                f"{self.path} could not be removed: {error.strerror}. Make sure that the file system is writable, then "
+                "run the task again."
+            ) from error
 
     @contextlib.contextmanager
     def locked(self, timeout: float) -> Iterator[None]:
@@ -301,7 +304,10 @@ class Journal:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise JournalError(f"{path} could not be read before its change: {error.strerror}.") from error
+            raise JournalError(
+                f"{path} could not be read: {error.strerror}. The record must contain the content of this file before "
+                "its change. Make the file readable, then run the task again."
+            ) from error
 
     def _undone(self, known: Mapping[str, Any]) -> set[str]:
         """Return the recorded files that no longer exist, or have their former text again."""
@@ -377,7 +383,7 @@ def _problem(content: Any) -> str | None:
     values = ownership.normalized(content)
     for name in ownership.TEXT_LISTS:
         if not isinstance(values[name], list) or not all(isinstance(item, str) for item in values[name]):
-            return f"{name} is not a list of texts"
+            return f"{name} is not a list of strings"
     for name in ownership.DICTIONARIES:
         if not isinstance(values[name], dict):
             return f"{name} is not an object"

@@ -273,11 +273,13 @@ def _judge(run: _Run, changes: list[Change]) -> None:
     """Fail if a change is not allowed. Complete the result."""
     request, held = run.request, set(run.before["held"])
     coming = {change.name for change in changes if change.after}
-    ignored = [str(item) for item in run.steps.install if _bare(item.name) not in coming]
+    ignored = [item for item in run.steps.install if _bare(item.name) not in coming]
     if ignored:
+        names = ", ".join(_bare(item.name) for item in ignored)
         raise TransactionError(
-            f"The package manager would not install {', '.join(ignored)}, but reported no error. No package was "
-            "changed. Check whether another package replaces it, or whether the configuration excludes it."
+            f"The package manager would not install {', '.join(map(str, ignored))}, but reported no error. No package "
+            f"was changed. Check whether another package replaces {names}, or whether the package manager's "
+            f"configuration excludes {names}."
         )
     allowed = judgement.Allowed(
         install=frozenset(_bare(item.name) for item in request.install),
@@ -294,9 +296,9 @@ def _judge(run: _Run, changes: list[Change]) -> None:
         subject = ", ".join(map(str, (*request.install, *request.remove, *request.purge)))
         raise TransactionError(
             f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. No package "
-            "was changed. Allow upgrades with may_upgrade and other changes with may_change, release holds with "
-            "release, remove packages from keep, or request other versions. If a role reports this, change these "
-            "packages or release their holds yourself."
+            "was changed. To allow upgrades, use may_upgrade; to allow other changes, use may_change. To release "
+            "holds, use release. Otherwise, remove packages from keep or request other versions. In a role: change "
+            "these packages or release their holds yourself."
         )
     comes = {
         change.name

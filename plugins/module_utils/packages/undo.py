@@ -162,7 +162,9 @@ def _install(begun: Begun, missing: dict[str, list[str]]) -> None:
     allowed = judgement.Allowed(install=frozenset(missing), remove=frozenset(came))
     refused = judgement.refused(backend.simulate(steps, View()), allowed)
     if refused:
-        raise PackageManagerError(f"The package manager would also {'; '.join(refused)}.")
+        raise PackageManagerError(
+            f"Reinstalling the removed packages would also {'; '.join(refused)}, so they were not reinstalled."
+        )
     backend.act(steps)
 
 

@@ -26,12 +26,38 @@ def test_both_architectures_have_the_same_defaults(key):
 
 def test_page_shows_source_branch_flavor_build_and_secure_boot():
     text = platform_pages.page("ubuntu")
-    assert "| V100 | distribution | 580 | proprietary | precompiled | the modules load |" in text
+    assert "| V100 | distribution | 580 | proprietary | precompiled | works |" in text
     assert "`linux-modules-nvidia-580-server-open-KERNEL`" in text
     assert "570 → 580" in text
-    assert "| A100 | nvidia | 580 | open | dkms | refused until a key is enrolled |" in platform_pages.page(
+    assert "| A100 | nvidia | 580 | open | dkms | fails until a key is enrolled |" in platform_pages.page(
         "amazon-linux"
     )
+
+
+def test_page_names_the_kernels_without_open_modules():
+    first = (
+        "For kernel 6.12.95 and newer, T4, A100, H100 get the proprietary modules (source distribution, branch 550, "
+    )
+    (line,) = [line for line in platform_pages.page("debian").splitlines() if line.startswith("For kernel")]
+    assert line.startswith(first)
+    assert line.endswith("The packages are those for V100.")
+
+
+def test_page_names_signed_modules():
+    lines = platform_pages.page("enterprise-linux").splitlines()
+    (red_hat,) = [line for line in lines if line.startswith("- Red Hat (release 10.1 or newer, x86_64): ")]
+    assert "`rhel-drivers install nvidia`" in red_hat
+    cells = {
+        (row[1], row[6]) for row in ([cell.strip() for cell in line.split("|")] for line in lines) if len(row) == 8
+    }
+    assert ("A100", "fails until a key is enrolled or signed modules are installed") in cells
+    assert ("V100", "fails until a key is enrolled or signed modules are installed") not in cells
+
+
+def test_page_explains_its_placeholders():
+    assert "`kernel-default-devel-VERSION.1.ARCH`" in platform_pages.page("sles")
+    assert "`VERSION` is the release of the kernel without its variant" in platform_pages.page("sles")
+    assert "VERSION" not in platform_pages.page("debian")
 
 
 def test_pages_are_written_and_checked(tmp_path, capsys):

@@ -79,7 +79,7 @@ def test_a_guest_driver_is_adopted(there, source):
 @pytest.mark.parametrize("request_", INSTALLING, ids=str)
 def test_a_guest_driver_is_not_replaced(request_):
     (error,) = plan(vgpu_host("nvidia", driver=GUEST, services=LICENSE), **request_).errors
-    assert f"nvidia_driver_source {request_['source']} has no driver for it" in error
+    assert f"; source {request_['source']} does not contain a vGPU guest driver" in error
 
 
 def test_a_driver_for_whole_gpus_is_not_adopted_for_a_vgpu():
@@ -110,7 +110,10 @@ RELEASE = {"files": {"/etc/nv_tegra_release": {"exists": True, "content": "# R36
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"os": WSL}, ["Windows Subsystem for Linux", "belongs to Windows", "this role changes nothing"]),
+        (
+            {"os": WSL},
+            ["Windows Subsystem for Linux", "Windows provides the NVIDIA driver", "this role changes nothing"],
+        ),
         ({"os": TEGRA, **L4T}, ["Tegra board", "Jetson Linux (L4T)", "this role changes nothing"]),
         ({"os": TEGRA, **RELEASE}, ["Tegra board"]),
     ],
@@ -128,7 +131,7 @@ def test_the_driver_of_another_system_is_kept(changes, words, source):
 @pytest.mark.parametrize(
     ("gpus", "changes", "word"),
     [
-        ((), {"os": WSL}, "belongs to Windows"),
+        ((), {"os": WSL}, "Windows provides the NVIDIA driver"),
         ((), {"os": TEGRA, **L4T}, "part of Jetson Linux"),
         ((A10,), {"os": TEGRA, **L4T, "driver": LOADED}, "part of Jetson Linux"),
     ],
@@ -174,5 +177,5 @@ def test_the_driver_of_an_unknown_distribution_is_adopted(source):
 )
 def test_no_driver_is_installed_on_an_unknown_distribution(driver, source):
     (error,) = plan(arch_linux(driver=driver), source=source).errors
-    assert "Arch Linux is not a platform on which this role can install a driver, so it only adopts one" in error
+    assert "This role has no driver packages for Arch Linux" in error
     assert "(no version)" not in error

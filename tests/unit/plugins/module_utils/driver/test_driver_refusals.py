@@ -54,7 +54,7 @@ UNKNOWN = ["debian-11", "debian-14", "ubuntu-20.04", "ubuntu-25.10", "el-7", "am
 def test_unknown_platform_is_refused(key, source):
     error = refusal(host(key), {"source": source}, None)
     assert key in error
-    assert "set nvidia_driver_source to preinstalled" in error
+    assert "nvidia_driver_source auto or preinstalled then adopts it" in error
 
 
 def test_installer_is_accepted_on_unknown_platform():
@@ -402,7 +402,7 @@ def test_secure_boot_without_key_is_refused(key, secure_boot):
 NO_KEY = [
     ("debian-12", {}, ["Install dkms and mokutil", "openssl req ", "-out /var/lib/dkms/mok.pub"], DKMS_KEY),
     ("debian-13", {}, ["Install dkms and mokutil", "(dkms generate_mok; docs/driver.md has "], DKMS_KEY),
-    ("el-9", {}, ["Install dkms and mokutil", "(dkms generate_mok; "], DKMS_KEY),
+    ("el-9", {}, ["Install dkms and mokutil (dkms is in EPEL)", "(dkms generate_mok; "], DKMS_KEY),
     ("el-9", {"dkms": "3.0.13-1.el9"}, ["(openssl req "], DKMS_KEY),
     ("amazon-2023", {"dkms": "3.2.1-1"}, ["(dkms generate_mok; "], DKMS_KEY),
     (

@@ -114,14 +114,26 @@ def test_meta_packages_match_next_kernel(key, kernel, image, meta):
 @pytest.mark.parametrize(
     ("key", "kernel", "reason"),
     [
-        ("amazon-2023", KERNELS["amazon-2023"], "no meta package for the headers of later kernels: none is known"),
-        ("el-9", "5.15.0-300.163.18.el9uek.x86_64", "no meta package for the headers of later kernels: none is known"),
+        (
+            "amazon-2023",
+            KERNELS["amazon-2023"],
+            "no meta package installs the headers for later kernels: none is known",
+        ),
+        (
+            "el-9",
+            "5.15.0-300.163.18.el9uek.x86_64",
+            "no meta package installs the headers for later kernels: none is known",
+        ),
         (
             "debian-12",
             KERNELS["debian-12"],
-            "no meta package for the headers of later kernels: none is installed",
+            "no meta package installs the headers for later kernels: no meta package of this kernel",
         ),
-        ("ubuntu-24.04", U24, "no meta package for the prebuilt modules of later kernels: none is installed"),
+        (
+            "ubuntu-24.04",
+            U24,
+            "no meta package installs the prebuilt modules for later kernels: no meta package of this kernel",
+        ),
         ("sles-15", KERNELS["sles-15"], None),
     ],
 )

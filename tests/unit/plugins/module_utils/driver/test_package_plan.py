@@ -45,9 +45,9 @@ class TestEpel:
     def test_missing_dkms_and_epel_are_refused(self, key, request_):
         result = planned(key, request_, dkms=[], epel_release=[])
         (error,) = result.errors
-        assert error.startswith("No enabled repository of this host has dkms, which builds the driver's modules; ")
+        assert error.startswith("No enabled repository provides dkms, which builds the driver's modules. ")
         for word in (
-            "no repository has epel-release either",
+            "epel-release is also unavailable",
             "Enable EPEL or a mirror",
             f"epel-release-latest-{key[3:]}.noarch.rpm",
         ):
