@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Offers, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -200,6 +200,24 @@ def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> list[
         return sorted(entry["image"] for entry in meta["packages"] if not metas[entry["name"]])
     images = [entry["image"] for entry in meta["packages"]]
     return sorted({*images, *(name for name, is_there in metas.items() if is_there)})
+
+
+def held_with_adopted(host: Host, data: dict, version: str) -> list[str]:
+    """Name the meta packages to hold together with an adopted driver. `data` is the data of its source.
+
+    Its prebuilt modules may have names that the data lacks: `ubuntu-drivers` installs those without -server.
+    """
+    if host["os"]["package_manager"] != "apt" or any(entry["version"] == version for entry in host["dkms"]):
+        return []
+    rule = kernel_rule(host["kernel"]["next_boot"], data)
+    image = rule.get("meta", {}).get("image", "(?!)").format(**rule["names"])
+    images = {name: match["meta"] for name in host["packages"] if (match := re.fullmatch(image, name))}
+    names = re.compile(rf"linux-modules-nvidia-{version.partition('.')[0]}(?:-server)?(?:-open)?-(.+)")
+    modules = {name: match[1] for name in host["packages"] if (match := names.fullmatch(name))}
+    own = [name for name, kernel in modules.items() if kernel in images.values()]
+    if not own and not any(release in modules.values() for release in kernels(host)):
+        return []
+    return sorted([*images, *own])
 
 
 def former_holds(host: Host, wanted: list[str]) -> list[str]:
