@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    NoModule,
     NoVersion,
     Offers,
     Plan,
@@ -96,7 +97,8 @@ def plan(
             todo.unfinished = _is_unfinished(host, result)
             todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
         except NoVersion as error:
-            result.errors.append(f"{error}{_unknown_branch(result)}{_tried(result)}")
+            release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
+            result.errors.append(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
     steps = _steps(todo)
     acts = any(steps.values())
     if acts and host["uid"] != 0 and not result.errors:
@@ -193,7 +195,7 @@ def _dkms_without_prebuilt(
     other.reasons.append(f"dkms modules: {why}")
     other.errors = [
         f"{why[:1].upper()}{why[1:]}, so DKMS must build the modules. To use prebuilt modules, upgrade the kernel and "
-        f"reboot first. {item}"
+        f"reboot first.{kernel_packages.how_to_release(host)} {item}"
         for item in other.errors
     ]
     return other
