@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 _REPLACE = "or replace the driver with the tool that installed it"
+_RELEASE = {"apt": "apt-mark unhold", "dnf": "dnf versionlock delete", "zypper": "zypper removelock"}
 
 
 def adopt(case: Case) -> None:
@@ -78,6 +79,7 @@ def adopt(case: Case) -> None:
     driver_branch.report_limits(case, branch, version)
     fabric.adopt(case)
     _report_ignored_settings(case)
+    _report_kernel_without_module(case, version)
 
 
 def _check_version(case: Case, version: str) -> None:
@@ -90,6 +92,38 @@ def _check_version(case: Case, version: str) -> None:
     minimum = request.minimum_version
     if minimum and driver_version.older(case.host, minimum):
         raise Refused(f"nvidia_driver_minimum_version is {minimum}, {installed}. Lower the minimum, {_REPLACE}.")
+
+
+def _report_kernel_without_module(case: Case, version: str) -> None:
+    host, driver = case.host, case.host["driver"]
+    # A driver in a container has no module on disk.
+    if driver["on_disk_next"] or driver["prefix"] or (driver["loaded"] and not driver["on_disk"]):
+        return
+    packages = _packages(host, version)
+    is_held = packages and (case.request.hold or any(package["held"] for package in packages))
+    command = _RELEASE[str(host["os"]["package_manager"])] if is_held else ""
+    case.result.reasons.append(
+        f"kernel {host['kernel']['next_boot']}, which boots next, has no NVIDIA module, and the role does not change "
+        f"an adopted driver. Install or build the module with {tool(host)}"
+        f"{f'. If it needs a newer driver, release the holds on the driver first ({command})' if command else ''}"
+    )
+
+
+def tool(host: Host) -> str:
+    """Name the tool that installed a driver that this role did not install."""
+    if host["driver"]["runfile"]:
+        return "NVIDIA's installer"
+    if _packages(host, host["driver"]["library"] or host["driver"]["on_disk"]):
+        return str(host["os"]["package_manager"])
+    return "the tool that installed the driver"
+
+
+def _packages(host: Host, version: str | None) -> list[dict]:
+    return [
+        package
+        for name, package in host["packages"].items()
+        if driver_membership.is_part_of_driver(name, package["version"], {version})
+    ]
 
 
 def _report_ignored_settings(case: Case) -> None:
@@ -151,6 +185,10 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
     members = [name for name in members if name not in built or not driver_membership.is_prebuilt(name)]
     if members:
         result.patterns = data["patterns"]
+    of_kernel = []
+    if members and request.hold:
+        of_kernel = _of_kernel(host, result, data, [name for name in built if name not in members])
+    members = sorted({*members, *of_kernel})
     packages, recorded = host["packages"], recorded_holds(host)
     new = [name for name in members if request.hold and not packages[name]["held"]]
     missing = [name for name in data.get("hold_needs", []) if not packages_installed.is_installed(host, name)]
@@ -167,9 +205,27 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
     released = set() if request.hold else {name for name in own if name in packages and packages[name]["held"]}
     orphaned = {driver_membership.locked_name(lock) or lock for lock in orphaned_locks(host)}
     work = todo.transaction
-    work.release = sorted(released | orphaned)
+    work.release = sorted(released | orphaned | set(kernel_packages.former_holds(host, of_kernel)))
     # All members: the transaction releases the packages in `release` that it does not hold.
     work.hold = members if new or (request.hold and orphaned) else []
+
+
+def _of_kernel(host: Host, result: Resolution, data: dict, modules: list[str]) -> list[str]:
+    """Name the kernel's meta packages to hold. `modules` are the vendor's modules, which are not held."""
+    if modules:
+        result.reasons.append(
+            f"the kernel is not held: an upgrade may install a kernel for which {', '.join(modules)} has no module. "
+            "Check this with playbook gpufleet.hosts.verify before a reboot"
+        )
+    names = kernel_packages.held_with_adopted(host, data, str(result.version))
+    if names:
+        result.reasons.append(
+            f"the kernel is held together with the adopted driver ({', '.join(names)}): the prebuilt modules of a "
+            "newer kernel may need a newer driver. To upgrade them, release these packages and the driver "
+            "(apt-mark unhold), then run apt-get dist-upgrade. apt-get upgrade removes no modules of the old driver, "
+            "so it would install the kernel without its modules"
+        )
+    return names
 
 
 def recorded_holds(host: Host) -> set[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Offers, Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _WORDS = {"headers": "headers", "modules": "prebuilt modules"}
 _LATER = "When you upgrade the kernel, also install its {}"
-
+# linux-image-generic, but not the image of one kernel.
+_META_IMAGE = re.compile(r"linux-image-(?!unsigned-|\d)")
 
 # Whether a version of a meta package can be installed.
 Fits = Callable[[str, str], bool]
@@ -56,13 +57,14 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
         raise NoVersion(
             f"The host's repositories have no {', '.join(headers)}, so DKMS cannot build modules for kernel "
             f"{upcoming}, which boots next. Upgrade the kernel and reboot first, add a repository that has these "
-            "headers, or name packages that provide them in nvidia_driver_kernel_packages."
+            f"headers, or name packages that provide them in nvidia_driver_kernel_packages.{how_to_release(host)}"
         )
     if needed:
         raise NoVersion(
             f"The host's repositories have no {', '.join(needed)}, so there is no prebuilt module for kernel "
             f"{upcoming}, which boots next. Upgrade the kernel and reboot first, add a repository that has the "
             "package, or set nvidia_driver_module_build to auto or dkms to build the module on this host."
+            f"{how_to_release(host)}"
         )
     if unavailable:
         result.reasons.append(
@@ -190,16 +192,52 @@ def _numbers(version: str) -> list[str]:
 def held_with_driver(host: Host, result: Resolution, coming: list[str]) -> list[str]:
     """Name the meta packages to hold, because an upgrade could install a kernel without a module of the held driver.
 
-    Prebuilt modules of later kernels may require a newer driver. DKMS cannot build modules without headers.
+    Prebuilt modules of later kernels may require a newer driver. DKMS cannot build modules without headers. Add the
+    reason.
     """
     meta = result.kernel_meta
     if meta is None or host["os"]["package_manager"] != "apt":
         return []
     metas = {entry["name"]: entry["name"] in coming or is_installed(host, entry["name"]) for entry in meta["packages"]}
     if meta["what"] == "headers":
-        return sorted(entry["image"] for entry in meta["packages"] if not metas[entry["name"]])
-    images = [entry["image"] for entry in meta["packages"]]
-    return sorted({*images, *(name for name, is_there in metas.items() if is_there)})
+        absent = [name for name, is_there in metas.items() if not is_there]
+        images = sorted({entry["image"] for entry in meta["packages"] if entry["name"] in absent})
+        names = images
+        why = f"{', '.join(absent)} is not installed, so DKMS could not build modules for a newer kernel"
+    else:
+        images = sorted({entry["image"] for entry in meta["packages"]})
+        names = sorted({*images, *(name for name, is_there in metas.items() if is_there)})
+        why = "the prebuilt modules of a newer kernel may need a newer driver"
+    if images:
+        result.reasons.append(
+            f"kernel {', '.join(images)} is held: {why}. To upgrade it, release it first "
+            f"(apt-mark unhold {' '.join(images)})"
+        )
+    return names
+
+
+def how_to_release(host: Host) -> str:
+    """Return how to release the kernel for an upgrade, as a sentence after others. It is empty if nothing is held."""
+    images = [name for name in sorted(host["packages"]) if _META_IMAGE.match(name) and _is_held(host, name)]
+    return f" The kernel is held. Run 'apt-mark unhold {' '.join(images)}' before you upgrade it." if images else ""
+
+
+def held_with_adopted(host: Host, data: dict, version: str) -> list[str]:
+    """Name the meta packages to hold together with an adopted driver. `data` is the data of its source.
+
+    Its prebuilt modules may have names that the data lacks: `ubuntu-drivers` installs those without -server.
+    """
+    if host["os"]["package_manager"] != "apt" or any(entry["version"] == version for entry in host["dkms"]):
+        return []
+    rule = kernel_rule(host["kernel"]["next_boot"], data)
+    image = rule.get("meta", {}).get("image", "(?!)").format(**rule["names"])
+    images = {name: match["meta"] for name in host["packages"] if (match := re.fullmatch(image, name))}
+    names = re.compile(rf"linux-modules-nvidia-{version.partition('.')[0]}(?:-server)?(?:-open)?-(.+)")
+    modules = {name: match[1] for name in host["packages"] if (match := names.fullmatch(name))}
+    own = [name for name, kernel in modules.items() if kernel in images.values()]
+    if not own and not any(release in modules.values() for release in kernels(host)):
+        return []
+    return sorted([*images, *own])
 
 
 def former_holds(host: Host, wanted: list[str]) -> list[str]:

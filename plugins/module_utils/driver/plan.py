@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import version as driver_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    NoModule,
     NoVersion,
     Offers,
     Plan,
@@ -96,7 +97,8 @@ def plan(
             todo.unfinished = _is_unfinished(host, result)
             todo.runfile_record = None if todo.runfile else runfile.outdated_record(host)
         except NoVersion as error:
-            result.errors.append(f"{error}{_unknown_branch(result)}{_tried(result)}")
+            release = kernel_packages.how_to_release(host) if isinstance(error, NoModule) else ""
+            result.errors.append(f"{error}{release}{_unknown_branch(result)}{_tried(result)}")
     steps = _steps(todo)
     acts = any(steps.values())
     if acts and host["uid"] != 0 and not result.errors:
@@ -192,8 +194,8 @@ def _dkms_without_prebuilt(
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: {why}")
     other.errors = [
-        f"Prebuilt modules are not usable: {why}. To use them, upgrade the kernel and reboot first. DKMS is not "
-        f"usable, either: {item}"
+        f"Prebuilt modules are not usable: {why}. To use them, upgrade the kernel and reboot first."
+        f"{kernel_packages.how_to_release(host)} DKMS is not usable, either: {item}"
         for item in other.errors
     ]
     return other

@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
+_SITE = "Run playbook gpufleet.hosts.site"
+# Packages with kernel modules or their sources, of all platforms.
+_MODULES = re.compile(r"nvidia.*-dkms|nvidia-dkms|kmod-nvidia|linux-modules-nvidia|^nvidia-(?:open-)?driver-G\d\d")
 _TITLES = {"docker": "Docker", "crio": "CRI-O"}
 _UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None, "crio": "crio.service"}
 
@@ -161,16 +167,32 @@ def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
     upcoming, library = driver["on_disk_next"], driver["library"]
     if upcoming and library and upcoming != library:
+        remedy = f"Install the module and the libraries of one version{_with_tool(host)}"
         return [
             f"The NVIDIA module of kernel {kernel['next_boot']}, which boots next, has version {upcoming}, but the "
-            f"driver's libraries have version {library}. A reboot does not fix this. Run playbook gpufleet.hosts.site."
+            f"driver's libraries have version {library}. A reboot does not fix this. "
+            f"{_SITE if _is_own_driver(host) else remedy}"
         ]
     if driver["loaded"] and driver["on_disk"] and not driver["on_disk_next"]:
+        remedy = f"Install or build the module{_with_tool(host)}"
         return [
-            f"The next boot uses kernel {kernel['next_boot']}, which has no NVIDIA module. Run playbook "
-            "gpufleet.hosts.site."
+            f"The next boot uses kernel {kernel['next_boot']}, which has no NVIDIA module. "
+            f"{_SITE if _is_own_driver(host) else remedy}"
         ]
     return []
+
+
+def _with_tool(host: Host) -> str:
+    return f" with {adoption.tool(host)}, because this collection did not install the driver"
+
+
+def _is_own_driver(host: Host) -> bool:
+    """Return whether this collection installed the driver's modules. It does not change other drivers' modules."""
+    if runfile.read_record(host)["installed"]:
+        return True
+    installed = list(host["installed_packages"])
+    recorded = packages_record.possibly_installed(host, packages_record.DRIVER, installed)
+    return any(_MODULES.search(name) for name in recorded.intersection(installed))
 
 
 def _engine(host: Host, is_required: bool) -> list[str]:

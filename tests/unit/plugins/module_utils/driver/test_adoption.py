@@ -220,3 +220,136 @@ def test_adopting_own_driver_releases_holds():
     assert states == {owned.DRIVER_UNATTENDED_UPGRADES: "absent", owned.DRIVER_APT_PREFERENCES: "present"}
     (pin,) = [file["content"] for file in work.files if file["path"] == owned.DRIVER_APT_PREFERENCES]
     assert "Pin: version" not in pin
+
+
+# --- Ubuntu's prebuilt modules ------------------------------------------------------------------------------------
+# `ubuntu-drivers install` installs the packages without -server, with prebuilt modules.
+
+NEXT = "6.8.0-90-generic"
+IMAGE = {"linux-image-generic": "6.8.0-88.89"}
+LIBRARIES = dict.fromkeys(("libnvidia-compute-580", "nvidia-kernel-common-580", "nvidia-utils-580"), UBUNTU)
+
+
+def prebuilt(name: str, kernel: str = "6.8.0-88-generic") -> dict:
+    """Return the versions of prebuilt modules and their meta package."""
+    return dict.fromkeys((f"{name}-{kernel}", f"{name}-{kernel.lstrip('0123456789.-')}"), "6.8.0-88.89")
+
+
+def dkms(name: str, version: str) -> list[dict]:
+    return [{"name": name, "version": version, "kernels": {}, "failure": None}]
+
+
+OPEN = "linux-modules-nvidia-580-open"
+KERNELS_HELD = [
+    # Modules without -server, with it, and proprietary ones.
+    (prebuilt(OPEN), IMAGE, [], ["linux-image-generic", f"{OPEN}-generic"]),
+    (
+        prebuilt("linux-modules-nvidia-580-server-open"),
+        IMAGE,
+        [],
+        ["linux-image-generic", "linux-modules-nvidia-580-server-open-generic"],
+    ),
+    (prebuilt("linux-modules-nvidia-580"), IMAGE, [], ["linux-image-generic", "linux-modules-nvidia-580-generic"]),
+    # The module of the kernel without its meta package.
+    ({f"{OPEN}-6.8.0-88-generic": "6.8.0-88.89"}, IMAGE, [], ["linux-image-generic"]),
+    # Other meta packages of the image.
+    (
+        {f"{OPEN}-6.8.0-88-generic": "6.8.0-88.89", f"{OPEN}-generic-hwe-24.04": "6.8.0-88.89"},
+        {"linux-image-generic-hwe-24.04": "6.8.0-88.89", "linux-image-virtual": "6.8.0-88.89"},
+        [],
+        ["linux-image-generic-hwe-24.04", "linux-image-virtual", f"{OPEN}-generic-hwe-24.04"],
+    ),
+    # A kernel without a meta package is not upgraded.
+    ({f"{OPEN}-6.8.0-88-generic": "6.8.0-88.89"}, {"linux-image-6.8.0-88-generic": "6.8.0-88.89"}, [], []),
+    # DKMS builds the modules of later kernels. nvidia-fs is another module.
+    (prebuilt(OPEN), IMAGE, dkms("nvidia", V), []),
+    (prebuilt(OPEN), IMAGE, dkms("nvidia-fs", "2.26.6"), ["linux-image-generic", f"{OPEN}-generic"]),
+    # Leftovers of an older kernel or an older branch.
+    ({f"{OPEN}-6.8.0-60-generic": "6.8.0-60.63"}, IMAGE, [], []),
+    (prebuilt("linux-modules-nvidia-535"), IMAGE, [], []),
+    ({}, IMAGE, [], []),
+]
+
+
+@pytest.mark.parametrize(("modules", "images", "built", "expected"), KERNELS_HELD)
+def test_kernel_is_held_with_adopted_prebuilt_modules(modules, images, built, expected):
+    packages = {**LIBRARIES, **modules, **images}
+    there = having("ubuntu-24.04", packages=packages, dkms=built)
+    result = planned("ubuntu-24.04", there, source="preinstalled")
+    assert newly_held(there, result) == sorted([*LIBRARIES, *expected])
+    reasons = [reason for reason in result.reasons if "is held" in reason]
+    assert [all(word in reason for word in (*expected, "then run apt-get dist-upgrade")) for reason in reasons] == (
+        [True] if expected else []
+    )
+    free = planned("ubuntu-24.04", there, source="preinstalled", hold=False)
+    assert (newly_held(there, free), [reason for reason in free.reasons if "is held" in reason]) == ([], [])
+
+
+def test_kernel_holds_of_an_adopted_driver_end_with_their_cause():
+    packages = {**LIBRARIES, **prebuilt(OPEN), **IMAGE}
+    bare = having("ubuntu-24.04", packages=packages)
+    held = [*LIBRARIES, "linux-image-generic", f"{OPEN}-generic"]
+    record = recorded(*newly_held(bare, planned("ubuntu-24.04", bare)))
+    files = {file["path"]: file["content"] for file in all_files(planned("ubuntu-24.04", bare))}
+    there = having("ubuntu-24.04", held, record, files, packages=packages)
+    assert not planned("ubuntu-24.04", there).acts
+    free = planned("ubuntu-24.04", there, hold=False)
+    assert free.todo.transaction.release == sorted(held)
+    # DKMS replaces the prebuilt modules.
+    built = having("ubuntu-24.04", held, record, files, packages={**LIBRARIES, **IMAGE}, dkms=dkms("nvidia", V))
+    assert planned("ubuntu-24.04", built).todo.transaction.release == ["linux-image-generic"]
+    # The user's hold stays.
+    hers = having("ubuntu-24.04", held, recorded(*LIBRARIES), files, packages=packages)
+    assert planned("ubuntu-24.04", hers, hold=False).todo.transaction.release == sorted(LIBRARIES)
+
+
+def without_next_module(key: str, **changes) -> dict:
+    return having(key, next_kernel={"ubuntu-24.04": NEXT}.get(key, "5.14.0-611.el9.x86_64"), **changes)
+
+
+WITHOUT_MODULE = [
+    ("ubuntu-24.04", {"held": [*LIBRARIES], "packages": LIBRARIES}, ["with apt", "apt-mark unhold"]),
+    ("ubuntu-24.04", {"packages": LIBRARIES}, ["with apt"]),
+    ("el-9", {"held": [*PACKAGES["el-9"]]}, ["with dnf", "dnf versionlock delete"]),
+    ("ubuntu-24.04", {"packages": {}}, ["with the tool that installed the driver"]),
+    (
+        "ubuntu-24.04",
+        {"packages": {}, "driver": {"loaded": V, "library": V, "runfile": True}},
+        ["with NVIDIA's installer"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "changes", "words"), WITHOUT_MODULE)
+def test_next_kernel_without_module_of_an_adopted_driver_is_reported(key, changes, words):
+    result = planned(key, without_next_module(key, **changes), hold=False)
+    (reason,) = [text for text in result.reasons if "has no NVIDIA module" in text]
+    assert [word for word in ["boots next", "does not change an adopted driver", *words] if word not in reason] == []
+    assert ("unhold" in reason or "versionlock" in reason) is bool(changes.get("held"))
+    # The role is about to hold the driver.
+    (reason,) = [text for text in planned(key, without_next_module(key, **changes)).reasons if "has no NVIDIA" in text]
+    assert ("unhold" in reason or "versionlock" in reason) is ("with apt" in words or "with dnf" in words)
+    # The module is there, or the driver runs in a container.
+    assert not any("has no NVIDIA module" in text for text in planned(key, having(key, **changes)).reasons)
+    container = {**changes, "modules": {}}
+    assert not any("has no NVIDIA" in text for text in planned(key, without_next_module(key, **container)).reasons)
+
+
+def test_a_host_that_booted_a_kernel_without_module_is_reported():
+    there = having("ubuntu-24.04", packages=LIBRARIES, modules={}, driver={"loaded": None, "library": V})
+    assert any(
+        "kernel 6.8.0-88-generic, which boots next, has no NVIDIA module" in r
+        for r in planned("ubuntu-24.04", there).reasons
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "is_reported"), [("kmod-nvidia-open-580.95.05-5.14.0-570.12.1", True), ("akmod-nvidia", False)]
+)
+def test_dnf_does_not_hold_the_kernel(module, is_reported):
+    packages = {**PLUGIN, module: EL, "nvidia-driver-cuda": EL, "nvidia-driver-cuda-libs": EL}
+    there = having("el-9", packages=packages)
+    result = planned("el-9", there)
+    reasons = [reason for reason in result.reasons if "the kernel is not held" in reason]
+    assert [module in reason for reason in reasons] == ([True] if is_reported else [])
+    assert not any("the kernel is not held" in reason for reason in planned("el-9", there, hold=False).reasons)

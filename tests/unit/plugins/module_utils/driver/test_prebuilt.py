@@ -177,6 +177,65 @@ def test_kernel_is_held_if_an_upgrade_could_bring_one_without_module(request_, f
     result = plan(image(kernel, kernel, flavor), request_, flavor)
     assert result.errors == []
     assert [name for name in result.todo.transaction.hold if name.startswith("linux-")] == held
+    reasons = [reason for reason in result.reasons if "is held" in reason]
+    command = "To upgrade it, release it first (apt-mark unhold linux-image-generic)"
+    assert [reason for reason in reasons if command not in reason] == []
+    assert len(reasons) == (1 if held else 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kernel", "words"),
+    [
+        ({}, NEW, "a newer kernel may need a newer driver"),
+        # The fallback to DKMS, without headers of later kernels.
+        ({}, OLD, "linux-headers-generic is not installed, so DKMS could not build modules for a newer kernel"),
+    ],
+)
+def test_the_reason_says_why_the_kernel_is_held(request_, kernel, words):
+    (reason,) = [text for text in plan(image(kernel, kernel, "open"), request_, "open").reasons if "is held" in text]
+    assert reason.startswith("kernel linux-image-generic is held: ")
+    assert words in reason
+
+
+RELEASE_FIRST = "The kernel is held. Run 'apt-mark unhold linux-image-generic' before you upgrade it."
+
+
+@pytest.mark.parametrize("held", [["linux-image-generic"], []])
+@pytest.mark.parametrize(
+    ("request_", "more", "missing"),
+    [
+        # The module is for another driver.
+        ({"module_build": "precompiled"}, {}, None),
+        ({}, {"secure_boot": {"enabled": True}}, None),
+        # The archive has no module, or no headers.
+        ({"module_build": "precompiled"}, {}, f"{NAMES['open']}-{OLD}"),
+        ({"module_build": "dkms"}, {}, f"linux-headers-{OLD}"),
+    ],
+)
+def test_a_refusal_that_advises_to_upgrade_a_held_kernel_says_how(request_, more, missing, held):
+    there = host(
+        KEY,
+        (A100,),
+        kernel=OLD,
+        packages={"linux-image-generic": "6.8.0-60.63", "linux-image-6.8.0-60-generic": "6.8.0-60.63"},
+        held=[*held, "linux-image-6.8.0-60-generic"],
+        **more,
+    )
+    if missing:
+        asked = driver_plan.plan(there, request_, platform(KEY)).todo.query
+        versions = {name: [] if name == missing else ["580.95.05-0ubuntu0.24.04.1"] for name in asked}
+        (error,) = driver_plan.plan(there, request_, platform(KEY), versions, {}, dependencies={}).errors
+        assert f"have no {missing}" in error
+    else:
+        (error,) = plan(there, request_, "open").errors
+    assert "pgrade the kernel and reboot first" in error
+    assert (RELEASE_FIRST in error) is bool(held)
+
+
+def test_other_refusals_do_not_name_the_held_kernel():
+    there = image(NEW, NEW, "open", held=["linux-image-generic"])
+    (error,) = plan(there, {"source": "distribution", "version": "580.11.11"}, "open").errors
+    assert "unhold" not in error
 
 
 @pytest.mark.parametrize("request_", [{"hold": False}, {"module_build": "dkms"}])

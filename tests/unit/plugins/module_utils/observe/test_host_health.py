@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.host_health import judge
 
 RUNNING = {"load_state": "loaded", "active_state": "active", "need_daemon_reload": False}
@@ -20,7 +22,10 @@ GPU = {
 }
 HOST: dict[str, t.Any] = {
     "nvidia": {"gpus": ["0000:3b:00.0"]},
-    "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1", "library": "535.1"},
+    "os": {"package_manager": "apt"},
+    "driver": {"loaded": "535.1", "on_disk": "535.1", "on_disk_next": "535.1", "library": "535.1", "runfile": False},
+    "packages": {},
+    "installed_packages": {},
     "kernel": {"next_boot": "6.1.0-56-amd64"},
     "services": {"docker.service": RUNNING},
     "engines": {
@@ -275,3 +280,52 @@ def test_options_that_docker_rejects_are_reported(content: str, version: str | N
     assert len(problems) == is_reported
     expected = "Docker before 23.0 does not start with such a file. Write {} to an empty file"
     assert not is_reported or expected in problems[0]
+
+
+LIBRARY = {"libnvidia-compute-580": {"version": "580.82.07-0ubuntu0.24.04.1", "held": True, "arch": "amd64"}}
+DRIVERS = [
+    # Installed packages, record of the role, whether NVIDIA's installer was used, and the remedy.
+    (LIBRARY, {"holds": ["libnvidia-compute-580"]}, {}, False, "with apt, because this collection did not install"),
+    (LIBRARY, {}, {}, False, "with apt, because"),
+    ({}, {}, {}, False, "with the tool that installed the driver, because"),
+    ({}, {}, {}, True, "with NVIDIA's installer, because"),
+    ({}, {}, {"installed": "580.82.07"}, True, "Run playbook gpufleet.hosts.site."),
+    (
+        {**LIBRARY, "linux-modules-nvidia-580-server-open-generic": LIBRARY["libnvidia-compute-580"]},
+        {"packages": ["linux-modules-nvidia-580-server-open-generic"]},
+        {},
+        False,
+        "Run playbook gpufleet.hosts.site.",
+    ),
+    # An earlier driver of the role, whose modules the user has replaced with another vendor's.
+    (LIBRARY, {"packages": ["libnvidia-compute-580", "nvidia-dkms-580-open"]}, {}, False, "with apt, because"),
+]
+
+
+@pytest.mark.parametrize(("packages", "record", "installer", "is_runfile", "remedy"), DRIVERS)
+@pytest.mark.parametrize("on_disk_next", [None, "535.1"])
+def test_remedy_names_the_tool_that_installed_the_driver(
+    *,
+    packages: dict[str, t.Any],
+    record: dict[str, t.Any],
+    installer: dict[str, str],
+    is_runfile: bool,
+    remedy: str,
+    on_disk_next: str | None,
+) -> None:
+    version = "580.82.07"
+    driver = {"loaded": version, "on_disk": version, "library": version, "runfile": is_runfile}
+    files = {
+        owned.DRIVER_RECORD: {"exists": bool(record), "content": json.dumps(record)},
+        owned.DRIVER_RUNFILE_RECORD: {"exists": bool(installer), "content": json.dumps(installer)},
+    }
+    host = {
+        **HOST,
+        "driver": {**driver, "on_disk_next": on_disk_next},
+        "packages": packages,
+        "installed_packages": packages,
+        "files": {**HOST["files"], **files},
+    }
+    (problem,) = judge(host, FACTS)["problems"]
+    assert remedy in problem
+    assert ("playbook gpufleet.hosts.site" in problem) is ("playbook" in remedy)
