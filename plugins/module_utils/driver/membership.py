@@ -73,10 +73,10 @@ def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = Fa
     """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
 
     The source is None without driver packages and for packages of another vendor. If a role's record has the packages
-    (`is_recorded`), they are from one of the platform's sources.
+    (`is_recorded`), they are from one of the platform's sources, unless the user replaced the modules.
     """
     sources = (platform or {}).get("sources") or {}
-    if not is_recorded and vendor_modules(host, platform):
+    if vendor_modules(host, platform):
         return None, True
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
     order = sorted(sources, key=lambda name: name != "nvidia")

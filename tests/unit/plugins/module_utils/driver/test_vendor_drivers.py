@@ -216,6 +216,23 @@ def test_other_source_does_not_replace_vendor_modules(name):
     assert not result.acts
 
 
+def recorded(**content: Any) -> dict:
+    return {owned.DRIVER_RECORD: {"exists": True, "content": json.dumps({"files": {}, **content})}}
+
+
+@pytest.mark.parametrize("secure_boot", [False, True])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
+def test_vendor_driver_replaced_the_driver_of_the_role(name, known, secure_boot):
+    # The user removed the role's modules. The libraries of the vendors have the same names.
+    packages = ["dkms", "kmod-nvidia-open-dkms", *HOSTS[name].user_space]
+    record = recorded(packages=packages, requested=packages, repositories=[owned.REPOSITORY_ID])
+    there = dressed(name, known=known, files=record, **({"secure_boot": SECURE_BOOT} if secure_boot else {}))
+    result = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
+    assert (result.todo.transaction.install, result.todo.transaction.remove) == ([], [])
+
+
 @pytest.mark.parametrize("name", HOSTS)
 def test_absent_keeps_the_vendor_driver(name):
     plan = driver_removal.plan(dressed(name), platform(HOSTS[name].key))
@@ -253,6 +270,12 @@ ALMALINUX_RELEASE = "dnf install almalinux-release-nvidia-driver"
         ("el-9", {"id": "almalinux", "version": "9.7"}, V100, {}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"flavor": "proprietary"}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"module_build": "dkms"}, None),
+        # The vendor may not have these versions.
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"branch": "570"}, None),
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"version": V}, None),
+        ("el-10", {"id": "rhel", "version": "10.1"}, H100, {"minimum_version": V}, None),
+        # The role adopts this driver only with source auto.
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"source": "nvidia"}, ALMALINUX_RELEASE),
     ],
 )
 def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, request_, command):
@@ -264,6 +287,16 @@ def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, reques
         assert "signs kernel modules" not in error
     else:
         assert error.index(command) < error.index("mokutil")
+        assert "run the role again with nvidia_driver_source auto: it adopts that driver" in error
+
+
+def test_secure_boot_refusal_removes_the_installed_modules_before_others():
+    # With both modules installed, the role would not adopt the driver.
+    installed = {"kmod-nvidia-open-dkms": f"3:{V}-1.el9", **_user_space(".el9")}
+    system = {"id": "almalinux", "version": "9.7"}
+    there = host("el-9", (H100,), os=system, packages=installed, driver={"library": V}, secure_boot=SECURE_BOOT)
+    (error,) = resolve(there, {}, platform("el-9")).errors
+    assert error.index("nvidia_driver_state absent") < error.index(ALMALINUX_RELEASE)
 
 
 # --- where packages came from -------------------------------------------------------------------------------------
