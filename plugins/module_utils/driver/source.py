@@ -35,7 +35,8 @@ def installed(host: Host, platform: dict | None) -> str | None:
 def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
 
-    This role's record comes first: it has NVIDIA's repository if the driver came from there.
+    If the package manager does not know the source, this role's record decides: it has NVIDIA's repository if the
+    driver came from there.
     """
     record = packages_record.read(host, packages_record.DRIVER)
     is_abandoned = packages_record.is_abandoned(host, packages_record.DRIVER)
@@ -43,7 +44,7 @@ def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     marked = driver_membership.marked_packages(host, platform)
     is_recorded = has_repository or bool(record["pending"] or set(record["packages"]).intersection(marked))
     source, is_known = driver_membership.source_of_packages(host, platform, is_recorded)
-    if source and has_repository and "nvidia" in (platform or {})["sources"]:
+    if source and not is_known and has_repository and "nvidia" in (platform or {})["sources"]:
         return "nvidia", True
     return source, is_known
 

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_DEBIAN,
@@ -365,3 +366,50 @@ def test_record_of_the_role_comes_first():
         "nvidia",
         "source nvidia: the installed driver packages come from it",
     )
+
+
+# --- a driver that the user purged --------------------------------------------------------------------------------
+
+PURGED = {
+    "packages": [
+        *("dkms", "libcuda1", "libnvidia-cfg1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "nvidia-driver-cuda"),
+        "nvidia-kernel-open-dkms",
+    ],
+    "requested": ["libcuda1", "nvidia-kernel-open-dkms"],
+    "repositories": [owned.REPOSITORY_ID],
+    "key": "02182E60104FCDC26EAE1B8597A5D4CB8793F200",
+    "files": {},
+}
+
+
+@pytest.mark.parametrize("source", ["distribution", "auto"])
+def test_source_changes_after_a_purge_that_left_a_library(source):
+    left = {"libnvidia-ptxjitcompiler1": "580.95.05-1", "dkms": "3.2.0-1"}
+    kernel = KERNELS["debian-13"]
+    before = host("debian-13", packages=left, headers=(kernel,), files=recorded(**PURGED))
+    first = driver_plan.plan(before, {"source": "distribution"}, platform("debian-13"))
+    assert first.errors == []
+    names = [item.partition("=")[0] for item in first.todo.transaction.install]
+    begun = ownership.begin(PURGED, left, asked=names)
+    record = ownership.finish(begun, left, [*left, *names], enabled={})
+    version = "550.163.01"
+    # Debian's libcuda1 requires the remaining library in its own version.
+    after = host(
+        "debian-13",
+        packages={**left, **dict.fromkeys([*names, "libnvidia-ptxjitcompiler1"], f"{version}-2")},
+        package_origins={name: [FROM_DEBIAN] for name in names},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": ownership.text(record)}},
+        driver={"loaded": version, "library": version, "kernel_module_flavor": "open"},
+        modules={kernel: version},
+        headers=(kernel,),
+    )
+    second = driver_plan.plan(after, {"source": source}, platform("debian-13"))
+    assert (second.errors, second.source, second.todo.transaction.install) == ([], "distribution", [])
+
+
+def test_known_origin_decides_after_the_user_installed_another_driver():
+    # Debian's packages have names of the role's record.
+    there = with_origins("debian-13", DEBIAN_NAMES, "550.163.01-2", [FROM_DEBIAN])
+    there["files"] = recorded(**PURGED)
+    result = resolve(there, {}, platform("debian-13"))
+    assert (result.errors, result.source) == ([], "distribution")
