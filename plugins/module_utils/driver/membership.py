@@ -125,8 +125,11 @@ def is_prebuilt(name: str) -> bool:
 
 def described_origin(host: Host, name: str, platform: dict | None) -> str:
     """Name the origin of a package for messages, or return an empty text."""
-    is_of_nvidia = bool(platform) and _origins(host, name, platform or {}) == {origin.NVIDIA}
-    return "NVIDIA" if is_of_nvidia else origin.describe(host, name)
+    origins = _origins(host, name, platform) if platform else set()
+    if origins == {origin.NVIDIA}:
+        return "NVIDIA"
+    mirrors = (platform or {}).get("mirrors_of_vendor", ()) if origins == {origin.OTHER} else ()
+    return origin.describe(host, name) or " or ".join(mirrors)
 
 
 def _origins(host: Host, name: str, platform: dict) -> set[str]:

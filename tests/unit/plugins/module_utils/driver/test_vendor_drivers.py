@@ -183,6 +183,43 @@ def test_names_of_the_modules_suffice(name):
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
 
 
+AMAZON = "Amazon Linux 2023, Amazon"
+MIRROR_OF_AMAZON = {
+    "id": "amazonlinux-nvidia",
+    "file": "/etc/yum.repos.d/amazonlinux-nvidia.repo",
+    "url": None,
+    "enabled": True,
+}
+CUDA = {
+    "id": "cuda-amzn2023-x86_64",
+    "file": "/etc/yum.repos.d/cuda-amzn2023.repo",
+    "url": "https://developer.download.nvidia.com/compute/cuda/repos/amzn2023/x86_64",
+    "enabled": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("repositories", "source"),
+    [
+        ([MIRROR_OF_AMAZON], "preinstalled"),
+        ([MIRROR_OF_AMAZON, {**CUDA, "enabled": False}], "preinstalled"),
+        ([MIRROR_OF_AMAZON, CUDA], "nvidia"),
+        ([MIRROR_OF_AMAZON, {**CUDA, "id": "mirror", "url": "https://mirror.example.com/amzn2023/x86_64/"}], "nvidia"),
+        ([{**MIRROR_OF_AMAZON, "enabled": False}, CUDA], "nvidia"),
+        ([], "nvidia"),
+    ],
+)
+def test_enabled_mirror_decides_without_the_history_of_dnf(repositories, source):
+    # The packages have the same names and signatures in both repositories.
+    there = dressed(AMAZON, repositories=repositories)
+    for entries in there["package_origins"].values():
+        entries[0] = {**entries[0], "repository": None}
+    result = driver_plan.plan(there, {}, platform("amazon-2023"))
+    assert (result.errors, result.source) == ([], source)
+    if source == "preinstalled":
+        assert any("amazonlinux-nvidia" in text for text in result.reasons)
+
+
 @pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
 def test_modules_without_libraries_are_not_converted(name):
     there = dressed(name, loaded=False, modules={}, packages=HOSTS[name].modules)
