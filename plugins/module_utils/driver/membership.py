@@ -123,6 +123,11 @@ def is_prebuilt(name: str) -> bool:
     return bool(re.fullmatch(_PREBUILT_KMOD, name)) and not name.endswith("-dkms")
 
 
+def known_origins(host: Host, names: Iterable[str], platform: dict) -> set[str]:
+    """Return where packages came from, in the terms of `packages/origin.py`, as far as it is known."""
+    return set().union(*(_origins(host, name, platform) for name in names))
+
+
 def described_origin(host: Host, name: str, platform: dict | None) -> str:
     """Name the origin of a package for messages, or return an empty text."""
     origins = _origins(host, name, platform) if platform else set()

@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, package_choice, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def choose(case: Case, installed: str | None) -> str:
 def _how_known(case: Case, installed: str) -> str:
     if _of_packages(case.host, case.platform)[1]:
         return "the installed driver packages come from it"
-    return "the installed driver packages have its names; where they came from is not recorded on this host"
+    return "the installed driver packages have its names; their origin is unknown"
 
 
 def _why_kept(case: Case, installed: str) -> str:
@@ -158,10 +158,14 @@ def _why_kept(case: Case, installed: str) -> str:
         return "a driver was already installed by NVIDIA's installer; it is kept"
     if modules_of_vendor:
         return f"the kernel modules come from other packages ({_with_origins(case, modules_of_vendor)}); they are kept"
-    if marked and not any(host["package_origins"].get(name) for name in marked):
-        return f"the origin of the installed driver packages is unknown ({', '.join(marked)}); they are kept"
     if marked:
-        return f"the installed driver packages come from another vendor ({_with_origins(case, marked)}); they are kept"
+        origins = driver_membership.known_origins(host, marked, case.platform)
+        found = _with_origins(case, marked)
+        if not origins:
+            return f"the origin of the installed driver packages is unknown ({found}); they are kept"
+        if origin.DISTRIBUTION in origins:
+            return f"source distribution does not use the installed driver packages ({found}); they are kept"
+        return f"the installed driver packages come from another vendor ({found}); they are kept"
     return "a driver was already installed by the image or by hand; it is kept"
 
 

@@ -19,6 +19,12 @@ NVIDIA, DISTRIBUTION, OTHER = "nvidia", "distribution", "other"
 _URL = re.compile(
     r"/compute/cuda/repos/|/(?:debian|ubuntu|rhel|amzn|sles)\d+/(?:x86_64|sbsa|arm64)/*$|/(?:cuda-repo|nvidia-driver-local-repo)-"
 )
+# Origins of the archives of a family; for Ubuntu also those of Ubuntu Pro: canonical/ubuntu-pro-client,
+# uaclient/entitlements (983bb06).
+_ARCHIVES = {"debian": re.compile(r"Debian( Backports)?"), "ubuntu": re.compile(r"Ubuntu([A-Z]\w*)?")}
+# Origins of repositories that build their own drivers: PPAs, and Pop!_OS (pop-os/upgrade, daemon/src/release/repos.rs,
+# d5248e1). Any other unknown origin may be a mirror's.
+_OTHER_VENDORS = re.compile(r"LP-PPA-|pop-os")
 # The repository files of NVIDIA have these IDs.
 _ID = re.compile(r"cuda-(?:rhel|amzn|sles|fedora|opensuse)\d*")
 
@@ -47,9 +53,12 @@ def _source(host: Host, entry: PackageOrigin, nvidia: dict, others: Iterable[str
         return OTHER
     if _is_of_nvidia(host, entry, nvidia):
         return NVIDIA
-    if host["apt"] is not None and vendor.lower() == host["os"]["id"]:
+    if host["apt"] is None:
+        return OTHER if vendor else None
+    archive = _ARCHIVES.get(host["os"]["family"] or "")
+    if archive and archive.fullmatch(vendor):
         return DISTRIBUTION
-    return OTHER if vendor else None
+    return OTHER if _OTHER_VENDORS.match(vendor) else None
 
 
 def _is_only_mirror_enabled(host: Host, mirrors: Iterable[str]) -> bool:

@@ -341,6 +341,7 @@ def test_secure_boot_refusal_removes_the_installed_modules_before_others():
 
 PPA = origin("LP-PPA-graphics-drivers", "ppa.example.com/ubuntu")
 MIRROR = origin(None, "mirror.example.com/cuda/debian12/x86_64")
+APTLY = origin(". noble", "mirror.example.com/ubuntu")
 # Release pocket of Ubuntu's archive, and NVIDIA's 590.48.01: the same suffix.
 POCKET, SAME = "535.171.04-0ubuntu1", "590.48.01-0ubuntu1"
 DESKTOP = ("libnvidia-compute-535", "nvidia-dkms-535-open", "nvidia-utils-535")
@@ -358,6 +359,19 @@ ORIGINS = [
     ("debian-12", DEBIAN_NAMES, "550.163.01-1", [FROM_NVIDIA], "nvidia", "come from it"),
     ("debian-13", DEBIAN_NAMES, "550.163.01-1", [FROM_NVIDIA], "nvidia", "come from it"),
     ("debian-13", DEBIAN_NAMES, "550.163.01-2", [FROM_DEBIAN], "distribution", "come from it"),
+    # Canonical's and Debian's other archives.
+    ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESM", "esm.example.com/infra")], "distribution", "come from it"),
+    ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESMApps", "esm.example.com/apps")], "distribution", "come from it"),
+    ("debian-12", DEBIAN_NAMES, "550.163.01-2", [origin("Debian Backports", "x")], "distribution", "come from it"),
+    # The vendor of Ubuntu's archive is not another vendor, but the role does not use these names.
+    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "source distribution does not use"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [PPA], "preinstalled", "come from another vendor"),
+    ("ubuntu-24.04", SERVER, POCKET, [origin("pop-os-release", "x")], "preinstalled", "come from another vendor"),
+    # Mirrors with a Release file of their own.
+    ("ubuntu-24.04", SERVER, POCKET, [APTLY], "distribution", "names"),
+    ("ubuntu-24.04", PLAIN, SAME, [APTLY], "nvidia", "names"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [APTLY], "preinstalled", "is unknown (libnvidia-compute-535 of . noble"),
+    ("debian-13", DEBIAN_NAMES, "550.163.01-2", [APTLY], "distribution", "names"),
     # A mirror without NVIDIA's Release file.
     ("debian-12", DEBIAN_NAMES, "550.163.01-1", [MIRROR], "nvidia", "come from it"),
     # Both repositories have this version.
@@ -392,6 +406,29 @@ def test_source_is_read_from_the_package_manager(case):
     result = resolve(there, {}, platform(key))
     assert (result.errors, result.source) == ([], source)
     assert any(text.startswith(f"source {source}") and why in text for text in result.reasons)
+
+
+@pytest.mark.parametrize(
+    ("key", "distribution", "names", "version", "vendor"),
+    [
+        ("ubuntu-24.04", "pop", SERVER, POCKET, "Ubuntu"),
+        ("ubuntu-24.04", "neon", SERVER, POCKET, "UbuntuESM"),
+        ("debian-13", "a-derivative", DEBIAN_NAMES, "550.163.01-2", "Debian"),
+    ],
+)
+def test_derivatives_use_the_archive_of_their_family(key, distribution, names, version, vendor):
+    there = with_origins(key, names, version, [origin(vendor, "archive.example.com")])
+    there["os"]["id"] = distribution
+    result = resolve(there, {}, platform(key))
+    assert (result.errors, result.source) == ([], "distribution")
+    assert "source distribution: the installed driver packages come from it" in result.reasons
+
+
+@pytest.mark.parametrize("vendor", ["UbuntuESM", ". noble", "ACME Ubuntu mirror"])
+def test_minimum_version_is_not_refused_behind_a_mirror(vendor):
+    there = with_origins("ubuntu-24.04", SERVER, POCKET, [origin(vendor, "mirror.example.com/ubuntu")])
+    result = resolve(there, {"minimum_version": "535.200"}, platform("ubuntu-24.04"))
+    assert (result.errors, result.source) == ([], "distribution")
 
 
 def test_record_of_the_role_comes_first():
