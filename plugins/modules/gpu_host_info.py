@@ -227,8 +227,7 @@ host:
       sample: {nvidia-smi: {version: 535.261.03-1, held: true, arch: amd64}}
     package_origins:
       description:
-        - Where the installed driver packages came from. Packages of unknown origin are missing. All are missing if the
-          record of role nvidia_driver names NVIDIA's repository.
+        - Where the installed driver packages came from. Packages of unknown origin are missing.
         - With apt, the first repository of each vendor whose downloaded list has the installed version - the C(vendor)
           is the Origin in its Release file, and the C(repository) is its URL without the scheme.
         - With rpm, the C(vendor) of the package, the ID of the C(key) that signed it, and the ID of the C(repository)

@@ -73,10 +73,10 @@ def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = Fa
     """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
 
     The source is None without driver packages and for packages of another vendor. If a role's record has the packages
-    (`is_recorded`), they are from one of the platform's sources.
+    (`is_recorded`), they are from one of the platform's sources, unless the user replaced the modules.
     """
     sources = (platform or {}).get("sources") or {}
-    if not is_recorded and vendor_modules(host, platform):
+    if vendor_modules(host, platform):
         return None, True
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
     order = sorted(sources, key=lambda name: name != "nvidia")
@@ -123,10 +123,18 @@ def is_prebuilt(name: str) -> bool:
     return bool(re.fullmatch(_PREBUILT_KMOD, name)) and not name.endswith("-dkms")
 
 
+def known_origins(host: Host, names: Iterable[str], platform: dict) -> set[str]:
+    """Return where packages came from, in the terms of `packages/origin.py`, as far as it is known."""
+    return set().union(*(_origins(host, name, platform) for name in names))
+
+
 def described_origin(host: Host, name: str, platform: dict | None) -> str:
     """Name the origin of a package for messages, or return an empty text."""
-    is_of_nvidia = bool(platform) and _origins(host, name, platform or {}) == {origin.NVIDIA}
-    return "NVIDIA" if is_of_nvidia else origin.describe(host, name)
+    origins = _origins(host, name, platform) if platform else set()
+    if origins == {origin.NVIDIA}:
+        return "NVIDIA"
+    mirrors = (platform or {}).get("mirrors_of_vendor", ()) if origins == {origin.OTHER} else ()
+    return origin.describe(host, name) or " or ".join(mirrors)
 
 
 def _origins(host: Host, name: str, platform: dict) -> set[str]:

@@ -239,10 +239,12 @@ def _how_to_trust(case: Case) -> str:
     signed = _signed_elsewhere(case)
     vendor = _signed_by_vendor(case)
     if vendor:
+        installed = driver_membership.marked_packages(case.host, case.platform)
+        remove = "Remove the installed driver (nvidia_driver_state absent). " if installed else ""
         enroll = (
-            f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key. Install them "
-            f"({vendor['how']}), reboot, and run the role again: it adopts that driver. To use source "
-            f"{case.result.source} instead: {enroll}"
+            f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key. {remove}"
+            f"Install them ({vendor['how']}), reboot, and run the role again with nvidia_driver_source auto: it adopts "
+            f"that driver. To use source {case.result.source} instead: {enroll}"
         )
     other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
     return (
@@ -276,7 +278,11 @@ def _signed_by_vendor(case: Case) -> dict | None:
     """Return who signs open kernel modules for the host's distribution, and how to install them."""
     system = case.host["os"]
     signed = (case.platform or {}).get("signed_modules", {}).get(system["id"])
-    if not signed or case.result.flavor != "open" or case.request.module_build == "dkms":
+    request = case.request
+    if not signed or case.result.flavor != "open" or request.module_build == "dkms":
+        return None
+    # It is unknown whether the vendor has this driver.
+    if request.branch or request.version or request.minimum_version:
         return None
     is_old = natural_key(system["version"] or "") < natural_key(signed["from"])
     return signed if system["arch"] in signed["arches"] and not is_old else None

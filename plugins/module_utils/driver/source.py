@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, package_choice, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def installed(host: Host, platform: dict | None) -> str | None:
 def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     """Return the source of the installed driver packages, and whether it is more than a conclusion from their names.
 
-    This role's record comes first: it has NVIDIA's repository if the driver came from there.
+    If the package manager does not know the source, this role's record decides: it has NVIDIA's repository if the
+    driver came from there.
     """
     record = packages_record.read(host, packages_record.DRIVER)
     is_abandoned = packages_record.is_abandoned(host, packages_record.DRIVER)
@@ -43,7 +44,7 @@ def _of_packages(host: Host, platform: dict | None) -> tuple[str | None, bool]:
     marked = driver_membership.marked_packages(host, platform)
     is_recorded = has_repository or bool(record["pending"] or set(record["packages"]).intersection(marked))
     source, is_known = driver_membership.source_of_packages(host, platform, is_recorded)
-    if source and has_repository and "nvidia" in (platform or {})["sources"]:
+    if source and not is_known and has_repository and "nvidia" in (platform or {})["sources"]:
         return "nvidia", True
     return source, is_known
 
@@ -161,13 +162,16 @@ def _why_kept(case: Case, installed: str) -> str:
     if modules_of_vendor:
         origins = _with_origins(case, modules_of_vendor)
         return f"the kernel modules come from other packages ({origins}); the role keeps this driver"
-    if marked and not any(host["package_origins"].get(name) for name in marked):
-        return (
-            f"the origin of the installed driver packages is unknown ({', '.join(marked)}); the role keeps this driver"
-        )
     if marked:
-        origins = _with_origins(case, marked)
-        return f"the installed driver packages come from another vendor ({origins}); the role keeps this driver"
+        origins = driver_membership.known_origins(host, marked, case.platform)
+        found = _with_origins(case, marked)
+        if not origins:
+            return f"the origin of the installed driver packages is unknown ({found}); the role keeps this driver"
+        if origin.DISTRIBUTION in origins:
+            return (
+                f"source distribution does not use the installed driver packages ({found}); the role keeps this driver"
+            )
+        return f"the installed driver packages come from another vendor ({found}); the role keeps this driver"
     return "a driver was already installed by the image or by hand; the role keeps this driver"
 
 

@@ -144,9 +144,9 @@ def observe(
     unknown = [name for name in packages or [] if not installed.is_installed(cast("Host", host), name)]
     host["provided"] = installed.providers(root, system["package_manager"], unknown, run)
     host["driver"] = devices.driver(root, host["kernel"], run)
-    is_recorded = nvidia_repository.is_used_by(cast("Host", host), record.DRIVER)
-    manager, signed = (None if is_recorded else system["package_manager"]), state["signed"]
-    host["package_origins"] = package_origins.read(root, manager, state["details"], signed, run)
+    host["package_origins"] = package_origins.read(
+        root, system["package_manager"], state["details"], state["signed"], run
+    )
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
     docker_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]

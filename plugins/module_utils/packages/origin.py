@@ -19,6 +19,12 @@ NVIDIA, DISTRIBUTION, OTHER = "nvidia", "distribution", "other"
 _URL = re.compile(
     r"/compute/cuda/repos/|/(?:debian|ubuntu|rhel|amzn|sles)\d+/(?:x86_64|sbsa|arm64)/*$|/(?:cuda-repo|nvidia-driver-local-repo)-"
 )
+# Origins of the archives of a family; for Ubuntu also those of Ubuntu Pro: canonical/ubuntu-pro-client,
+# uaclient/entitlements (983bb06).
+_ARCHIVES = {"debian": re.compile(r"Debian( Backports)?"), "ubuntu": re.compile(r"Ubuntu([A-Z]\w*)?")}
+# Origins of repositories that build their own drivers: PPAs, and Pop!_OS (pop-os/upgrade, daemon/src/release/repos.rs,
+# d5248e1). Any other unknown origin may be a mirror's.
+_OTHER_VENDORS = re.compile(r"LP-PPA-|pop-os")
 # The repository files of NVIDIA have these IDs.
 _ID = re.compile(r"cuda-(?:rhel|amzn|sles|fedora|opensuse)\d*")
 
@@ -42,23 +48,39 @@ def _source(host: Host, entry: PackageOrigin, nvidia: dict, others: Iterable[str
     vendor, repository = entry["vendor"] or "", entry["repository"] or ""
     if repository in others:
         return OTHER
+    # A mirror's packages have NVIDIA's signatures.
+    if not repository and others and _is_only_mirror_enabled(host, others):
+        return OTHER
     if _is_of_nvidia(host, entry, nvidia):
         return NVIDIA
-    if host["apt"] is not None and vendor.lower() == host["os"]["id"]:
+    if host["apt"] is None:
+        return OTHER if vendor else None
+    archive = _ARCHIVES.get(host["os"]["family"] or "")
+    if archive and archive.fullmatch(vendor):
         return DISTRIBUTION
-    return OTHER if vendor else None
+    return OTHER if _OTHER_VENDORS.match(vendor) else None
+
+
+def _is_only_mirror_enabled(host: Host, mirrors: Iterable[str]) -> bool:
+    """Return whether a mirror of NVIDIA's repository is enabled, and the repository itself is not."""
+    enabled = [item for item in host["repositories"] if item["enabled"]]
+    return any(item["id"] in mirrors for item in enabled) and not any(
+        item["id"] not in mirrors and _is_repository_of_nvidia(item["id"], item["url"] or "") for item in enabled
+    )
+
+
+def _is_repository_of_nvidia(repository: str, url: str) -> bool:
+    return bool(repository == owned.REPOSITORY_ID or _ID.match(repository) or _URL.search(url))
 
 
 def _is_of_nvidia(host: Host, entry: PackageOrigin, nvidia: dict) -> bool:
     repository = entry["repository"] or ""
     known = {item["id"]: item["url"] or "" for item in host["repositories"]}
-    urls = (f"/{repository}" if host["apt"] is not None else known.get(repository, ""),)
+    url = f"/{repository}" if host["apt"] is not None else known.get(repository, "")
     # The name of the key file is the end of the key's ID.
     key = nvidia["repository"]["key"].partition(".")[0].lower()
     return bool(
-        repository == owned.REPOSITORY_ID
-        or _ID.match(repository)
-        or any(_URL.search(url) for url in urls)
+        _is_repository_of_nvidia(repository, url)
         or (entry["key"] or "").endswith(key)
         or (entry["vendor"] or "").upper().startswith("NVIDIA")
     )

@@ -46,6 +46,15 @@ _UNTIL_FINISHED: dict[str, Any] = {
 }
 # The names of driver and toolkit packages. Their prerequisites, such as DKMS and headers, have other names.
 _OF_NVIDIA = re.compile(r"nvidia|cuda|^libnv|^nvlsm")
+# Of these, kernel modules, main libraries and meta packages of the driver, and packages of the toolkit. Without them,
+# the others are leftovers.
+_MAIN = re.compile(
+    r"cuda-.+|nvidia-cuda-.+|nvidia-open(-\d+)?"
+    r"|libcuda1|libnvidia-ml1|nvidia-smi|libnvidia-compute(-\d.*)?|nvidia-driver-cuda|nvidia-compute(-utils)?-G\d\d"
+    r"|nvidia-(utils|kernel-common|compute-utils)-\d+-server.*"
+    r"|(kmod|linux-modules)-nvidia-.+|nvidia-dkms.*|nvidia-(open-)?kernel-(open-)?(dkms|support)"
+    r"|nvidia-(open-)?driver-G\d\d.*"
+)
 # An architecture and a version after a package name: apt's =version, a minimum, or rpm's -[epoch:]version-release.
 _VERSION = r"(:[a-z][a-z0-9]*)?(>?=.+|-(\d+:)?\d[^-\s]*\.[^-\s]*-\d[^-\s]*)?"
 
@@ -264,9 +273,10 @@ def possibly(known: Mapping[str, Any], installed: Iterable[str], others: Iterabl
 
 
 def is_abandoned(known: Mapping[str, Any], installed: Iterable[str]) -> bool:
-    """Return whether all driver and toolkit packages of a record were removed by hand."""
+    """Return whether the driver and the toolkit of a record were removed by hand. Some dependencies may be left."""
     recorded = {name for key in ("packages", "uncertain", "removed") for name in known[key] if _OF_NVIDIA.search(name)}
-    return bool(recorded) and not known["pending"] and recorded.isdisjoint(installed)
+    main = {name for name in recorded if _MAIN.fullmatch(name)} or recorded
+    return bool(main) and not known["pending"] and main.isdisjoint(installed)
 
 
 def _without_repository(known: dict[str, Any]) -> dict[str, Any]:

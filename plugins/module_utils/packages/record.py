@@ -42,7 +42,7 @@ def is_unfinished(host: Host, path: str) -> bool:
 
 
 def is_abandoned(host: Host, path: str) -> bool:
-    """Return whether all driver and toolkit packages of the record were removed by hand."""
+    """Return whether the driver and the toolkit of the record were removed by hand."""
     return ownership.is_abandoned(read(host, path), host["installed_packages"])
 
 

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import driver_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     A100,
     FROM_DEBIAN,
@@ -182,6 +183,43 @@ def test_names_of_the_modules_suffice(name):
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
 
 
+AMAZON = "Amazon Linux 2023, Amazon"
+MIRROR_OF_AMAZON = {
+    "id": "amazonlinux-nvidia",
+    "file": "/etc/yum.repos.d/amazonlinux-nvidia.repo",
+    "url": None,
+    "enabled": True,
+}
+CUDA = {
+    "id": "cuda-amzn2023-x86_64",
+    "file": "/etc/yum.repos.d/cuda-amzn2023.repo",
+    "url": "https://developer.download.nvidia.com/compute/cuda/repos/amzn2023/x86_64",
+    "enabled": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("repositories", "source"),
+    [
+        ([MIRROR_OF_AMAZON], "preinstalled"),
+        ([MIRROR_OF_AMAZON, {**CUDA, "enabled": False}], "preinstalled"),
+        ([MIRROR_OF_AMAZON, CUDA], "nvidia"),
+        ([MIRROR_OF_AMAZON, {**CUDA, "id": "mirror", "url": "https://mirror.example.com/amzn2023/x86_64/"}], "nvidia"),
+        ([{**MIRROR_OF_AMAZON, "enabled": False}, CUDA], "nvidia"),
+        ([], "nvidia"),
+    ],
+)
+def test_enabled_mirror_decides_without_the_history_of_dnf(repositories, source):
+    # The packages have the same names and signatures in both repositories.
+    there = dressed(AMAZON, repositories=repositories)
+    for entries in there["package_origins"].values():
+        entries[0] = {**entries[0], "repository": None}
+    result = driver_plan.plan(there, {}, platform("amazon-2023"))
+    assert (result.errors, result.source) == ([], source)
+    if source == "preinstalled":
+        assert any("amazonlinux-nvidia" in text for text in result.reasons)
+
+
 @pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
 def test_modules_without_libraries_are_not_converted(name):
     there = dressed(name, loaded=False, modules={}, packages=HOSTS[name].modules)
@@ -214,6 +252,23 @@ def test_other_source_does_not_replace_vendor_modules(name):
     assert f"kernel modules of other packages are installed ({sorted(HOSTS[name].modules)[0]}" in error
     assert "nvidia_driver_source to auto" in error
     assert not result.acts
+
+
+def recorded(**content: Any) -> dict:
+    return {owned.DRIVER_RECORD: {"exists": True, "content": json.dumps({"files": {}, **content})}}
+
+
+@pytest.mark.parametrize("secure_boot", [False, True])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
+def test_vendor_driver_replaced_the_driver_of_the_role(name, known, secure_boot):
+    # The user removed the role's modules. The libraries of the vendors have the same names.
+    packages = ["dkms", "kmod-nvidia-open-dkms", *HOSTS[name].user_space]
+    record = recorded(packages=packages, requested=packages, repositories=[owned.REPOSITORY_ID])
+    there = dressed(name, known=known, files=record, **({"secure_boot": SECURE_BOOT} if secure_boot else {}))
+    result = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
+    assert (result.todo.transaction.install, result.todo.transaction.remove) == ([], [])
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -253,6 +308,12 @@ ALMALINUX_RELEASE = "dnf install almalinux-release-nvidia-driver"
         ("el-9", {"id": "almalinux", "version": "9.7"}, V100, {}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"flavor": "proprietary"}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"module_build": "dkms"}, None),
+        # The vendor may not have these versions.
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"branch": "570"}, None),
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"version": V}, None),
+        ("el-10", {"id": "rhel", "version": "10.1"}, H100, {"minimum_version": V}, None),
+        # The role adopts this driver only with source auto.
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"source": "nvidia"}, ALMALINUX_RELEASE),
     ],
 )
 def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, request_, command):
@@ -264,12 +325,23 @@ def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, reques
         assert "signs kernel modules" not in error
     else:
         assert error.index(command) < error.index("mokutil")
+        assert "run the role again with nvidia_driver_source auto: it adopts that driver" in error
+
+
+def test_secure_boot_refusal_removes_the_installed_modules_before_others():
+    # With both modules installed, the role would not adopt the driver.
+    installed = {"kmod-nvidia-open-dkms": f"3:{V}-1.el9", **_user_space(".el9")}
+    system = {"id": "almalinux", "version": "9.7"}
+    there = host("el-9", (H100,), os=system, packages=installed, driver={"library": V}, secure_boot=SECURE_BOOT)
+    (error,) = resolve(there, {}, platform("el-9")).errors
+    assert error.index("nvidia_driver_state absent") < error.index(ALMALINUX_RELEASE)
 
 
 # --- where packages came from -------------------------------------------------------------------------------------
 
 PPA = origin("LP-PPA-graphics-drivers", "ppa.example.com/ubuntu")
 MIRROR = origin(None, "mirror.example.com/cuda/debian12/x86_64")
+APTLY = origin(". noble", "mirror.example.com/ubuntu")
 # Release pocket of Ubuntu's archive, and NVIDIA's 590.48.01: the same suffix.
 POCKET, SAME = "535.171.04-0ubuntu1", "590.48.01-0ubuntu1"
 DESKTOP = ("libnvidia-compute-535", "nvidia-dkms-535-open", "nvidia-utils-535")
@@ -287,6 +359,19 @@ ORIGINS = [
     ("debian-12", DEBIAN_NAMES, "550.163.01-1", [FROM_NVIDIA], "nvidia", "come from it"),
     ("debian-13", DEBIAN_NAMES, "550.163.01-1", [FROM_NVIDIA], "nvidia", "come from it"),
     ("debian-13", DEBIAN_NAMES, "550.163.01-2", [FROM_DEBIAN], "distribution", "come from it"),
+    # Canonical's and Debian's other archives.
+    ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESM", "esm.example.com/infra")], "distribution", "come from it"),
+    ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESMApps", "esm.example.com/apps")], "distribution", "come from it"),
+    ("debian-12", DEBIAN_NAMES, "550.163.01-2", [origin("Debian Backports", "x")], "distribution", "come from it"),
+    # The vendor of Ubuntu's archive is not another vendor, but the role does not use these names.
+    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "source distribution does not use"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [PPA], "preinstalled", "come from another vendor"),
+    ("ubuntu-24.04", SERVER, POCKET, [origin("pop-os-release", "x")], "preinstalled", "come from another vendor"),
+    # Mirrors with a Release file of their own.
+    ("ubuntu-24.04", SERVER, POCKET, [APTLY], "distribution", "names"),
+    ("ubuntu-24.04", PLAIN, SAME, [APTLY], "nvidia", "names"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [APTLY], "preinstalled", "is unknown (libnvidia-compute-535 of . noble"),
+    ("debian-13", DEBIAN_NAMES, "550.163.01-2", [APTLY], "distribution", "names"),
     # A mirror without NVIDIA's Release file.
     ("debian-12", DEBIAN_NAMES, "550.163.01-1", [MIRROR], "nvidia", "come from it"),
     # Both repositories have this version.
@@ -323,6 +408,29 @@ def test_source_is_read_from_the_package_manager(case):
     assert any(text.startswith(f"source {source}") and why in text for text in result.reasons)
 
 
+@pytest.mark.parametrize(
+    ("key", "distribution", "names", "version", "vendor"),
+    [
+        ("ubuntu-24.04", "pop", SERVER, POCKET, "Ubuntu"),
+        ("ubuntu-24.04", "neon", SERVER, POCKET, "UbuntuESM"),
+        ("debian-13", "a-derivative", DEBIAN_NAMES, "550.163.01-2", "Debian"),
+    ],
+)
+def test_derivatives_use_the_archive_of_their_family(key, distribution, names, version, vendor):
+    there = with_origins(key, names, version, [origin(vendor, "archive.example.com")])
+    there["os"]["id"] = distribution
+    result = resolve(there, {}, platform(key))
+    assert (result.errors, result.source) == ([], "distribution")
+    assert "source distribution: the installed driver packages come from it" in result.reasons
+
+
+@pytest.mark.parametrize("vendor", ["UbuntuESM", ". noble", "ACME Ubuntu mirror"])
+def test_minimum_version_is_not_refused_behind_a_mirror(vendor):
+    there = with_origins("ubuntu-24.04", SERVER, POCKET, [origin(vendor, "mirror.example.com/ubuntu")])
+    result = resolve(there, {"minimum_version": "535.200"}, platform("ubuntu-24.04"))
+    assert (result.errors, result.source) == ([], "distribution")
+
+
 def test_record_of_the_role_comes_first():
     there = with_origins("debian-13", DEBIAN_NAMES, "550.163.01-2", [FROM_DEBIAN, FROM_NVIDIA])
     record = json.dumps({"packages": ["libcuda1"], "repositories": [owned.REPOSITORY_ID], "files": {}})
@@ -332,3 +440,50 @@ def test_record_of_the_role_comes_first():
         "nvidia",
         "source nvidia: the installed driver packages come from it",
     )
+
+
+# --- a driver that the user purged --------------------------------------------------------------------------------
+
+PURGED = {
+    "packages": [
+        *("dkms", "libcuda1", "libnvidia-cfg1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "nvidia-driver-cuda"),
+        "nvidia-kernel-open-dkms",
+    ],
+    "requested": ["libcuda1", "nvidia-kernel-open-dkms"],
+    "repositories": [owned.REPOSITORY_ID],
+    "key": "02182E60104FCDC26EAE1B8597A5D4CB8793F200",
+    "files": {},
+}
+
+
+@pytest.mark.parametrize("source", ["distribution", "auto"])
+def test_source_changes_after_a_purge_that_left_a_library(source):
+    left = {"libnvidia-ptxjitcompiler1": "580.95.05-1", "dkms": "3.2.0-1"}
+    kernel = KERNELS["debian-13"]
+    before = host("debian-13", packages=left, headers=(kernel,), files=recorded(**PURGED))
+    first = driver_plan.plan(before, {"source": "distribution"}, platform("debian-13"))
+    assert first.errors == []
+    names = [item.partition("=")[0] for item in first.todo.transaction.install]
+    begun = ownership.begin(PURGED, left, asked=names)
+    record = ownership.finish(begun, left, [*left, *names], enabled={})
+    version = "550.163.01"
+    # Debian's libcuda1 requires the remaining library in its own version.
+    after = host(
+        "debian-13",
+        packages={**left, **dict.fromkeys([*names, "libnvidia-ptxjitcompiler1"], f"{version}-2")},
+        package_origins={name: [FROM_DEBIAN] for name in names},
+        files={owned.DRIVER_RECORD: {"exists": True, "content": ownership.text(record)}},
+        driver={"loaded": version, "library": version, "kernel_module_flavor": "open"},
+        modules={kernel: version},
+        headers=(kernel,),
+    )
+    second = driver_plan.plan(after, {"source": source}, platform("debian-13"))
+    assert (second.errors, second.source, second.todo.transaction.install) == ([], "distribution", [])
+
+
+def test_known_origin_decides_after_the_user_installed_another_driver():
+    # Debian's packages have names of the role's record.
+    there = with_origins("debian-13", DEBIAN_NAMES, "550.163.01-2", [FROM_DEBIAN])
+    there["files"] = recorded(**PURGED)
+    result = resolve(there, {}, platform("debian-13"))
+    assert (result.errors, result.source) == ([], "distribution")

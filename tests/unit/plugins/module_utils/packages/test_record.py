@@ -138,7 +138,7 @@ def test_a_failed_switch_keeps_the_recorded_stream():
 
 
 NVIDIAS = {
-    "packages": ["dkms", "libcuda1", "nvidia-smi"],
+    "packages": ["dkms", "libcuda1", "libnvidia-cfg1", "libnvidia-ptxjitcompiler1", "nvidia-kernel-dkms", "nvidia-smi"],
     "requested": ["dkms", "nvidia-smi"],
     "repositories": ["gpufleet-nvidia-cuda"],
     "written": ["/etc/apt/sources.list.d/gpufleet-nvidia-cuda.sources"],
@@ -153,9 +153,11 @@ NVIDIAS = {
         (["dkms"], [], True),
         (["dkms"], ["gpufleet-nvidia-cuda"], False),
         (["dkms", "libcuda1"], [], False),
+        (["dkms", "nvidia-kernel-dkms"], [], False),
+        (["dkms", "libnvidia-cfg1", "libnvidia-ptxjitcompiler1"], [], True),
         ([], [], True),
     ],
-    ids=["purged", "the repository is used again", "partly removed", "everything removed"],
+    ids=["purged", "the repository is used again", "libraries", "modules", "dependencies", "everything removed"],
 )
 def test_a_driver_that_the_user_purged_releases_the_repository(installed, uses, released):
     begun = begin(having(NVIDIAS), DRIVER, installed, asked=["nvidia-driver"], repositories=uses)
@@ -165,6 +167,28 @@ def test_a_driver_that_the_user_purged_releases_the_repository(installed, uses, 
     left = ownership.removal(content(done, DRIVER), ["nvidia-driver"], enabled={})
     assert left.files == NVIDIAS["written"]
     assert ownership.is_recorded_key("gpg-pubkey-35cd5710", packages_record.read(done, DRIVER))
+
+
+@pytest.mark.parametrize(
+    ("packages", "left", "is_abandoned"),
+    [
+        (["libnvidia-compute-580", "libnvidia-cfg1-580", "nvidia-dkms-580-open"], ["libnvidia-cfg1-580"], True),
+        (["libnvidia-compute", "libnvidia-gpucomp", "nvidia-dkms-open"], ["libnvidia-gpucomp"], True),
+        (["libnvidia-compute", "libnvidia-gpucomp", "nvidia-dkms-open"], ["nvidia-dkms-open"], False),
+        (["libnvidia-cfg", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"], ["libnvidia-cfg"], True),
+        (["libnvidia-cfg", "kmod-nvidia-open-dkms", "nvidia-driver-cuda"], ["kmod-nvidia-open-dkms"], False),
+        (["libnvidia-cfg", "nvidia-open-driver-G06", "nvidia-compute-G06"], ["libnvidia-cfg"], True),
+        (["libnvidia-cfg", "nvidia-open-driver-G06", "nvidia-compute-G06"], ["nvidia-compute-G06"], False),
+        (["linux-modules-nvidia-580-server-generic", "nvidia-utils-580-server"], ["nvidia-utils-580-server"], False),
+        # Other tools installed the driver itself, or it is the record of the toolkit.
+        (["libnvidia-nscq-580", "nvidia-fabricmanager-580"], ["nvidia-fabricmanager-580"], False),
+        (["cuda-nvcc-13-0", "cuda-toolkit-13-0", "nvidia-open"], ["cuda-nvcc-13-0", "cuda-toolkit-13-0"], False),
+    ],
+)
+def test_a_driver_without_modules_and_main_libraries_is_abandoned(packages, left, is_abandoned):
+    there = having({"packages": ["dkms", *packages], "requested": packages, "files": {}})
+    there["installed_packages"] = dict.fromkeys(["dkms", *left], "1 x86_64")
+    assert packages_record.is_abandoned(there, DRIVER) is is_abandoned
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])
