@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Plan,
     Resolution,
     Todo,
+    capitalized,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -191,9 +192,14 @@ def _dkms_without_prebuilt(
         return result
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: {why}")
+    if other.module_build is None:
+        result.errors.append(
+            f"{capitalized(why)}, and source {result.source} has no {result.flavor} modules of branch {result.branch} "
+            f"for DKMS. {capitalized(result.prebuilt_hint)}, or request another branch."
+        )
+        return result
     other.errors = [
-        f"{why[:1].upper()}{why[1:]}, so DKMS must build the modules. To use prebuilt modules, upgrade the kernel and "
-        f"reboot first. {item}"
+        f"{capitalized(why)}, so DKMS must build the modules. To use prebuilt modules, {result.prebuilt_hint}. {item}"
         for item in other.errors
     ]
     return other
