@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoVersion, Offers, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    NoVersion,
+    Offers,
+    Resolution,
+    capitalized,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -62,7 +67,7 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
     if needed:
         raise NoVersion(
             f"The host's repositories have no {', '.join(needed)}, so there is no prebuilt module for kernel "
-            f"{upcoming}, which boots next. Upgrade the kernel and reboot first, add a repository that has the "
+            f"{upcoming}, which boots next. {capitalized(result.prebuilt_hint)}, add a repository that has the "
             "package, or set nvidia_driver_module_build to auto or dkms to build the module on this host."
             f"{how_to_release(host)}"
         )
@@ -89,7 +94,9 @@ def _of_outgoing_kernel(host: Host, result: Resolution) -> list[str]:
     running = host["kernel"]["running"]
     if running == host["kernel"]["next_boot"]:
         return []
-    return [*result.headers.get(running, []), *packages_for(result, running)]
+    staying = packages_for(result, host["kernel"]["next_boot"])
+    modules = [name for name in packages_for(result, running) if name not in staying]
+    return [*result.headers.get(running, []), *modules]
 
 
 def _drop(result: Resolution, names: list[str]) -> None:
@@ -263,8 +270,9 @@ _EXACT = re.compile(r"\s*(\S+) \(= ([^)\s]+)\)\s*")
 
 
 def packages_for(result: Resolution, release: str) -> list[str]:
-    """Name the packages with prebuilt modules for a kernel."""
-    return [name for name in result.prebuilt if name.endswith(f"-{release}")]
+    """Name the packages with prebuilt modules for a kernel. A package of SUSE is for all kernels of a flavor."""
+    flavor = release.rpartition("-")[2]
+    return [name for name in result.prebuilt if name.endswith((f"-{release}", f"-kmp-{flavor}"))]
 
 
 def queried(result: Resolution) -> list[str]:
@@ -293,9 +301,12 @@ def builds(name: str, result: Resolution, offers: Offers) -> dict[str, str]:
 
 def driver_versions(host: Host, result: Resolution, offers: Offers) -> set[str] | None:
     """Return the driver versions for which the next kernel has prebuilt modules. None means any version."""
-    if result.module_version_from is None:
-        return None
     names = packages_for(result, host["kernel"]["next_boot"])
+    if result.module_version_from is None:
+        # The package itself has the driver's version.
+        there = [host["packages"][name]["version"] for name in names if name in host["packages"]]
+        builds_of = [*there, *(build for name in names for build in offers.versions.get(name) or [])]
+        return {upstream_version(build) for build in builds_of} or None
     # The archive may no longer have the installed build.
     found = [{*builds(name, result, offers), _installed_build(host, name, result, offers)} for name in names]
     known = [{version for version in versions if version} for versions in found]

@@ -66,6 +66,8 @@ def choose(case: Case, data: dict) -> None:
     case.result.replaced_modules = driver_membership.module_packages(case.result.replaced, data)
     case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
     case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
+    hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule]
+    case.result.prebuilt_hint = hints[0] if hints else case.result.prebuilt_hint
     if case.result.prebuilt and data.get("module_version_from"):
         case.result.module_version_from = data["module_version_from"].format(**names)
     elif data.get("module_version_from"):

@@ -127,7 +127,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     available = offers.versions
     driver_kernel_packages.skip_unavailable(host, result, available)
     lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
-    required = [name for name in lockstep if name not in result.optional]
+    required = [name for name in lockstep if name not in (*result.optional, *result.prebuilt)]
     if required:
         search = _search(host, request, result, offers)
         version = driver_version.choose_version(available, required, search, set(have.values()))
@@ -169,7 +169,7 @@ def no_prebuilt(host: Host, request: Request, result: Resolution, offers: Offers
     missing = driver_kernel_packages.unavailable_prebuilt(host, result, offers.versions)
     if missing:
         return f"the repositories have no {', '.join(missing)}"
-    required = [name for name in result.lockstep if name not in result.optional]
+    required = [name for name in result.lockstep if name not in (*result.optional, *result.prebuilt)]
     try:
         driver_version.choose_version(offers.versions, required, _search(host, request, result, offers))
     except NoModule as error:
@@ -243,6 +243,7 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
         first_version=result.first_version,
         module_versions=driver_kernel_packages.driver_versions(host, result, offers),
         kernel=host["kernel"]["next_boot"],
+        prebuilt_hint=result.prebuilt_hint,
     )
 
 

@@ -35,6 +35,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Plan,
     Resolution,
     Todo,
+    capitalized,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -193,8 +194,14 @@ def _dkms_without_prebuilt(
         return result
     other = _with_dkms(host, request, platform, result)
     other.reasons.append(f"dkms modules: {why}")
+    if other.module_build is None:
+        result.errors.append(
+            f"{capitalized(why)}, and source {result.source} has no {result.flavor} modules of branch {result.branch} "
+            f"for DKMS. {capitalized(result.prebuilt_hint)}, or request another branch."
+        )
+        return result
     other.errors = [
-        f"Prebuilt modules are not usable: {why}. To use them, upgrade the kernel and reboot first."
+        f"Prebuilt modules are not usable: {why}. To use them, {result.prebuilt_hint}."
         f"{kernel_packages.how_to_release(host)} DKMS is not usable, either: {item}"
         for item in other.errors
     ]

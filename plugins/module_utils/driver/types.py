@@ -24,13 +24,22 @@ class NoVersion(Exception):
     """No version of the driver satisfies the request."""
 
 
+# How to get prebuilt modules, if the rule of their package does not say it.
+UPGRADE_KERNEL = "upgrade the kernel and reboot first"
+
+
+def capitalized(text: str) -> str:
+    """Return a text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 class NoModule(NoVersion):
     """No available version of the driver has a prebuilt module for the next kernel. `why` is the cause alone."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, hint: str) -> None:
         super().__init__(
-            f"{why[:1].upper()}{why[1:]}. Upgrade the kernel and reboot first, or set nvidia_driver_module_build to "
-            "auto or dkms to build the module on this host."
+            f"{capitalized(why)}. {capitalized(hint)}, or set nvidia_driver_module_build to auto or dkms to build the "
+            "module on this host."
         )
         self.why = why
 
@@ -81,6 +90,8 @@ class Resolution:
     # Those of them that contain prebuilt modules, and whether these are signed.
     prebuilt: list[str] = dataclasses.field(default_factory=list)
     signed: bool = False
+    # How to get these, for messages.
+    prebuilt_hint: str = UPGRADE_KERNEL
     # The package that prebuilt modules of one driver version require in that version.
     module_version_from: str | None = None
     # Patterns for the names of a driver package in all branches, and packages with the same name in all branches.

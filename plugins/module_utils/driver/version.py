@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import NoModule, NoVersion
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import UPGRADE_KERNEL, NoModule, NoVersion
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -78,6 +78,8 @@ class Search(NamedTuple):
     # The driver versions of the prebuilt modules for the next kernel, or None without such modules; and that kernel.
     module_versions: Collection[str] | None = None
     kernel: str = ""
+    # How to get other prebuilt modules.
+    prebuilt_hint: str = UPGRADE_KERNEL
 
 
 def choose_version(available: dict, lockstep: list[str], search: Search, installed: set[str] | None = None) -> str:
@@ -93,10 +95,8 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     common = set.intersection(*offered.values()) if offered else set()
     suitable = sorted((version for version in common if _suits(version, search)), key=natural_key)
     if not suitable:
-        partial = {name for name in lockstep if not any(_suits(version, search) for version in offered[name])}
-        lacking = f" of {', '.join(sorted(partial))}" if len(partial) < len(lockstep) else ""
         raise NoVersion(
-            f"{_requested(search)}, but {search.place} has no such version{lacking}. "
+            f"{_requested(search)}, but {search.place} has no such version{_lacking(offered, search)}. "
             + _alternatives(_other_drivers(available, search) or common, search)
         )
     without_module, suitable = suitable, [version for version in suitable if _has_module(version, search)]
@@ -104,7 +104,8 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
         of_module = ", ".join(sorted(search.module_versions or (), key=natural_key))
         raise NoModule(
             f"the prebuilt module for kernel {search.kernel}, which boots next, is for driver {of_module}, but "
-            f"{search.place} has only driver {', '.join(without_module)} for this request"
+            f"{search.place} has only driver {', '.join(without_module)} for this request",
+            search.prebuilt_hint,
         )
     explicit = bool(request.version)
     kept = [version for version in suitable if version in (installed or set())]
@@ -114,7 +115,7 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     if satisfying and not explicit:
         old = ", ".join(sorted(satisfying))
         why = f"is installed but incomplete, and {search.place} provides only {', '.join(suitable)}"
-        if search.module_versions is not None:
+        if search.module_versions is not None and satisfying.isdisjoint(search.module_versions):
             why = f"is installed, but the prebuilt module for kernel {search.kernel}, which boots next, is for driver "
             why += ", ".join(suitable)
         raise NoVersion(
@@ -122,6 +123,21 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
             f"{suitable[-1]}."
         )
     return suitable[-1]
+
+
+def _lacking(offered: dict[str, set[str]], search: Search) -> str:
+    """Name the packages that lack a suitable version, or those that each of the newest versions lacks."""
+    suitable = {
+        name: {version for version in versions if _suits(version, search)} for name, versions in offered.items()
+    }
+    without = sorted(name for name, versions in suitable.items() if not versions)
+    if without:
+        return f" of {', '.join(without)}" if len(without) < len(offered) else ""
+    newest = sorted(set().union(*suitable.values()), key=natural_key)[-3:]
+    return " of all packages: " + "; ".join(
+        f"{version} lacks {', '.join(sorted(name for name in suitable if version not in suitable[name]))}"
+        for version in newest
+    )
 
 
 def _has_module(version: str, search: Search) -> bool:
