@@ -84,7 +84,7 @@ def with_secure_boot(key: str, gpu: str, result) -> str:
     """Describe what changes on a host with Secure Boot and no enrolled key."""
     secure = resolved(key, gpu, secure_boot={"enabled": True})
     if secure.errors:
-        is_signed = samples.platform(key).get("signed_modules") and result.flavor == "open"
+        is_signed = samples.platform(key).get("signed_modules_hint") and result.flavor == "open"
         return f"fails until a key is enrolled{' or signed modules are installed' if is_signed else ''}"
     return "works" if choice(secure) == choice(result) else ", ".join(choice(secure))
 
@@ -146,13 +146,13 @@ def hints(key: str) -> list[str]:
         ]
     if data.get("prerequisites_hint"):
         lines += [f"On RHEL, enable EPEL yourself before the first run. {data['prerequisites_hint']}", ""]
-    if data.get("signed_modules"):
+    if data.get("signed_modules_hint"):
         lines += [
             "With Secure Boot, you can install signed open modules instead of enrolling a key. The role then adopts",
             "that driver (see [Drivers that another vendor built](../driver.md#drivers-that-another-vendor-built)):",
             "",
         ]
-        for signed in data["signed_modules"].values():
+        for signed in data["signed_modules_hint"].values():
             how = re.sub(r"'([^']+)'", r"`\1`", signed["how"])
             arches = ", ".join(signed["arches"])
             lines.append(f"- {signed['vendor']} (release {signed['from']} or newer, {arches}): {how}.")

@@ -181,8 +181,8 @@ def hold(host: Host, request: Request, result: Resolution, todo: Todo, platform:
         members = []
     # A hold on the vendor's modules for one kernel would keep out its modules of the same driver for the next kernel.
     # The holds on the libraries keep the version of the driver.
-    built = driver_membership.vendor_modules(host, platform)
-    members = [name for name in members if name not in built or not driver_membership.is_prebuilt(name)]
+    built = driver_membership.modules_of_no_source(host, platform)
+    members = [name for name in members if name not in built or not driver_membership.is_prebuilt_kmod(name)]
     if members:
         result.patterns = data["patterns"]
     of_kernel = []

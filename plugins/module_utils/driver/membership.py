@@ -76,7 +76,7 @@ def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = Fa
     (`is_recorded`), they are from one of the platform's sources, unless the user replaced the modules.
     """
     sources = (platform or {}).get("sources") or {}
-    if vendor_modules(host, platform):
+    if modules_of_no_source(host, platform):
         return None, True
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
     order = sorted(sources, key=lambda name: name != "nvidia")
@@ -105,7 +105,7 @@ def is_from_nvidia(host: Host, data: dict) -> bool:
     return any(origin.NVIDIA in origins[name] if origins[name] else not is_shared for name, is_shared in marked.items())
 
 
-def vendor_modules(host: Host, platform: dict | None) -> list[str]:
+def modules_of_no_source(host: Host, platform: dict | None) -> list[str]:
     """Name the installed rpm packages with kernel modules of the driver that none of the sources provides."""
     if host["os"]["package_manager"] == "apt":
         return []
@@ -118,8 +118,8 @@ def vendor_modules(host: Host, platform: dict | None) -> list[str]:
     return [] if any(own.fullmatch(name) for name in modules) else sorted(modules)
 
 
-def is_prebuilt(name: str) -> bool:
-    """Return whether an rpm package of another vendor has modules for one kernel, or for kernels with its symbols."""
+def is_prebuilt_kmod(name: str) -> bool:
+    """Return whether an rpm package of no source has modules for one kernel, or for kernels with its symbols."""
     return bool(re.fullmatch(_PREBUILT_KMOD, name)) and not name.endswith("-dkms")
 
 
@@ -133,13 +133,13 @@ def described_origin(host: Host, name: str, platform: dict | None) -> str:
     origins = _origins(host, name, platform) if platform else set()
     if origins == {origin.NVIDIA}:
         return "NVIDIA"
-    mirrors = (platform or {}).get("mirrors_of_vendor", ()) if origins == {origin.OTHER} else ()
+    mirrors = (platform or {}).get("nvidia_mirrors", ()) if origins == {origin.OTHER} else ()
     return origin.describe(host, name) or " or ".join(mirrors)
 
 
 def _origins(host: Host, name: str, platform: dict) -> set[str]:
     nvidia = platform["sources"].get("nvidia")
-    return origin.of(host, name, nvidia, platform.get("mirrors_of_vendor", ())) if nvidia else set()
+    return origin.of(host, name, nvidia, platform.get("nvidia_mirrors", ())) if nvidia else set()
 
 
 def _marked(host: Host, marks: list[dict]) -> dict[str, bool]:
@@ -251,8 +251,8 @@ def module_packages(names: Iterable[str], data: dict) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
-def installed_prebuilt(host: Host, data: dict) -> list[str]:
-    """Name the installed packages with prebuilt modules, and their meta packages."""
+def prebuilt_of_source(host: Host, data: dict) -> list[str]:
+    """Name the installed packages of a source with prebuilt modules, and their meta packages."""
     expression = _any_of(rule for rule in _module_rules(data) if rule.get("build") == "precompiled")
     return sorted(name for name in host["packages"] if expression.fullmatch(name))
 

@@ -277,7 +277,7 @@ def _key_command(host: Host) -> str:
 def _signed_by_vendor(case: Case) -> dict | None:
     """Return who signs open kernel modules for the host's distribution, and how to install them."""
     system = case.host["os"]
-    signed = (case.platform or {}).get("signed_modules", {}).get(system["id"])
+    signed = (case.platform or {}).get("signed_modules_hint", {}).get(system["id"])
     request = case.request
     if not signed or case.result.flavor != "open" or request.module_build == "dkms":
         return None

@@ -71,7 +71,7 @@ def choose(case: Case, data: dict) -> None:
     if case.result.prebuilt and data.get("module_version_from"):
         case.result.module_version_from = data["module_version_from"].format(**names)
     elif data.get("module_version_from"):
-        case.result.former_prebuilt = driver_membership.installed_prebuilt(case.host, data)
+        case.result.former_prebuilt = driver_membership.prebuilt_of_source(case.host, data)
     case.result.signed = case.result.module_build == "precompiled" and not any(rule.get("unsigned") for rule in chosen)
     # The subnet manager needs this module to reach the switches, and nothing else loads it.
     case.result.modules = ["ib_umad"] if "nvlink5" in features else []

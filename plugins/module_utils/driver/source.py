@@ -84,7 +84,7 @@ def choose(case: Case, installed: str | None) -> str:
     is_install = requested in ("distribution", "nvidia", "runfile")
     # An interrupted installer leaves libraries, but also its entry in the record.
     begun = requested == "runfile" and any(runfile.read_record(case.host).values())
-    modules_of_vendor = driver_membership.vendor_modules(case.host, case.platform)
+    modules_of_vendor = driver_membership.modules_of_no_source(case.host, case.platform)
     if is_install and installed == "preinstalled" and modules_of_vendor:
         raise Refused(
             f"nvidia_driver_source is {requested}, but kernel modules of other packages are installed "
@@ -155,7 +155,7 @@ def _how_known(case: Case, installed: str) -> str:
 
 def _why_kept(case: Case, installed: str) -> str:
     host = case.host
-    modules_of_vendor = driver_membership.vendor_modules(host, case.platform)
+    modules_of_vendor = driver_membership.modules_of_no_source(host, case.platform)
     marked = driver_membership.marked_packages(host, case.platform)
     if installed == "runfile":
         return "NVIDIA's installer has already installed a driver; the role keeps this driver"

@@ -29,12 +29,12 @@ _OTHER_VENDORS = re.compile(r"LP-PPA-|pop-os")
 _ID = re.compile(r"cuda-(?:rhel|amzn|sles|fedora|opensuse)\d*")
 
 
-def of(host: Host, name: str, nvidia: dict, others: Iterable[str] = ()) -> set[str]:
+def of(host: Host, name: str, nvidia: dict, mirrors: Iterable[str] = ()) -> set[str]:
     """Return the sources that provide the installed version of a package. The set is empty if they are unknown.
 
-    `nvidia` is the platform's data of NVIDIA's repository. `others` names the distribution's mirrors of it.
+    `nvidia` is the platform's data of NVIDIA's repository. `mirrors` names the distribution's mirrors of it.
     """
-    found = (_source(host, entry, nvidia, others) for entry in host["package_origins"].get(name, []))
+    found = (_source(host, entry, nvidia, mirrors) for entry in host["package_origins"].get(name, []))
     return {source for source in found if source}
 
 
@@ -44,12 +44,12 @@ def describe(host: Host, name: str) -> str:
     return " and ".join(dict.fromkeys(name for name in names if name))
 
 
-def _source(host: Host, entry: PackageOrigin, nvidia: dict, others: Iterable[str]) -> str | None:
+def _source(host: Host, entry: PackageOrigin, nvidia: dict, mirrors: Iterable[str]) -> str | None:
     vendor, repository = entry["vendor"] or "", entry["repository"] or ""
-    if repository in others:
+    if repository in mirrors:
         return OTHER
     # A mirror's packages have NVIDIA's signatures.
-    if not repository and others and _is_only_mirror_enabled(host, others):
+    if not repository and mirrors and _is_only_mirror_enabled(host, mirrors):
         return OTHER
     if _is_of_nvidia(host, entry, nvidia):
         return NVIDIA
