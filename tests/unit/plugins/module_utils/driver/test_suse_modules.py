@@ -61,7 +61,7 @@ BUILT = [
     # The host is not registered, or its mirror lacks the channel.
     (DEFAULT, {}, (), (MIDDLE, NEW), NEW, f"the repositories have no {SIGNED['G06']}"),
     (DEFAULT, {"branch": "595"}, (), ("595.71.05",), "595.71.05", f"the repositories have no {SIGNED['G07']}"),
-    # SUSE built modules for kernel azure only for service pack 6.
+    # SUSE built modules for kernel azure up to service pack 6.
     (AZURE, {}, (NEW,), (NEW,), NEW, "the repositories have no nvidia-open-driver-G06-signed-cuda-kmp-azure"),
     (AZURE, {"branch": "595"}, ("595.71.05",), ("595.71.05",), "595.71.05",
      "the repositories have no nvidia-open-driver-G07-signed-cuda-kmp-azure"),
