@@ -35,7 +35,12 @@ _PREBUILT_MODULES = re.compile(r"linux-(?:(?:modules|objects)-nvidia-\d|signatur
 # rpm packages with kernel modules, of all vendors: NVIDIA/yum-packaging-precompiled-kmod, DISTROS.md and
 # dnf-kmod-nvidia.spec (main, a66bc12). Modules that the host builds are in akmod-nvidia and dkms-nvidia of others.
 _PREBUILT_KMOD = r"kmod-nvidia(?:-.+)?|nvidia-open-kmod"
-_KMOD = re.compile(rf"{_PREBUILT_KMOD}|(?:akmod|dkms)-nvidia(?:-.+)?")
+# SUSE's packages with kernel modules of the driver exclude each other. Besides those with "cuda" in their names, which
+# source nvidia has, there are SUSE's others, whose versions are those of NVIDIA's repository for desktops, and NVIDIA's
+# of former branches: os-autoinst/os-autoinst-distri-opensuse, lib/nvidia_utils.pm (c789d37);
+# openSUSE/nvidia-open-driver-G06, nvidia-open-driver-G06.spec (main, 64accf2).
+_KMP = r"nvidia-.+-kmp-\w+"
+_KMOD = re.compile(rf"{_PREBUILT_KMOD}|(?:akmod|dkms)-nvidia(?:-.+)?|{_KMP}")
 
 # The same for module package_transaction.
 SELECTORS = [f"~{_NAMES.pattern}=~{DRIVER_VERSION}", f"~^(?:{_PREBUILT_MODULES.pattern})"]
@@ -116,6 +121,13 @@ def modules_of_no_source(host: Host, platform: dict | None) -> list[str]:
         if (_KMOD.fullmatch(name) or own.fullmatch(name)) and is_part_of_driver(name, package["version"])
     ]
     return [] if any(own.fullmatch(name) for name in modules) else sorted(modules)
+
+
+def has_only_kmps(host: Host, platform: dict | None) -> bool:
+    """Return whether the driver is only modules that zypper selected by the hardware, without libraries."""
+    modules = modules_of_no_source(host, platform)
+    is_alone = not host["driver"]["library"] and set(marked_packages(host, platform)).issubset(modules)
+    return bool(modules) and is_alone and all(re.fullmatch(_KMP, name) for name in modules)
 
 
 def is_prebuilt_kmod(name: str) -> bool:
@@ -220,7 +232,7 @@ def replaced(host: Host, data: dict, context: dict) -> list[str]:
     modules = _any_of(_module_rules(data))
 
     def is_of_another_driver(name: str, version: str) -> bool:
-        if modules.fullmatch(name):
+        if modules.fullmatch(name) or re.fullmatch(_KMP, name):
             return True
         return bool(own.fullmatch(name)) and upstream_version(version).partition(".")[0] != context["branch"]
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def installed(host: Host, platform: dict | None) -> str | None:
     """Return the source of the installed driver, or None without a driver."""
+    if driver_membership.has_only_kmps(host, platform):
+        return None
     source, is_known = _of_packages(host, platform)
     if source or is_known:
         return source or "preinstalled"
@@ -72,6 +74,8 @@ def choose(case: Case, installed: str | None) -> str:
         found = "no libnvidia-ml.so.1, no kernel module and no package"
         if is_only_loaded(case.host):
             found = f"the kernel still has module {case.host['driver']['loaded']} loaded, but its files are gone"
+        elif driver_membership.has_only_kmps(case.host, case.platform):
+            found = "kernel modules are installed, but no libnvidia-ml.so.1"
         raise Refused(
             f"nvidia_driver_source is preinstalled, but this host has no driver ({found}). Install the driver first, "
             "or set another source."

@@ -9,10 +9,18 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Plan
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import H100, KERNELS, V100, host, platform
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
+    H100,
+    KERNELS,
+    V100,
+    host,
+    origin,
+    platform,
+)
 
 DEFAULT, AZURE = KERNELS["sles-15"], "6.4.0-150700.20.18-azure"
 SIGNED = {name: f"nvidia-open-driver-{name}-signed-cuda-kmp-default" for name in ("G06", "G07")}
+SUSE, NVIDIA = origin("SUSE LLC <https://www.suse.com/>"), origin("NVIDIA", None, "9cd0a493d42d0685")
 OLD, MIDDLE, NEW = "580.82.07", "580.95.05", "580.105.08"
 
 
@@ -53,7 +61,7 @@ BUILT = [
     # The host is not registered, or its mirror lacks the channel.
     (DEFAULT, {}, (), (MIDDLE, NEW), NEW, f"the repositories have no {SIGNED['G06']}"),
     (DEFAULT, {"branch": "595"}, (), ("595.71.05",), "595.71.05", f"the repositories have no {SIGNED['G07']}"),
-    # SUSE built modules for kernel azure only for service pack 6.
+    # SUSE built modules for kernel azure up to service pack 6.
     (AZURE, {}, (NEW,), (NEW,), NEW, "the repositories have no nvidia-open-driver-G06-signed-cuda-kmp-azure"),
     (AZURE, {"branch": "595"}, ("595.71.05",), ("595.71.05",), "595.71.05",
      "the repositories have no nvidia-open-driver-G07-signed-cuda-kmp-azure"),
@@ -125,3 +133,75 @@ def test_packages_without_a_common_version_are_listed():
     mixed = {"nvidia_modprobe": [f"{NEW}-1"], "libnvidia_ml": [f"{NEW}-1"]}
     (error,) = plan(host("sles-15", (H100,)), {"module_build": "dkms"}, (), (MIDDLE,), **mixed).errors
     assert f"{MIDDLE} lacks libnvidia-ml, nvidia-modprobe; {NEW} lacks libnvidia-cfg, " in error
+
+
+# --- other packages with modules: SUSE's variant without "cuda", NVIDIA's own of former branches ---
+
+
+OTHERS = (
+    "nvidia-open-driver-G06-signed-kmp-default",
+    "nvidia-open-driver-G06-signed-kmp-64kb",
+    "nvidia-open-driver-G06-kmp-default",
+)
+LIBRARIES = ("nvidia-common-G06", "nvidia-compute-G06", "nvidia-compute-utils-G06", "nvidia-modprobe", "libnvidia-ml")
+
+
+def with_modules(name: str, libraries: tuple[str, ...], **more) -> dict:
+    """Describe a host with modules of another package, and with these libraries."""
+    packages = {name: signed_version(MIDDLE), **dict.fromkeys(libraries, f"{MIDDLE}-1")}
+    driver = {"loaded": MIDDLE, "kernel_module_flavor": "open", "on_disk_flavor": "open"}
+    return host(
+        "sles-15",
+        (H100,),
+        packages=packages,
+        package_origins={name: [SUSE], **{library: [NVIDIA] for library in libraries}},
+        driver={**driver, "library": MIDDLE if libraries else None},
+        modules={DEFAULT: MIDDLE},
+        modules_loaded=["nvidia", "nvidia_uvm"],
+        **more,
+    )
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("secure_boot", [False, True])
+def test_working_driver_with_other_modules_is_adopted(name, secure_boot):
+    there = with_modules(name, LIBRARIES, secure_boot={"enabled": secure_boot})
+    result = driver_plan.plan(there, {}, platform("sles-15"))
+    assert (result.errors, result.action, result.source, result.version) == ([], "adopt", "preinstalled", MIDDLE)
+    work = result.todo.transaction
+    assert {option for option, value in vars(work).items() if value} == {"hold"}
+    # zypper would update the modules without the libraries.
+    assert work.hold == sorted({name, *LIBRARIES})
+    assert any(name in text for text in result.reasons)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_source_does_not_replace_other_modules(name):
+    (error,) = driver_plan.plan(with_modules(name, LIBRARIES), {"source": "nvidia"}, platform("sles-15")).errors
+    assert f"kernel modules of other packages are installed ({name}" in error
+
+
+@pytest.mark.parametrize("request_", [{}, {"module_build": "dkms"}])
+@pytest.mark.parametrize("name", OTHERS)
+def test_modules_without_libraries_are_replaced(name, request_):
+    """zypper installs SUSE's modules without "cuda" because the hardware matches, and no libraries with them."""
+    result = plan(with_modules(name, ()), request_, (NEW,), (NEW,))
+    assert (result.errors, result.action, result.source, result.version) == ([], "install", "nvidia", NEW)
+    work = result.todo.transaction
+    assert (work.remove, work.may_change) == ([name], [name])
+    modules = "nvidia-open-driver-G06" if request_ else SIGNED["G06"]
+    assert any(item.startswith(f"{modules}={NEW}") for item in work.install)
+
+
+def test_modules_without_libraries_are_not_adopted():
+    there = with_modules(OTHERS[0], ())
+    (error,) = driver_plan.plan(there, {"source": "preinstalled"}, platform("sles-15")).errors
+    assert "kernel modules are installed, but no libnvidia-ml.so.1" in error
+
+
+def test_other_modules_without_libraries_do_not_decide_the_branch():
+    there = with_modules(OTHERS[0], ())
+    there["packages"][OTHERS[0]]["version"] = signed_version("570.172.08")
+    there["driver"].update(loaded="570.172.08", on_disk="570.172.08", on_disk_next="570.172.08")
+    result = plan(there, {}, (NEW,), (NEW,))
+    assert (result.errors, result.version, result.todo.transaction.remove) == ([], NEW, [OTHERS[0]])
