@@ -81,7 +81,7 @@ def expected(gpu: str, values: dict[str, Any], unsigned: str = "") -> Expected:
     if wanted == "proprietary":
         prebuilt = not has_dkms
         if prebuilt and unsigned == "azure":
-            return Expected(refusals=("no nvidia-driver-G06-kmp-azure",))
+            return Expected(refusals=("no (package )?nvidia-driver-G06-kmp-azure",))
         if build == "auto":
             return Expected(("precompiled" if prebuilt else "dkms",), **choice)
         if build == ("precompiled" if prebuilt else "dkms"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
-from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package, upstream
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import Case, Expected
 from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, NOT_OF_FLAVOR, flavors, supports
@@ -113,32 +113,66 @@ def adopted_cases(archive: Archive, platform: str) -> Iterator[Case]:
         yield Case(host, "H100", (("minimum_version", newest),), Expected(kept=True))
         refusal = rf"transitional: they install branch {row['next']}"
         yield Case(host, "T4", (("branch", str(row["branch"])),), Expected(refusals=(refusal,)))
+    yield from _former_cases(archive, platform, newest)
 
 
-def _row(archive: Archive, line: str, age: int) -> dict[str, Any]:
-    """Return the driver of branch 580 at a time."""
-    rows = [row for row in archive.rows("drivers") if row["branch"] == 580 and row.get("line", "-server") == line]
+def _former_cases(archive: Archive, platform: str, newest: str) -> Iterator[Case]:
+    """Return the cases of hosts with a driver of branch 570, whose packages in the archive have become empty.
+
+    It stays. A newer driver is one of another branch.
+    """
+    if not any(row["branch"] == 570 for row in archive.rows("drivers")):
+        return
+    host = _with_driver(platform, archive, "outdated", "-server", "open", title="former", branch=570)
+    built = Expected(("dkms",), flavor="open", branch="580", source="distribution", reasons=("dkms modules",))
+    yield Case(host, "H100", (), Expected(kept=True))
+    yield Case(host, "H100", (("branch", "580"),), built)
+    yield Case(host, "H100", (("minimum_version", newest),), built)
+    # The empty packages have a sufficient version, but no files.
+    empty = next(row for row in archive.rows("transitional") if row["branch"] == 570)
+    for name in ("version", "minimum_version"):
+        value = upstream(empty["full"])
+        wanted = Expected(refusals=("transitional: they install branch 580",)) if name == "version" else built
+        yield Case(host, "H100", ((name, value),), wanted)
+    # No kernel after the running one has modules of this branch, and no package can bring them.
+    host = _with_driver(platform, archive, "waiting", "-server", "open", title="former", branch=570)
+    yield Case(host, "H100", (), Expected(refusals=("transitional: they install branch 580",)))
+    moved = Expected(("precompiled",), flavor="open", branch="580", source="distribution")
+    yield Case(host, "H100", (("branch", "580"),), moved)
+
+
+def _row(archive: Archive, line: str, age: int, branch: int = 580) -> dict[str, Any]:
+    """Return the driver of a branch at a time."""
+    rows = [row for row in archive.rows("drivers") if row["branch"] == branch and row.get("line", "-server") == line]
     return next(row for row in rows if row["age"] == age)
 
 
 def _with_driver(
-    platform: str, archive: Archive, state: str, line: str, flavor: str, *, title: str, more: Iterable[Package] = ()
+    platform: str,
+    archive: Archive,
+    state: str,
+    line: str,
+    flavor: str,
+    *,
+    title: str,
+    more: Iterable[Package] = (),
+    branch: int = 580,
 ) -> hosts.System:
     """Return a host with the driver and the prebuilt modules of the time of its running kernel."""
     age = hosts.STATES[state][0]
-    row, release = _row(archive, line, age), hosts.kernel_of(archive, "generic", age)
-    own = {f"{name}-580{line}" for name in USER_SPACE} | {f"nvidia-firmware-580{line}-{row['version']}"}
-    own |= {name for name in ("ocl-icd-libopencl1",) if archive.values["opencl"]}
+    row, release = _row(archive, line, age, branch), hosts.kernel_of(archive, "generic", age)
+    own = {f"{name}-{branch}{line}" for name in USER_SPACE} | {f"nvidia-firmware-{branch}{line}-{row['version']}"}
     mark = "open-" if flavor == "open" else ""
-    modules = {f"linux-modules-nvidia-580{line}-{mark}{name}" for name in (release, "generic")}
-    modules |= {f"linux-objects-nvidia-580{line}-{release}", f"linux-signatures-nvidia-{release}"}
+    modules = {f"linux-modules-nvidia-{branch}{line}-{mark}{name}" for name in (release, "generic")}
+    modules |= {f"linux-objects-nvidia-{branch}{line}-{release}", f"linux-signatures-nvidia-{release}"}
     extra = [
         package
         for package in archive.packages
-        if (package.name in own and package.driver in (row["version"], ""))
+        if package.name == archive.values["opencl"]
+        or (package.name in own and package.driver == row["version"])
         or (package.name in modules and package.release == release)
     ]
-    path = f"kernel/nvidia-580{'srv' if line else ''}{'' if flavor == 'proprietary' else '-open'}/nvidia.ko"
+    path = f"kernel/nvidia-{branch}{'srv' if line else ''}{'' if flavor == 'proprietary' else '-open'}/nvidia.ko"
     return hosts.system(
         platform,
         archive,
