@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Expected:
     """What is right for a case.
 
     `builds` are the acceptable builds of an installation. Without any, the plan must refuse. `refusals` are regular
-    expressions: a refusal is acceptable if one of them matches its text.
+    expressions for its cause: a refusal is acceptable if one of them matches its text without the user's settings.
     """
 
     builds: tuple[str, ...] = ()
@@ -44,6 +45,11 @@ class Expected:
     reasons: tuple[str, ...] = ()
     # Whether the installed driver stays as it is.
     kept: bool = False
+
+    def __post_init__(self) -> None:
+        """Require one outcome. A case that may end either way proves nothing."""
+        if sum(map(bool, (self.builds, self.refusals, self.kept))) != 1:
+            raise ValueError(f"{self} does not have exactly one outcome")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +78,8 @@ class Outcome:
     changes: list[Change] = dataclasses.field(default_factory=list)
     # Installed afterwards: the packages of the archives by name.
     system: list[Package] = dataclasses.field(default_factory=list)
+    # Installed after each of the administrator's upgrades, with the plan's holds.
+    upgraded: dict[str, list[Package]] = dataclasses.field(default_factory=dict)
 
 
 class Lab:
@@ -84,8 +92,9 @@ class Lab:
         self._states: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, dict[str, Any]] = {}
         self._results: dict[str, tuple[list[Change], str]] = {}
+        self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
         self._platforms: dict[str, dict] = {}
-        self._known = catalogue(manager.archives)
+        self._known = catalogue({**manager.archives, **{f"later {name}": of for name, of in _later(manager).items()}})
 
     def platform(self, key: str) -> dict:
         """Return the role's data for a platform."""
@@ -115,7 +124,9 @@ class Lab:
         outcome = Outcome(list(part.errors), part.plan)
         if not outcome.errors:
             outcome.changes, outcome.refused = self._simulated(case.host, part.plan["todo"])
-            outcome.system = self._after(case.host, outcome.changes)
+            outcome.system = self._after(case.host.packages, outcome.changes)
+            if self.manager.name == "apt" and not outcome.refused:
+                outcome.upgraded = self._upgraded(case.host, part.plan["todo"]["transaction"], outcome.system)
         return outcome
 
     def _part(self, case: Case, there: dict, answer: dict[str, Any], rejected: dict[str, str]) -> Part:
@@ -162,11 +173,25 @@ class Lab:
                 self._results[key] = ([], " ".join(str(error).split()))
         return self._results[key]
 
-    def _after(self, host: hosts.System, changes: list[Change]) -> list[Package]:
+    def _upgraded(self, host: hosts.System, work: dict[str, Any], system: list[Package]) -> dict[str, list[Package]]:
+        selectors = tuple(selector(text) for text in work["hold"])
+        held = {p.name for p in system if any(one.selects(p.name, p.version) for one in selectors)}
+        repositories, files = self._repositories(host, work["repositories"]), _files(work["files"])
+        key = frozenset(package.key for package in system), frozenset(held), repositories, files
+        if key not in self._upgrades:
+            self.simulations += 1
+            self._upgrades[key] = self.manager.upgraded(system, held, files, repositories)
+        return {command: self._after(system, changes) for command, changes in self._upgrades[key].items()}
+
+    def _after(self, packages: Iterable[Package], changes: list[Change]) -> list[Package]:
         known = self._known
         left = {change.name for change in changes if change.before or change.action == REMOVE}
-        kept = [package for package in host.packages if package.name not in left]
+        kept = [package for package in packages if package.name not in left]
         return kept + [_known(known, change) for change in changes if change.after]
+
+
+def _later(manager: Any) -> dict[str, Archive]:
+    return getattr(manager, "later", {})
 
 
 def _known(known: dict[tuple[str, str], Package], change: Change) -> Package:
@@ -212,6 +237,8 @@ def _request(work: dict[str, Any], prerequisites: list[str]) -> transaction.Requ
 
 # A host whose driver stays may get the plugin that holds it.
 HOLD_TOOLS = ("python3-dnf-plugin-versionlock",)
+# A refusal that only repeats the user's settings names no cause.
+_SETTING = re.compile(r"nvidia_driver_\w+(?: is)? [\w.]+")
 
 
 def faults(case: Case, outcome: Outcome) -> list[str]:
@@ -219,7 +246,8 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
     expected = case.expected
     if outcome.errors:
         text = " ".join(outcome.errors)
-        if any(re.search(pattern, text) for pattern in expected.refusals):
+        cause = _SETTING.sub("", text)
+        if any(re.search(pattern, cause) for pattern in expected.refusals):
             return []
         wanted = f"a refusal that names {' or '.join(expected.refusals)}"
         wanted = "an installation" if expected.builds else "no change" if expected.kept else wanted
@@ -228,11 +256,11 @@ def faults(case: Case, outcome: Outcome) -> list[str]:
         return [f"the solver refuses the plan: {outcome.refused}"]
     if expected.kept:
         changes = [change for change in outcome.changes if change.name not in HOLD_TOOLS]
-        return [f"changes the driver: {', '.join(map(str, changes))}"] if changes else []
+        return [f"changes the driver: {', '.join(map(str, changes))}"] if changes else upgrade_faults(outcome)
     if not expected.builds:
         brought = ", ".join(str(change) for change in outcome.changes)
         return [f"planned, expected a refusal that names {' or '.join(expected.refusals)}: {brought}"]
-    found = [*_choices(case, outcome), *system_faults(case.host, outcome)]
+    found = [*_choices(case, outcome), *system_faults(case.host, outcome), *upgrade_faults(outcome)]
     reasons = " ".join(outcome.plan.get("reasons", []))
     return found + [f"no reason names {text}: {reasons}" for text in expected.reasons if not re.search(text, reasons)]
 
@@ -258,12 +286,7 @@ def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
     if kernels:
         found.append(f"installs another kernel: {', '.join(kernels)}")
     modules = [package for package in system if package.flavor and package.driver and _has_modules(package)]
-    libraries = {
-        package.driver: package.name
-        for package in system
-        # The version is part of the firmware's name, so that several can be installed.
-        if package.driver and not package.flavor and not package.release and package.driver not in package.name
-    }
+    libraries = _libraries(system)
     if len(libraries) != 1:
         found.append(f"the user space has {_versions(libraries) or 'no version'}")
         return found
@@ -289,12 +312,52 @@ def system_faults(host: hosts.System, outcome: Outcome) -> list[str]:
     return found
 
 
+def upgrade_faults(outcome: Outcome) -> list[str]:
+    """Return why the driver would not work after an upgrade of the whole system and a reboot.
+
+    Holds keep the driver's version, so the upgrade may bring only kernels with a module of this version.
+    """
+    found = []
+    before, version = _images(outcome.system), _versions(_libraries(outcome.system))
+    for command, system in outcome.upgraded.items():
+        if _versions(_libraries(system)) != version:
+            now = _versions(_libraries(system)) or "no version"
+            found.append(f"after apt-get {command}, the user space has {now}, before {version}")
+        for release, name in _images(system).items():
+            if release in before or _is_driven(system, release):
+                continue
+            found.append(f"apt-get {command} installs {name}, which has no module of the driver's {version}")
+    return found
+
+
+def _images(system: list[Package]) -> dict[str, str]:
+    """Return the installed kernels: their packages by release."""
+    return {p.release: p.name for p in system if p.release and p.name.endswith(p.release) and _is_image(p.name)}
+
+
+def _is_driven(system: list[Package], release: str) -> bool:
+    """Return whether a kernel has modules of the user space's version, or DKMS builds them."""
+    version = set(_libraries(system))
+    modules = [p for p in system if p.flavor and _has_modules(p) and {p.driver} == version]
+    return any(p.release == release or (_builds(p) and _has_headers(system, release)) for p in modules)
+
+
+def _libraries(system: list[Package]) -> dict[str, str]:
+    """Return a package of the user space by driver version."""
+    return {
+        package.driver: package.name
+        for package in system
+        # The version is part of the firmware's name, so that several can be installed.
+        if package.driver and not package.flavor and not package.release and package.driver not in package.name
+    }
+
+
 def _versions(libraries: dict[str, str]) -> str:
     return " and ".join(f"version {version} ({name})" for version, name in sorted(libraries.items()))
 
 
 def _is_image(name: str) -> bool:
-    return bool(re.match(r"linux-image-|kernel(-default|-core|[\d.]*)?$", name))
+    return bool(re.match(r"linux-image-|kernel(-default|-azure|-core|[\d.]*)?$", name))
 
 
 def _has_modules(package: Package) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import Case, Expected
-from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, flavors
+from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, NOT_OF_FLAVOR, flavors
 from ansible_collections.gpufleet.hosts.tests.solver.managers import Apt
 
 PLATFORMS = ("debian-12", "debian-13")
@@ -44,9 +44,10 @@ def expected(host: hosts.System, gpu: str, values: dict[str, Any]) -> Expected:
     supported, flavor = flavors(gpu), values["flavor"]
     if values["module_build"] == "precompiled":
         # Neither source has prebuilt modules. The GPU can be named first.
-        return Expected(refusals=("precompiled", *NAMES.values()))
+        of_gpu = (rf"\({NAMES[gpu]}\) needs branch", NOT_OF_FLAVOR[gpu]) if gpu in NAMES else ()
+        return Expected(refusals=(r"source \w+ provides only dkms", *of_gpu))
     if flavor not in ("auto", *supported):
-        return Expected(refusals=(NAMES[gpu],))
+        return Expected(refusals=(NOT_OF_FLAVOR[gpu],))
     wanted = flavor if flavor != "auto" else supported[0] if len(supported) == 1 else ""
     branch, limit = ARCHIVE[host.platform]
     if values["source"] == "nvidia":
@@ -55,9 +56,9 @@ def expected(host: hosts.System, gpu: str, values: dict[str, Any]) -> Expected:
     does_not_build = wanted == "open" and any(is_from(kernel, limit) for kernel in host.kernels)
     if values["source"] == "distribution":
         if too_old:
-            return Expected(refusals=(NAMES[gpu],))
+            return Expected(refusals=(rf"\({NAMES[gpu]}\) needs branch 570 or newer",))
         if does_not_build:
-            return Expected(refusals=("do not build",))
+            return Expected(refusals=(f"open kernel modules of driver {branch}.* do not build",))
         return Expected(("dkms",), flavor=wanted, branch=branch, source="distribution")
     source = "nvidia" if too_old or does_not_build else "distribution"
     return Expected(("dkms",), flavor=wanted, branch="580" if source == "nvidia" else branch, source=source)

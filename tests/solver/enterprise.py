@@ -12,10 +12,13 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
 from ansible_collections.gpufleet.hosts.tests.solver import hosts
 from ansible_collections.gpufleet.hosts.tests.solver.cases import Case, Expected
-from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, flavors, supports
+from ansible_collections.gpufleet.hosts.tests.solver.gpus import NAMES, NOT_OF_FLAVOR, flavors, supports
 from ansible_collections.gpufleet.hosts.tests.solver.managers import Rpm
 
 PLATFORMS = ("el-8", "el-9", "el-10", "amazon-2023")
+PLUGIN = "python3-dnf-plugin-versionlock"
+# The ID of Amazon's repository.
+AMAZON = "amazonlinux-nvidia"
 BUILD_TOOLS = ("dkms", "gcc", "make", "elfutils-libelf-devel")
 BRANCHES = (("T4", "595"), ("T4", "570"), ("H100", "610"), ("V100", "595"), ("V100", "570"), ("B200", "570"))
 
@@ -23,16 +26,15 @@ BRANCHES = (("T4", "595"), ("T4", "570"), ("H100", "610"), ("V100", "595"), ("V1
 # By platform: the vendors of modules, with the flavor, the path of a module and its signer.
 RED_HAT = ("Red Hat, Inc.", "open", "extra/drivers/video/nvidia/nvidia.ko", "Nvidia GPU OOT CA")
 ALMALINUX = ("AlmaLinux", "open", "extra/nvidia/nvidia.ko", "AlmaLinux driver signing key")
-AMAZON = ("Amazon Linux", "open", "extra/nvidia.ko.xz", None)
-VENDOR_MODULES = {"el-9": (RED_HAT, ALMALINUX), "el-10": (RED_HAT, ALMALINUX), "amazon-2023": (AMAZON,)}
+VENDOR_MODULES = {"el-9": (RED_HAT, ALMALINUX), "el-10": (RED_HAT, ALMALINUX)}
 
 
 def manager(place: Path, platform: str) -> Rpm:
     """Return dnf with the archives of a platform."""
     base = "amazon" if platform.startswith("amazon") else "el"
     found = {"base": archives.load(base, platform), "nvidia": archives.load("nvidia-rpm", platform)}
-    if platform in VENDOR_MODULES:
-        found["vendor"] = archives.load("vendor-modules", platform)
+    if platform != "el-8":
+        found[AMAZON if base == "amazon" else "vendor"] = archives.load("vendor-modules", platform)
     return Rpm(place, found, "dnf")
 
 
@@ -57,7 +59,6 @@ def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
     base, kept = dnf.archives["base"], Expected(kept=True)
     version = "580.105.08"
     for vendor, flavor, path, signer in VENDOR_MODULES.get(platform, ()):
-        names = ("python3-dnf-plugin-versionlock", *(BUILD_TOOLS if vendor == AMAZON[0] else ()))
         packages = [package for package in dnf.archives["vendor"].packages if package.vendor == vendor]
         host = hosts.system(
             platform,
@@ -67,7 +68,7 @@ def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
             ("base", "vendor"),
             addable=("nvidia",),
             title=vendor.split(",")[0].replace(" ", ""),
-            extra=(*packages, *(package for package in base.packages if package.name in names)),
+            extra=(*packages, *(package for package in base.packages if package.name == PLUGIN)),
             driver=hosts.Driver(version, flavor, path, signer),
         )
         for gpu in ("T4", "H100", "B200"):
@@ -75,6 +76,34 @@ def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
             yield Case(host, gpu, (("hold", False),), kept)
     if platform == "el-9":
         yield from _precompiled(dnf, platform, version)
+    if platform == "amazon-2023":
+        yield from _mirrored(dnf, platform, version)
+
+
+def _mirrored(dnf: Rpm, platform: str, version: str) -> Iterator[Case]:
+    """Return the cases of Amazon's driver: NVIDIA's packages, with its name and signature, from Amazon's repository.
+
+    Package nvidia-release enables that repository. dnf may have lost its record of where a package came from.
+    """
+    base = dnf.archives["base"]
+    extra = [*dnf.archives[AMAZON].packages]
+    extra += [package for package in base.packages if package.name in (PLUGIN, *BUILD_TOOLS)]
+    for title, recorded in (("Amazon", AMAZON), ("Amazon-unrecorded", None)):
+        host = hosts.system(
+            platform,
+            base,
+            base.rows("kernels")[0]["flavor_"],
+            "outdated",
+            ("base", AMAZON),
+            addable=("nvidia",),
+            title=title,
+            extra=extra,
+            driver=hosts.Driver(version, "open", "extra/nvidia.ko.xz"),
+            recorded=recorded,
+        )
+        for gpu in ("T4", "H100", "B200"):
+            yield Case(host, gpu, (), Expected(kept=True))
+            yield Case(host, gpu, (("hold", False),), Expected(kept=True))
 
 
 def _precompiled(dnf: Rpm, platform: str, version: str) -> Iterator[Case]:
@@ -112,13 +141,15 @@ def expected(dnf: Rpm, host: hosts.System, gpu: str, values: dict[str, Any]) -> 
     """Return what is right for a host with these variables."""
     supported, flavor, branch = flavors(gpu), values.get("flavor", "auto"), values.get("branch", "580")
     if values.get("source") == "distribution":
-        return Expected(refusals=("distribution is not available", "no NVIDIA driver"))
-    if flavor not in ("auto", *supported) or not supports(gpu, branch):
-        return Expected(refusals=(NAMES[gpu],))
+        return Expected(refusals=("base repositories of .* have no NVIDIA driver",))
+    if flavor not in ("auto", *supported):
+        return Expected(refusals=(NOT_OF_FLAVOR[gpu],))
+    if not supports(gpu, branch):
+        return Expected(refusals=(rf"\({NAMES[gpu]}\) needs branch",))
     if values.get("module_build") == "precompiled":
-        return Expected(refusals=("precompiled",))
+        return Expected(refusals=("source nvidia provides only dkms",))
     if not has_headers(dnf, host.upcoming):
-        return Expected(refusals=("Upgrade the kernel",))
+        return Expected(refusals=(rf"have no kernel\S*-devel-{host.upcoming}, so DKMS cannot build",))
     wanted = flavor if flavor != "auto" else supported[0] if len(supported) == 1 else ""
     return Expected(("dkms",), flavor=wanted, branch=branch, source="nvidia")
 

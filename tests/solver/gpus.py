@@ -8,6 +8,11 @@ from __future__ import annotations
 _SUPPORTED = {"V100": ("proprietary",), "B200": ("open",)}
 # The generations that a refusal names.
 NAMES = {"V100": "Volta", "B200": "Blackwell"}
+# The cause of a refusal of a flavor.
+NOT_OF_FLAVOR = {
+    "V100": r"the open kernel modules do not support 0x\w+ \(Volta\)",
+    "B200": r"only the open kernel modules support 0x\w+ \(Blackwell\)",
+}
 _FIRST = {"B200": 570}
 _LAST = {"V100": 580}
 

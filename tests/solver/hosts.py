@@ -49,6 +49,8 @@ class System:
     driver: Driver | None = None
     # The vendor of packages that name none.
     origin: str = ""
+    # The repository that the package manager recorded for the driver's packages.
+    recorded: str | None = None
 
     @property
     def kernels(self) -> list[str]:
@@ -81,11 +83,12 @@ def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]
     there["packages"] = state["details"]
     there["installed_packages"] = state["all"]
     there["held_packages"] = state["held"]
+    there["repositories"] = state.get("repositories", [])
     there["module_streams"] = dict(host.streams)
     there["package_origins"] = {
-        package.name: [{"vendor": package.vendor or host.origin, "repository": None, "key": None}]
+        package.name: [{"vendor": package.vendor or host.origin, "repository": host.recorded, "key": None}]
         for package in host.packages
-        if package.driver
+        if "nvidia" in package.name
     }
     if host.driver:
         _add_driver(there, host, host.driver)

@@ -16,17 +16,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import repositories as observed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     apt,
     apt_view,
     dnf,
     installed,
+    simulation,
     zypper,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import View
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 from ansible_collections.gpufleet.hosts.tests.sandbox.vendor import archives
-from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive
+from ansible_collections.gpufleet.hosts.tests.sandbox.vendor.archives import Archive, Package
 from ansible_collections.gpufleet.hosts.tests.solver.hosts import System
 
 # Commands whose output depends on the repositories and not on the installed packages.
@@ -42,7 +44,7 @@ class Answers:
 
     def run(self, repositories: tuple, argv: list[str], full: list[str], **more: Any) -> tuple[int, str, str]:
         """Run a program with all its options, `full`, unless it is a query with a known answer."""
-        if not any(words <= {*argv} for words in _QUERIES):
+        if "--installed-only" in argv or not any(words <= {*argv} for words in _QUERIES):
             return execute(full, **more)
         # The configuration of a view has a new path each time. It does not change what the repositories have.
         words = [word for word in argv if not word.startswith(("-c", "/var/tmp/"))]
@@ -83,10 +85,11 @@ def write(root: Path, files: dict[str, Any]) -> None:
 
 @dataclasses.dataclass
 class Apt:
-    """Hosts with apt, below `place`."""
+    """Hosts with apt, below `place`. `later` has the archives that have moved on, by name."""
 
     place: Path
     archives: dict[str, Archive]
+    later: dict[str, Archive] = dataclasses.field(default_factory=dict)
     name = "apt"
 
     def __post_init__(self) -> None:
@@ -96,6 +99,7 @@ class Apt:
         self._answers = Answers()
         self._lists: dict[tuple[str, ...], Path] = {}
         self._roots: dict[tuple[str, tuple[str, ...]], Path] = {}
+        self._future = Apt(self.place / "later", {**self.archives, **self.later}) if self.later else self
 
     def _sources(self, names: tuple[str, ...]) -> str:
         return "".join(
@@ -142,6 +146,23 @@ class Apt:
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
         return installed.read(str(self.root(host, host.repositories)), "apt", execute)
+
+    def upgraded(
+        self, system: list[Package], held: set[str], files: tuple[File, ...], repositories: tuple[str, ...]
+    ) -> dict[str, list[simulation.Change]]:
+        """Return by command what the administrator's upgrades change, after the archive has moved on."""
+        lists, root = self._future._fetched(repositories), self.place / "upgraded"
+        shutil.rmtree(root, ignore_errors=True)
+        self._future._prepare(root, repositories, archives.dpkg_status(system, held))
+        write(root, {file.path: file.content for file in files if file.content is not None})
+        found = {}
+        for command in ("upgrade --with-new-pkgs", "dist-upgrade"):
+            words = [*options(root), f"--option=Dir::State::lists={lists}", "--simulate", *command.split()]
+            rc, out, err = execute(["apt-get", *words])
+            if rc:
+                raise SetupError(f"apt-get {command} fails: {out}{err}")
+            found[command] = simulation.apt(out)
+        return found
 
 
 def options(root: Path) -> list[str]:
@@ -274,8 +295,9 @@ class Rpm:
 
     def state(self, host: System) -> dict[str, Any]:
         """Return the installed packages as the collection observes them."""
-        root = self.root(host, host.repositories)
-        return installed.read(str(root), self.name, self.runner(host, host.repositories))
+        root = str(self.root(host, host.repositories))
+        state = installed.read(root, self.name, self.runner(host, host.repositories))
+        return {**state, "repositories": observed.rpm_repositories(root)}
 
 
 def _module(name: str, stream: str) -> str:

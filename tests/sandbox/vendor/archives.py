@@ -101,10 +101,14 @@ class Archive:
         return list(self.values.get(name, []))
 
 
+def read(name: str, directory: Path = DIRECTORY) -> dict[str, Any]:
+    """Return the data file `name`."""
+    return yaml.safe_load((directory / f"{name}.yml").read_text(encoding="utf-8"))
+
+
 def load(name: str, variant: str, directory: Path = DIRECTORY) -> Archive:
     """Expand the data file `name` for a platform."""
-    data = yaml.safe_load((directory / f"{name}.yml").read_text(encoding="utf-8"))
-    return expand(data, variant)
+    return expand(read(name, directory), variant)
 
 
 def expand(data: dict[str, Any], variant: str) -> Archive:
@@ -239,9 +243,11 @@ def apt_sources(archive: Archive, url: str) -> str:
     return "".join(lines)
 
 
-def dpkg_status(packages: Iterable[Package]) -> str:
-    """Return dpkg's database of a system."""
-    return "\n".join(_stanza(package, {"Status": "install ok installed"}) for package in packages) + "\n"
+def dpkg_status(packages: Iterable[Package], held: Iterable[str] = ()) -> str:
+    """Return dpkg's database of a system. `held` names the packages with a hold."""
+    holds = {*held}
+    states = ((package, "hold" if package.name in holds else "install") for package in packages)
+    return "\n".join(_stanza(package, {"Status": f"{want} ok installed"}) for package, want in states) + "\n"
 
 
 # --- rpm ----------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def packages_at(age: int) -> list[archives.Package]:
     data = yaml.safe_load((archives.DIRECTORY / "ubuntu.yml").read_text(encoding="utf-8"))
     values = data["variants"][VARIANT]
     kernels = [row for row in values["kernels"] if row["flavor_"] == FLAVOR]
-    drivers = [row for row in values["drivers"] if row["branch"] in BRANCHES]
+    drivers = [row for row in values["drivers"] if row["branch"] in BRANCHES and "line" not in row]
     values["kernels"] = rows_at(age, kernels)
     values["drivers"] = [{**row, "gone": row["age"] < age} for row in rows_at(age, drivers)]
     values["transitional"] = []
