@@ -15,8 +15,8 @@ description:
   - Merges options into the configuration file of the Docker daemon, and keeps all other keys.
   - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
   - A record on the host keeps for each option its value, the value that it replaced, and its O(managed_by). When an
-    option is no longer requested, the module restores the replaced value. When the last option is removed, the module
-    restores the original file, or removes the file if it did not exist.
+    option is removed with O(state=absent) or O(purge=true), the module restores the replaced value. When the last
+    option is removed, the module restores the original file, or removes the file if it did not exist.
   - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
     C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
     exits before it changes anything. Without C(dockerd), the module only checks known options itself.
@@ -33,10 +33,10 @@ options:
     default: /etc/docker/daemon.json
   options:
     description:
-      - With O(state=present), all options of O(managed_by). Objects are merged key by key, but
-        C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
-      - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and the module
-        restores its value when V(null) is no longer requested. If another O(managed_by) requests a value, the module
+      - With O(state=present), the options to set. Other options of O(managed_by) stay, unless O(purge=true). Objects
+        are merged key by key, but C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
+      - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and
+        O(state=absent) or O(purge=true) restores its value. If another O(managed_by) requests a value, the module
         fails.
       - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, the
         module removes all options of O(managed_by).
@@ -63,6 +63,13 @@ options:
       - Ignored with O(state=undone).
     type: str
     default: user
+  purge:
+    description:
+      - With O(state=present), whether O(options) are all options of O(managed_by). V(true) removes its other options
+        and restores the replaced values. V(false) keeps them.
+      - RV(revoked_keys) names the removed options.
+    type: bool
+    default: false
   lists:
     description:
       - V(union) adds the missing items to a list, and removes only these later. In C(exec-opts), C(labels) and
@@ -134,6 +141,13 @@ EXAMPLES = r"""
     options:
       default-runtime: null
 
+- name: Set all options of my_playbook, and remove those that it set before and that are not listed here
+  gpufleet.hosts.docker_daemon_config:
+    managed_by: my_playbook
+    purge: true
+    options:
+      log-driver: local
+
 - name: Remove all options and restore the replaced values
   gpufleet.hosts.docker_daemon_config:
     state: absent
@@ -199,6 +213,15 @@ taken_over_keys:
   type: list
   elements: str
   sample: [log-driver]
+revoked_keys:
+  description:
+    - Options of O(managed_by) that this call removed, or of which it removed list items. An option that another
+      O(managed_by) also requests stays in the file, and an option in RV(edited_keys) keeps its value.
+    - With C(--diff), they are also shown below the changes of the file.
+  returned: success
+  type: list
+  elements: str
+  sample: [features.cdi]
 undone_keys:
   description:
     - Options that were undone, by their O(managed_by). Empty if no change was pending.
@@ -209,8 +232,7 @@ undone_keys:
     my_playbook: [runtimes.nvidia]
 edited_keys:
   description:
-    - Options that are no longer requested, and that somebody has edited. They keep their values and are removed from
-      the record.
+    - Options in RV(revoked_keys) that somebody has edited. They keep their values and are removed from the record.
   returned: success
   type: list
   elements: str
@@ -407,6 +429,7 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
         "reload_sufficient": not restart,
         "owned_keys": record.owned_keys(new.record, module.params["managed_by"]),
         "taken_over_keys": [],
+        "revoked_keys": [],
         "undone_keys": undo.undone_keys(state.record, new.record),
         "edited_keys": [],
         "satisfied_by_flags": [],
@@ -421,14 +444,20 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
     return result
 
 
-def diff(path: str, before: str | None, after: str | None) -> dict:
-    """Return the masked diff of the file."""
+def diff(path: str, before: str | None, after: str | None, note: str = "") -> dict:
+    """Return the masked diff of the file, followed by a note."""
     return {
         "before_header": path,
         "after_header": path,
         "before": masking.masked_file(before or ""),
         "after": masking.masked_file(after or ""),
+        **({"prepared": note} if note else {}),
     }
+
+
+def revoked_note(manager: str, keys: tuple[str, ...]) -> str:
+    """Return the options that `manager` no longer requests, for the diff. The file may still contain them."""
+    return f"no longer requested by {manager}: {', '.join(keys)}\n" if keys else ""
 
 
 def run(module: AnsibleModule) -> dict:
@@ -463,6 +492,7 @@ def run(module: AnsibleModule) -> dict:
         params["options"],
         present=params["state"] == "present",
         lists=params["lists"],
+        purge=params["purge"],
         flags=unit_flags,
         path=shown_path,
         unit=unit,
@@ -483,11 +513,12 @@ def run(module: AnsibleModule) -> dict:
         "reload_sufficient": not plan.restart_keys,
         "owned_keys": record.owned_keys(plan.state.record, params["managed_by"]),
         "taken_over_keys": record.taken_over_keys(state.record, plan.state.record),
+        "revoked_keys": list(plan.revoked),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
         "config": masking.masked_tree(plan.config),
         "validated_by": "",
-        "diff": diff(shown_path, before, plan.text),
+        "diff": diff(shown_path, before, plan.text, revoked_note(params["managed_by"], plan.revoked)),
     }
     if is_written and plan.text is not None and params["validate"]:
         result["validated_by"] = validate(module, plan.text)
@@ -544,6 +575,7 @@ def main() -> None:
             "options": {"type": "dict"},
             "state": {"type": "str", "choices": ["present", "absent", "undone"], "default": "present"},
             "managed_by": {"type": "str", "default": "user"},
+            "purge": {"type": "bool", "default": False},
             "lists": {"type": "str", "choices": ["union", "replace"], "default": "union"},
             "validate": {"type": "bool", "default": True},
             "dockerd": {"type": "path"},

@@ -38,6 +38,7 @@ class Plan(t.NamedTuple):
     changed_keys: tuple[str, ...]
     restart_keys: list[str]
     edited: tuple[str, ...]
+    revoked: tuple[str, ...]
     satisfied: list[str]
     conflicts: list[str]
 
@@ -50,12 +51,16 @@ def plan(
     *,
     present: bool,
     lists: str,
+    purge: bool = False,
     flags: list[Flag],
     path: str,
     unit: str = DEFAULT_UNIT,
     in_swarm: bool = False,
 ) -> Plan:
-    """Plan the change. Raise an error with all problems of the options and of the new file."""
+    """Plan the change. Raise an error with all problems of the options and of the new file.
+
+    `purge`: whether `options` are all options of `manager`. Otherwise, its other options stay.
+    """
     current = {} if before is None else parse(before, path)
     problems = value_problems(masked_tree(options or {})) if present else []
     if problems:
@@ -66,7 +71,8 @@ def plan(
         if present:
             requested = without_options_set_by_flags(options or {}, flags)
             satisfied = sorted(set(options or {}) - set(requested))
-            result = merge.merge(current, state.record, manager, requested, rules)
+            by_flags = {key: value for key, value in (options or {}).items() if key in satisfied}
+            result = merge.merge(current, state.record, manager, requested, rules, purge=purge, elsewhere=by_flags)
         else:
             result = merge.release(current, state.record, manager, options or None, rules)
     except merge.MergeError as error:
@@ -91,7 +97,7 @@ def plan(
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))
     restart = restart_required(result.changed, result.tree)
-    return Plan(text, result.tree, new, result.changed, restart, result.edited, satisfied, set_twice)
+    return Plan(text, result.tree, new, result.changed, restart, result.edited, result.revoked, satisfied, set_twice)
 
 
 def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:
