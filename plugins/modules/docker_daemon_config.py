@@ -411,7 +411,15 @@ def boot_id() -> str:
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def undo_pending(module: AnsibleModule, path: str, state: record.State, record_file: str, unit: str) -> dict:
+def undo_pending(
+    module: AnsibleModule,
+    path: str,
+    state: record.State,
+    record_file: str,
+    *,
+    unit: str,
+    unit_flags: list[flags.Flag],
+) -> dict:
     """Restore the file and the record from before the changes that the daemon has not applied."""
     shown_path, before = module.params["path"], read(path)
     is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), runner(module), unit)
@@ -421,7 +429,7 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
     text, new = (readable_text(module, found.text), found.state) if found else (before, state)
     config = {} if text is None else daemon_json.parse(text, shown_path)
     changed = undo.differing_names({} if before is None else daemon_json.parse(before, shown_path), config)
-    restart = options.restart_required(changed, config)
+    restart = options.restart_required(changed, config, flags.runtimes(unit_flags))
     result = {
         "changed": found is not None,
         "changed_keys": changed,
@@ -482,7 +490,7 @@ def run(module: AnsibleModule) -> dict:
         )
     state = record.load_state(read(record_file), record_file)
     if params["state"] == "undone":
-        return undo_pending(module, path, state, record_file, unit)
+        return undo_pending(module, path, state, record_file, unit=unit, unit_flags=unit_flags)
     before = read(path)
     in_swarm = flags.is_in_swarm({} if before is None else daemon_json.parse(before, shown_path), unit_flags)
     plan = changes.plan(

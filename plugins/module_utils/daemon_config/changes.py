@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags
     DEFAULT_UNIT,
     Flag,
     conflicts,
+    runtimes,
     without_options_set_by_flags,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
@@ -88,7 +89,7 @@ def plan(
         new = new._replace(original=None)
     set_twice = [masked(text) for text in conflicts(masked_tree(result.tree), flags, path, unit)]
     if result.changed:
-        problems = config_problems(masked_tree(result.tree)) + set_twice
+        problems = config_problems(masked_tree(result.tree), runtimes(flags)) + set_twice
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
                 "live-restore: this daemon is a swarm member, and dockerd does not start with live-restore in a swarm. "
@@ -96,7 +97,7 @@ def plan(
             )
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))
-    restart = restart_required(result.changed, result.tree)
+    restart = restart_required(result.changed, result.tree, runtimes(flags))
     return Plan(text, result.tree, new, result.changed, restart, result.edited, result.revoked, satisfied, set_twice)
 
 
