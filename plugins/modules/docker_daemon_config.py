@@ -23,6 +23,8 @@ description:
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - If the file is not a JSON object, the module fails with the line and the column, and does not overwrite the file.
+  - If the file is immutable, mounted, on a read-only file system or not a regular file, the module fails before it
+    changes anything.
   - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. C(dockerd)
     before 23.0 does not start with such a file. On such a host, a restored file contains V({}) instead, or has no mark.
 options:
@@ -278,6 +280,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
     daemon_json,
     dockerd,
     flags,
+    host_file,
     masking,
     options,
     record,
@@ -368,14 +371,11 @@ def write_record(path: str, state: record.State) -> None:
             os.rmdir(os.path.dirname(os.path.dirname(path)))
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(record.dump_state(state))
-    os.replace(temporary, path)
+    host_file.replace(path, record.dump_state(state), 0o600)
 
 
 def write_config(module: AnsibleModule, path: str, text: str | None, made_directory: bool) -> None:
-    """Replace the file atomically and keep its mode and owner."""
+    """Replace or remove the file. `made_directory`: remove its directory, too, if it is empty."""
     directory = os.path.dirname(path)
     if text is None:
         with contextlib.suppress(FileNotFoundError):
@@ -384,14 +384,16 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
         return
-    is_new = not os.path.exists(path)
+    new = [place for place in (directory, path) if not os.path.exists(place)]
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    module.atomic_move(temporary, path)
-    if is_new:
-        os.chmod(path, 0o644)
+    try:
+        host_file.replace(path, text, 0o644)
+    except OSError:
+        if directory in new:
+            os.rmdir(directory)
+        raise
+    for place in new if module.selinux_enabled() else []:
+        module.set_context_if_different(place, module.selinux_default_context(place), changed=False)
 
 
 def runner(module: AnsibleModule) -> dockerd.Run:
@@ -446,6 +448,8 @@ def undo_pending(
         "pending": {"reload": [], "restart": []},
         "diff": diff(shown_path, before, text),
     }
+    if found:
+        host_file.refuse_fixed(path, shown_path)
     if found and not module.check_mode:
         write_config(module, path, text, state.made_directory and not new.made_directory)
         write_record(record_file, new)
@@ -479,8 +483,10 @@ def run(module: AnsibleModule) -> dict:
     shown_path = params["path"]
     path = os.path.realpath(shown_path)
     unit = params["service"] if "." in params["service"] else params["service"] + ".service"
-    record_file = record.state_path(params["state_directory"], path)
+    # The daemon reads the file through this path, even if somebody replaces a link.
+    record_file = record.state_path(params["state_directory"], os.path.normpath(shown_path))
 
+    host_file.refuse_special(path, shown_path)
     unit_flags = flags.unit_flags("/", unit)
     other = flags.config_file_flag(unit_flags)
     if other and os.path.realpath(str(other.value)) != path:
@@ -513,6 +519,7 @@ def run(module: AnsibleModule) -> dict:
         module.warn(conflict)
     is_written = plan.text != before
     if is_written:
+        host_file.refuse_fixed(path, shown_path)
         plan = plan._replace(text=readable_text(module, plan.text))
     result = {
         "changed": is_written or plan.state.record != state.record,
@@ -568,10 +575,16 @@ def run(module: AnsibleModule) -> dict:
                 original=state.original if new.original is None else new.original,
             ),
         )
-        write_config(module, path, plan.text, new.made_directory)
+        try:
+            write_config(module, path, plan.text, new.made_directory)
+        except OSError:
+            write_record(record_file, state)
+            raise
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})
         if (is_applied and not any(pending.values())) or not new.record.entries:
             new = new._replace(written=None)
+    elif plan.text is None and not new.record.entries:  # somebody else has removed the file
+        write_config(module, path, None, new.made_directory)
     write_record(record_file, new)
     return result
 

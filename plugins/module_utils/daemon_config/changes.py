@@ -80,7 +80,7 @@ def plan(
         raise DaemonConfigError(f"{path}: {error}") from error
 
     new = state._replace(record=result.record)
-    if not state.record.entries:
+    if not state.record.entries or before is None:  # None: somebody else has removed the file
         new = new._replace(original=before)
     text = before
     if result.changed:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import typing as t
 
 
@@ -280,6 +281,16 @@ def canonical_or_absent(value: t.Any) -> str | None:
 def shown(value: t.Any) -> str:
     """Return a value as errors show it."""
     return "absent" if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the start of a text that is longer than `length`."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def encodable(text: str) -> str:
+    """Escape half a surrogate pair in a JSON text, which UTF-8 cannot encode. A file may contain the escape."""
+    return re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _with(managers: tuple[str, ...], manager: str) -> tuple[str, ...]:
