@@ -240,7 +240,10 @@ def _apply(
             continue
         # If somebody has edited the value, a later release restores the edited value.
         previous = entry.previous if entry and policy.equal(leaf.path, current, entry.value) else current
-        entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
+        if canonical_or_absent(previous) == canonical_or_absent(value):
+            del entries[leaf]  # the value from before the first change, which is not recorded
+        else:
+            entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
         _put(after, leaf, value, policy=policy, containers=containers, make=True)
         touched.append(leaf.path)
 
@@ -249,7 +252,10 @@ def _apply(
         for path in touched
         if canonical_or_absent(get(tree, Leaf(path), policy)) != canonical_or_absent(get(after, Leaf(path), policy))
     }
-    new = Record(entries, frozenset(containers))
+    # An object or list that contains only values of others belongs to them.
+    new = Record(
+        entries, frozenset(path for path in containers if any(leaf.path[: len(path)] == path for leaf in entries))
+    )
     return Merge(after, new, tuple(sorted(changed)), tuple(sorted(edited)), tuple(sorted(revoked)))
 
 
