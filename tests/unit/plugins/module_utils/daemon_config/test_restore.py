@@ -10,7 +10,7 @@ import json
 import typing as t
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, daemon_json, merge, record
@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import FILE, plan
 
+# Other programs may keep the machine busy.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OWNERS = ("user", "container_engine", "my_playbook")
 NAMES = st.sampled_from(["a", "b", "ü.x"])
 SCALARS = st.one_of(
@@ -121,6 +123,7 @@ def tree_of(text: str | None) -> dict[str, t.Any]:
     return {} if text is None else daemon_json.parse(text, FILE)
 
 
+@PATIENT
 @given(original=FILES, tasks=steps(options(st.none()), ("union", "replace")), last=st.permutations(OWNERS))
 def test_absent_restores_the_file_to_the_byte(original: str | None, tasks: list[Step], last: list[str]) -> None:
     text, state = original, State(EMPTY_RECORD)
@@ -180,6 +183,7 @@ def edits(draw: st.DrawFn) -> t.Callable[[dict[str, t.Any]], dict[str, t.Any]]:
 PARTS = options(NOTHING)
 
 
+@PATIENT
 @given(
     original=formatted(PARTS),
     tasks=steps(PARTS, ("union",)),
@@ -209,6 +213,7 @@ def test_edits_of_others_stay(
     assert state == State(EMPTY_RECORD)
 
 
+@PATIENT
 @given(original=formatted(PARTS), values=st.lists(st.integers(1000, 1009), min_size=2, max_size=2, unique=True))
 def test_value_that_somebody_has_edited_stays(original: str, values: list[int]) -> None:
     theirs = {key: value for key, value in tree_of(original).items() if key != "mtu"}
