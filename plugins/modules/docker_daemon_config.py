@@ -15,14 +15,16 @@ description:
   - Merges options into the configuration file of the Docker daemon, and keeps all other keys.
   - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
   - A record on the host keeps for each option its value, the value that it replaced, and its O(managed_by). When an
-    option is no longer requested, the module restores the replaced value. When the last option is removed, the module
-    restores the original file, or removes the file if it did not exist.
+    option is removed with O(state=absent) or O(purge=true), the module restores the replaced value. When the last
+    option is removed, the module restores the original file, or removes the file if it did not exist.
   - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
     C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
     exits before it changes anything. Without C(dockerd), the module only checks known options itself.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - If the file is not a JSON object, the module fails with the line and the column, and does not overwrite the file.
+  - If the file is immutable, mounted, on a read-only file system or not a regular file, the module fails before it
+    changes anything.
   - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. C(dockerd)
     before 23.0 does not start with such a file. On such a host, a restored file contains V({}) instead, or has no mark.
 options:
@@ -33,10 +35,10 @@ options:
     default: /etc/docker/daemon.json
   options:
     description:
-      - With O(state=present), all options of O(managed_by). Objects are merged key by key, but
-        C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
-      - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and the module
-        restores its value when V(null) is no longer requested. If another O(managed_by) requests a value, the module
+      - With O(state=present), the options to set. Other options of O(managed_by) stay, unless O(purge=true). Objects
+        are merged key by key, but C(runtimes.<name>) and C(default-ulimits.<name>) are one value each.
+      - V(null) removes an option. If somebody else wrote the option, RV(taken_over_keys) names it, and
+        O(state=absent) or O(purge=true) restores its value. If another O(managed_by) requests a value, the module
         fails.
       - With O(state=absent), the options to remove. V(null) names an option with everything below it. By default, the
         module removes all options of O(managed_by).
@@ -63,6 +65,13 @@ options:
       - Ignored with O(state=undone).
     type: str
     default: user
+  purge:
+    description:
+      - With O(state=present), whether O(options) are all options of O(managed_by). V(true) removes its other options
+        and restores the replaced values. V(false) keeps them.
+      - RV(revoked_keys) names the removed options.
+    type: bool
+    default: false
   lists:
     description:
       - V(union) adds the missing items to a list, and removes only these later. In C(exec-opts), C(labels) and
@@ -134,6 +143,13 @@ EXAMPLES = r"""
     options:
       default-runtime: null
 
+- name: Set all options of my_playbook, and remove those that it set before and that are not listed here
+  gpufleet.hosts.docker_daemon_config:
+    managed_by: my_playbook
+    purge: true
+    options:
+      log-driver: local
+
 - name: Remove all options and restore the replaced values
   gpufleet.hosts.docker_daemon_config:
     state: absent
@@ -199,6 +215,15 @@ taken_over_keys:
   type: list
   elements: str
   sample: [log-driver]
+revoked_keys:
+  description:
+    - Options of O(managed_by) that this call removed, or of which it removed list items. An option that another
+      O(managed_by) also requests stays in the file, and an option in RV(edited_keys) keeps its value.
+    - With C(--diff), they are also shown below the changes of the file.
+  returned: success
+  type: list
+  elements: str
+  sample: [features.cdi]
 undone_keys:
   description:
     - Options that were undone, by their O(managed_by). Empty if no change was pending.
@@ -209,8 +234,7 @@ undone_keys:
     my_playbook: [runtimes.nvidia]
 edited_keys:
   description:
-    - Options that are no longer requested, and that somebody has edited. They keep their values and are removed from
-      the record.
+    - Options in RV(revoked_keys) that somebody has edited. They keep their values and are removed from the record.
   returned: success
   type: list
   elements: str
@@ -256,6 +280,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
     daemon_json,
     dockerd,
     flags,
+    host_file,
     masking,
     options,
     record,
@@ -346,14 +371,11 @@ def write_record(path: str, state: record.State) -> None:
             os.rmdir(os.path.dirname(os.path.dirname(path)))
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(record.dump_state(state))
-    os.replace(temporary, path)
+    host_file.replace(path, record.dump_state(state), 0o600)
 
 
 def write_config(module: AnsibleModule, path: str, text: str | None, made_directory: bool) -> None:
-    """Replace the file atomically and keep its mode and owner."""
+    """Replace or remove the file. `made_directory`: remove its directory, too, if it is empty."""
     directory = os.path.dirname(path)
     if text is None:
         with contextlib.suppress(FileNotFoundError):
@@ -362,14 +384,16 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
         return
-    is_new = not os.path.exists(path)
+    new = [place for place in (directory, path) if not os.path.exists(place)]
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    module.atomic_move(temporary, path)
-    if is_new:
-        os.chmod(path, 0o644)
+    try:
+        host_file.replace(path, text, 0o644)
+    except OSError:
+        if directory in new:
+            os.rmdir(directory)
+        raise
+    for place in new if module.selinux_enabled() else []:
+        module.set_context_if_different(place, module.selinux_default_context(place), changed=False)
 
 
 def runner(module: AnsibleModule) -> dockerd.Run:
@@ -389,7 +413,15 @@ def boot_id() -> str:
     return (read("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def undo_pending(module: AnsibleModule, path: str, state: record.State, record_file: str, unit: str) -> dict:
+def undo_pending(
+    module: AnsibleModule,
+    path: str,
+    state: record.State,
+    record_file: str,
+    *,
+    unit: str,
+    unit_flags: list[flags.Flag],
+) -> dict:
     """Restore the file and the record from before the changes that the daemon has not applied."""
     shown_path, before = module.params["path"], read(path)
     is_applied = not state.written or dockerd.has_applied(state.written, boot_id(), runner(module), unit)
@@ -399,7 +431,7 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
     text, new = (readable_text(module, found.text), found.state) if found else (before, state)
     config = {} if text is None else daemon_json.parse(text, shown_path)
     changed = undo.differing_names({} if before is None else daemon_json.parse(before, shown_path), config)
-    restart = options.restart_required(changed, config)
+    restart = options.restart_required(changed, config, flags.runtimes(unit_flags))
     result = {
         "changed": found is not None,
         "changed_keys": changed,
@@ -407,6 +439,7 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
         "reload_sufficient": not restart,
         "owned_keys": record.owned_keys(new.record, module.params["managed_by"]),
         "taken_over_keys": [],
+        "revoked_keys": [],
         "undone_keys": undo.undone_keys(state.record, new.record),
         "edited_keys": [],
         "satisfied_by_flags": [],
@@ -415,20 +448,28 @@ def undo_pending(module: AnsibleModule, path: str, state: record.State, record_f
         "pending": {"reload": [], "restart": []},
         "diff": diff(shown_path, before, text),
     }
+    if found:
+        host_file.refuse_fixed(path, shown_path)
     if found and not module.check_mode:
         write_config(module, path, text, state.made_directory and not new.made_directory)
         write_record(record_file, new)
     return result
 
 
-def diff(path: str, before: str | None, after: str | None) -> dict:
-    """Return the masked diff of the file."""
+def diff(path: str, before: str | None, after: str | None, note: str = "") -> dict:
+    """Return the masked diff of the file, followed by a note."""
     return {
         "before_header": path,
         "after_header": path,
         "before": masking.masked_file(before or ""),
         "after": masking.masked_file(after or ""),
+        **({"prepared": note} if note else {}),
     }
+
+
+def revoked_note(manager: str, keys: tuple[str, ...]) -> str:
+    """Return the options that `manager` no longer requests, for the diff. The file may still contain them."""
+    return f"no longer requested by {manager}: {', '.join(keys)}\n" if keys else ""
 
 
 def run(module: AnsibleModule) -> dict:
@@ -442,8 +483,10 @@ def run(module: AnsibleModule) -> dict:
     shown_path = params["path"]
     path = os.path.realpath(shown_path)
     unit = params["service"] if "." in params["service"] else params["service"] + ".service"
-    record_file = record.state_path(params["state_directory"], path)
+    # The daemon reads the file through this path, even if somebody replaces a link.
+    record_file = record.state_path(params["state_directory"], os.path.normpath(shown_path))
 
+    host_file.refuse_special(path, shown_path)
     unit_flags = flags.unit_flags("/", unit)
     other = flags.config_file_flag(unit_flags)
     if other and os.path.realpath(str(other.value)) != path:
@@ -453,7 +496,7 @@ def run(module: AnsibleModule) -> dict:
         )
     state = record.load_state(read(record_file), record_file)
     if params["state"] == "undone":
-        return undo_pending(module, path, state, record_file, unit)
+        return undo_pending(module, path, state, record_file, unit=unit, unit_flags=unit_flags)
     before = read(path)
     in_swarm = flags.is_in_swarm({} if before is None else daemon_json.parse(before, shown_path), unit_flags)
     plan = changes.plan(
@@ -463,6 +506,7 @@ def run(module: AnsibleModule) -> dict:
         params["options"],
         present=params["state"] == "present",
         lists=params["lists"],
+        purge=params["purge"],
         flags=unit_flags,
         path=shown_path,
         unit=unit,
@@ -475,6 +519,7 @@ def run(module: AnsibleModule) -> dict:
         module.warn(conflict)
     is_written = plan.text != before
     if is_written:
+        host_file.refuse_fixed(path, shown_path)
         plan = plan._replace(text=readable_text(module, plan.text))
     result = {
         "changed": is_written or plan.state.record != state.record,
@@ -483,11 +528,12 @@ def run(module: AnsibleModule) -> dict:
         "reload_sufficient": not plan.restart_keys,
         "owned_keys": record.owned_keys(plan.state.record, params["managed_by"]),
         "taken_over_keys": record.taken_over_keys(state.record, plan.state.record),
+        "revoked_keys": list(plan.revoked),
         "edited_keys": list(plan.edited),
         "satisfied_by_flags": plan.satisfied,
         "config": masking.masked_tree(plan.config),
         "validated_by": "",
-        "diff": diff(shown_path, before, plan.text),
+        "diff": diff(shown_path, before, plan.text, revoked_note(params["managed_by"], plan.revoked)),
     }
     if is_written and plan.text is not None and params["validate"]:
         result["validated_by"] = validate(module, plan.text)
@@ -529,10 +575,16 @@ def run(module: AnsibleModule) -> dict:
                 original=state.original if new.original is None else new.original,
             ),
         )
-        write_config(module, path, plan.text, new.made_directory)
+        try:
+            write_config(module, path, plan.text, new.made_directory)
+        except OSError:
+            write_record(record_file, state)
+            raise
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})
         if (is_applied and not any(pending.values())) or not new.record.entries:
             new = new._replace(written=None)
+    elif plan.text is None and not new.record.entries:  # somebody else has removed the file
+        write_config(module, path, None, new.made_directory)
     write_record(record_file, new)
     return result
 
@@ -544,6 +596,7 @@ def main() -> None:
             "options": {"type": "dict"},
             "state": {"type": "str", "choices": ["present", "absent", "undone"], "default": "present"},
             "managed_by": {"type": "str", "default": "user"},
+            "purge": {"type": "bool", "default": False},
             "lists": {"type": "str", "choices": ["union", "replace"], "default": "union"},
             "validate": {"type": "bool", "default": True},
             "dockerd": {"type": "path"},

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags
     DEFAULT_UNIT,
     Flag,
     conflicts,
+    runtimes,
     without_options_set_by_flags,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
@@ -38,6 +39,7 @@ class Plan(t.NamedTuple):
     changed_keys: tuple[str, ...]
     restart_keys: list[str]
     edited: tuple[str, ...]
+    revoked: tuple[str, ...]
     satisfied: list[str]
     conflicts: list[str]
 
@@ -50,12 +52,16 @@ def plan(
     *,
     present: bool,
     lists: str,
+    purge: bool = False,
     flags: list[Flag],
     path: str,
     unit: str = DEFAULT_UNIT,
     in_swarm: bool = False,
 ) -> Plan:
-    """Plan the change. Raise an error with all problems of the options and of the new file."""
+    """Plan the change. Raise an error with all problems of the options and of the new file.
+
+    `purge`: whether `options` are all options of `manager`. Otherwise, its other options stay.
+    """
     current = {} if before is None else parse(before, path)
     problems = value_problems(masked_tree(options or {})) if present else []
     if problems:
@@ -66,14 +72,15 @@ def plan(
         if present:
             requested = without_options_set_by_flags(options or {}, flags)
             satisfied = sorted(set(options or {}) - set(requested))
-            result = merge.merge(current, state.record, manager, requested, rules)
+            by_flags = {key: value for key, value in (options or {}).items() if key in satisfied}
+            result = merge.merge(current, state.record, manager, requested, rules, purge=purge, elsewhere=by_flags)
         else:
             result = merge.release(current, state.record, manager, options or None, rules)
     except merge.MergeError as error:
         raise DaemonConfigError(f"{path}: {error}") from error
 
     new = state._replace(record=result.record)
-    if not state.record.entries:
+    if not state.record.entries or before is None:  # None: somebody else has removed the file
         new = new._replace(original=before)
     text = before
     if result.changed:
@@ -82,7 +89,7 @@ def plan(
         new = new._replace(original=None)
     set_twice = [masked(text) for text in conflicts(masked_tree(result.tree), flags, path, unit)]
     if result.changed:
-        problems = config_problems(masked_tree(result.tree)) + set_twice
+        problems = config_problems(masked_tree(result.tree), runtimes(flags)) + set_twice
         if in_swarm and result.tree.get("live-restore") is True:
             problems.append(
                 "live-restore: this daemon is a swarm member, and dockerd does not start with live-restore in a swarm. "
@@ -90,8 +97,8 @@ def plan(
             )
         if problems:
             raise DaemonConfigError(f"{path}: the new file would be invalid. " + " ".join(problems))
-    restart = restart_required(result.changed, result.tree)
-    return Plan(text, result.tree, new, result.changed, restart, result.edited, satisfied, set_twice)
+    restart = restart_required(result.changed, result.tree, runtimes(flags))
+    return Plan(text, result.tree, new, result.changed, restart, result.edited, result.revoked, satisfied, set_twice)
 
 
 def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | None:

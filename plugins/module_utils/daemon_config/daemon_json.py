@@ -64,28 +64,38 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
         found: dict[str, t.Any] = {}
         for key, value in pairs:
             if key in found:
-                raise _invalid(path, f'the key "{key}" appears twice in one object, so one of its values is lost')
+                place = _place(path, text, rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:")
+                raise _invalid(place, f'the key "{key}" appears twice in one object, so one of its values is lost')
             found[key] = value
         return found
 
     def refuse_constant(name: str) -> t.Any:
-        raise _invalid(path, f"{name} is not valid JSON")
+        raise _invalid(_place(path, text, re.escape(name), limit=1), f"{name} is not valid JSON")
 
     def parse_float(number: str) -> float:
         value = float(number)
         if math.isinf(value):
-            raise _invalid(path, f"the number {number} is too large for dockerd")
+            place = _place(path, text, re.escape(number), limit=1)
+            raise _invalid(place, f"the number {merge.shortened(number, 20)} is too large for dockerd")
         return value
+
+    def parse_int(number: str) -> int:
+        parse_float(number)
+        return int(number)
 
     try:
         tree = json.loads(
-            text, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant, parse_float=parse_float
+            text,
+            object_pairs_hook=refuse_duplicates,
+            parse_constant=refuse_constant,
+            parse_float=parse_float,
+            parse_int=parse_int,
         )
     except json.JSONDecodeError as error:
-        line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
+        line = text.split("\n")[error.lineno - 1].strip()
         raise _invalid(
             f"{path}, line {error.lineno} column {error.colno}",
-            f"invalid JSON: {error.msg}, in {masked_file(line.strip())!r}",
+            f"invalid JSON: {error.msg}, in {merge.shortened(masked_file(line), 120)!r}{_cause(text, error.pos)}",
         ) from error
     except RecursionError as error:
         raise _too_deep(path) from error
@@ -96,11 +106,31 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
     if not isinstance(tree, dict):
         raise _invalid(
             f"{path}, line 1 column 1",
-            f"dockerd requires a JSON object, but the file contains {merge.shown(tree)[:60]}",
+            f"dockerd requires a JSON object, but the file contains {merge.shortened(merge.shown(tree), 60)}",
         )
     if _depth(tree) > _MAX_DEPTH:
         raise _too_deep(path)
     return tree
+
+
+def _cause(text: str, position: int) -> str:
+    """Name the two most common causes of invalid JSON."""
+    if re.match(r"\s*(//|/\*|#)", text[position:]):
+        return ". JSON has no comments"
+    # Python 3.13 and newer report the position of the comma, older versions that of the next character.
+    before, after = text[:position].rstrip(), text[position:]
+    if (before.endswith(",") and after[:1] in ("}", "]")) or re.match(r",\s*[}\]]", after):
+        return ". JSON has no comma after the last item"
+    return ""
+
+
+def _place(path: str, text: str, pattern: str, limit: int = 0) -> str:
+    """Return the path with the numbers of the lines that match the pattern, at most `limit`."""
+    lines = [str(number) for number, line in enumerate(text.split("\n"), 1) for _match in re.finditer(pattern, line)]
+    lines = lines[:limit] if limit else lines
+    if not lines:
+        return path
+    return f"{path}, line{'s' if len(lines) > 1 else ''} {' and '.join(lines)}"
 
 
 def _invalid(place: str, problem: str) -> DaemonConfigError:
@@ -121,6 +151,7 @@ def _depth(tree: t.Any) -> int:
 
 
 def dump(tree: dict[str, t.Any], like: str | None) -> str:
-    """Return the text of the file with the indentation of `like` and the keys in their order."""
+    """Return the text of the file with the indentation and line ends of `like` and the keys in their order."""
     indent = re.search(r"^([ \t]+)\S", like or "", re.MULTILINE)
-    return json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False, allow_nan=False) + "\n"
+    return merge.encodable(text.replace("\n", "\r\n") if "\r\n" in (like or "") else text)

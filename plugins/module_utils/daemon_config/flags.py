@@ -11,6 +11,7 @@ import re
 import shlex
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS
@@ -25,6 +26,11 @@ _SYSTEMD_DIRECTORIES = (
 )
 # dockerd adds up the values of the flag and of the file, and does not report a conflict.
 _ALLOWED_TWICE = frozenset({"runtimes"})
+# Amazon Linux: before the unit starts dockerd, a script writes this environment file with a flag for each executable in
+# this directory. The file does not exist before the first start.
+_AMAZON_ENVIRONMENT = "/run/docker/runtimes.env"
+_AMAZON_VARIABLE = "DOCKER_ADD_RUNTIMES"
+_AMAZON_RUNTIMES = "/etc/docker-runtimes.d"
 
 
 class Flag(t.NamedTuple):
@@ -39,6 +45,11 @@ class Flag(t.NamedTuple):
 def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
     """Return the flags that the unit, its drop-ins and its environment files pass to dockerd."""
     return _flags(_exec_start(root, unit))
+
+
+def runtimes(flags: list[Flag]) -> list[str]:
+    """Return the names of the runtimes that flags register."""
+    return [name.partition("=")[0] for flag in flags if flag.key == "runtimes" for name in flag.value]
 
 
 def config_file_flag(flags: list[Flag]) -> Flag | None:
@@ -81,6 +92,13 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
             environment[name] = (" ".join(_split(value)), f"{name} in {file}")
     if command is None:
         return []
+    runtimes = []
+    if _AMAZON_ENVIRONMENT in files:
+        runtimes = _amazon_runtimes(root)
+        value, place = environment.get(_AMAZON_VARIABLE, ("", ""))
+        # The script writes these flags again.
+        rest = re.sub(rf"--add-runtime[ =][^\s=]+={re.escape(_AMAZON_RUNTIMES)}/\S+", "", value)
+        environment[_AMAZON_VARIABLE] = (rest, place)
     words: list[tuple[str, str]] = []
     for word in _split(command[0]):
         whole = re.fullmatch(r"\$(\w+)", word)
@@ -94,7 +112,18 @@ def _exec_start(root: str, unit: str) -> list[tuple[str, str]]:
             value, place = environment.get(variable, ("", command[1]))
             text = text.replace("${" + variable + "}", value)
         words.append((text, place))
-    return words
+    return words + runtimes
+
+
+def _amazon_runtimes(root: str) -> list[tuple[str, str]]:
+    """Return the words that the script of Amazon's unit adds to the command line of dockerd."""
+    found = []
+    for name in listing(root, _AMAZON_RUNTIMES):
+        shown = f"{_AMAZON_RUNTIMES}/{name}"
+        path = os.path.join(root, shown.lstrip("/"))
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            found.append((f"--add-runtime={name}={shown}", _AMAZON_RUNTIMES))
+    return found
 
 
 def _assignments(text: str) -> list[tuple[str, str]]:
@@ -170,6 +199,8 @@ def without_options_set_by_flags(options: dict[str, t.Any], flags: list[Flag]) -
 
 
 def _flag_text(value: t.Any) -> str:
+    if isinstance(value, dict) and {"Soft", "Hard"} <= set(value):  # a ulimit
+        return f"{value['Soft']}:{value['Hard']}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -184,10 +215,17 @@ def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str 
             continue
         found.append(
             f'"{flag.key}" would be set twice, so dockerd would not start: by {flag.text} in {flag.place} ({unit}) '
-            f"and to {merge.shown(node)} in {path}. Remove the flag from the unit (systemctl edit {unit}), or remove "
+            f"and to {merge.shown(node)} in {path}. {_removal(flag, unit)}, or remove "
             f'"{flag.key}" from the options and from the file.'
         )
     return found
+
+
+def _removal(flag: Flag, unit: str) -> str:
+    _variable, is_variable, file = flag.place.partition(" in ")
+    if is_variable and not file.endswith((".service", ".conf")):
+        return f"Remove the flag from {file}"
+    return f"Remove the flag from the unit (systemctl edit {unit})"
 
 
 def is_in_swarm(config: dict[str, t.Any], flags: list[Flag], root: str = "/") -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import typing as t
 
 
@@ -96,12 +97,16 @@ class Policy(t.NamedTuple):
 
 
 class Merge(t.NamedTuple):
-    """The new tree and record, the changed keys, and the released keys that stay because somebody edited them."""
+    """The new tree and record, the changed keys, and the released keys that stay because somebody edited them.
+
+    `revoked` names all keys that the manager no longer requests.
+    """
 
     tree: dict[str, t.Any]
     record: Record
     changed: tuple[str, ...]
     edited: tuple[str, ...]
+    revoked: tuple[str, ...]
 
 
 def _matches(pattern: Path, path: Path) -> bool:
@@ -149,9 +154,22 @@ def merge(
     manager: str,
     requested: dict[str, t.Any],
     policy: Policy,
+    *,
+    purge: bool = False,
+    elsewhere: dict[str, t.Any] | None = None,
 ) -> Merge:
-    """Set the requested leaves for `manager`, and release its other leaves."""
-    return _apply(tree, record, manager, leaves(requested, policy), policy=policy, may_release=lambda leaf: True)
+    """Set the requested leaves for `manager`, and keep its other leaves.
+
+    Its leaves that contain, or are part of, a requested leaf are released first, also those in `elsewhere`, which are
+    set outside the tree. `purge` releases all its leaves that are not requested.
+    """
+    wanted = leaves(requested, policy)
+    outside = leaves(elsewhere or {}, policy)
+
+    def may_release(leaf: Leaf) -> bool:
+        return purge or leaf in outside or any(_overlap(leaf, other) for other in wanted)
+
+    return _apply(tree, record, manager, wanted, policy=policy, may_release=may_release)
 
 
 def release(
@@ -189,10 +207,12 @@ def _apply(
     containers = set(record.containers)
     touched: list[Path] = []
     edited: set[str] = set()
+    revoked: set[str] = set()
 
     for leaf, entry in record.entries.items():
         if manager not in entry.managers or leaf in requested or not may_release(leaf):
             continue
+        revoked.add(leaf.name)
         others = tuple(name for name in entry.managers if name != manager)
         if others:
             entries[leaf] = entry._replace(managers=others)
@@ -220,7 +240,10 @@ def _apply(
             continue
         # If somebody has edited the value, a later release restores the edited value.
         previous = entry.previous if entry and policy.equal(leaf.path, current, entry.value) else current
-        entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
+        if canonical_or_absent(previous) == canonical_or_absent(value):
+            del entries[leaf]  # the value from before the first change, which is not recorded
+        else:
+            entries[leaf] = Entry(value, previous, _with(entry.managers if entry else (), manager))
         _put(after, leaf, value, policy=policy, containers=containers, make=True)
         touched.append(leaf.path)
 
@@ -229,22 +252,31 @@ def _apply(
         for path in touched
         if canonical_or_absent(get(tree, Leaf(path), policy)) != canonical_or_absent(get(after, Leaf(path), policy))
     }
-    return Merge(after, Record(entries, frozenset(containers)), tuple(sorted(changed)), tuple(sorted(edited)))
+    # An object or list that contains only values of others belongs to them.
+    new = Record(
+        entries, frozenset(path for path in containers if any(leaf.path[: len(path)] == path for leaf in entries))
+    )
+    return Merge(after, new, tuple(sorted(changed)), tuple(sorted(edited)), tuple(sorted(revoked)))
 
 
 def _refuse_overlap(leaf: Leaf, value: t.Any, manager: str, entries: dict[Leaf, Entry], policy: Policy) -> None:
     """Refuse a key that contains, or is part of, a key of another manager. Each run would undo the other's change."""
     for other, entry in entries.items():
-        if other.path == leaf.path and (other.item is None) == (leaf.item is None):
-            continue
-        shorter = min(len(leaf.path), len(other.path))
-        if leaf.path[:shorter] != other.path[:shorter] or set(entry.managers) <= {manager}:
+        if not _overlap(leaf, other) or set(entry.managers) <= {manager}:
             continue
         raise MergeError(
             f'"{other.name}" is set to {policy.show(other.path, entry.value)} by {" and ".join(entry.managers)}, but '
             f'{manager} requests "{leaf.name}" set to {policy.show(leaf.path, value)}, and one of these keys contains '
             "the other. Remove one of the two."
         )
+
+
+def _overlap(one: Leaf, other: Leaf) -> bool:
+    """Return whether one of two different leaves contains the other."""
+    if one.path == other.path:
+        return (one.item is None) != (other.item is None)
+    shorter = min(len(one.path), len(other.path))
+    return one.path[:shorter] == other.path[:shorter]
 
 
 def canonical_or_absent(value: t.Any) -> str | None:
@@ -255,6 +287,16 @@ def canonical_or_absent(value: t.Any) -> str | None:
 def shown(value: t.Any) -> str:
     """Return a value as errors show it."""
     return "absent" if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the start of a text that is longer than `length`."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def encodable(text: str) -> str:
+    """Escape half a surrogate pair in a JSON text, which UTF-8 cannot encode. A file may contain the escape."""
+    return re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _with(managers: tuple[str, ...], manager: str) -> tuple[str, ...]:

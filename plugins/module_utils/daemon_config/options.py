@@ -117,6 +117,8 @@ FLAG_KEYS = {
 # The minimum similarity of a misspelled name, before dockerd validates the name and after dockerd has rejected it.
 _MISSPELLED, _SIMILAR = 0.85, 0.6
 _REFERENCE = "https://docs.docker.com/reference/cli/dockerd/"
+# A runtime with a dot in its name is a program for containerd, which needs no entry in `runtimes`.
+_SHIM = re.compile(r"^[^./][^/]*\.[^/]*$")
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
 
 
@@ -138,12 +140,18 @@ def _normalize(path: merge.Path, value: t.Any) -> t.Any:
     return value
 
 
-def restart_required(changed: t.Iterable[str], after: dict[str, t.Any]) -> list[str]:
-    """Return the changed keys for which a reload is not enough."""
+def restart_required(
+    changed: t.Iterable[str], after: dict[str, t.Any], flag_runtimes: t.Collection[str] = ()
+) -> list[str]:
+    """Return the changed keys for which a reload is not enough.
+
+    `flag_runtimes`: the runtimes that flags register. After a reload, dockerd knows only the runtimes in the file.
+    """
+    reloadable = RELOADABLE if not (flag_runtimes and "runtimes" in after) else frozenset()
     found = []
     for name in changed:
         key = name.partition(".")[0]
-        if key not in RELOADABLE or (key not in after and key not in _RESET_ON_RELOAD):
+        if key not in reloadable or (key not in after and key not in _RESET_ON_RELOAD):
             found.append(name)
     return sorted(found)
 
@@ -172,8 +180,8 @@ def value_problems(options: dict[str, t.Any]) -> list[str]:
     return [problem for key, value in options.items() for problem in _option_problems(key, value)]
 
 
-def config_problems(config: dict[str, t.Any]) -> list[str]:
-    """Report the problems of a whole file."""
+def config_problems(config: dict[str, t.Any], flag_runtimes: t.Collection[str] = ()) -> list[str]:
+    """Report the problems of a whole file. `flag_runtimes`: the runtimes that flags register."""
     found = value_problems(config)
     runtimes = config.get("runtimes")
     default = config.get("default-runtime")
@@ -183,8 +191,9 @@ def config_problems(config: dict[str, t.Any]) -> list[str]:
     if (
         isinstance(default, str)
         and default not in ("", "runc")
-        and not default.startswith("io.containerd.")
+        and not _SHIM.match(default)
         and default not in (runtimes if isinstance(runtimes, dict) else {})
+        and default not in flag_runtimes
     ):
         found.append(f"default-runtime: {default!r} is not one of the runtimes. Add it to runtimes, or use runc.")
     return found

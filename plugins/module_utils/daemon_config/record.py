@@ -127,7 +127,7 @@ def dump_state(state: State) -> str:
         "made_directory": state.made_directory,
         "written": state.written,
     }
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return merge.encodable(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def masked_record(text: str, path: str) -> str:

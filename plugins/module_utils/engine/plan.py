@@ -191,6 +191,7 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
             masked_options,
             present=True,
             lists="union",
+            purge=True,
             flags=flags,
             path=DEFAULT_PATH,
         )

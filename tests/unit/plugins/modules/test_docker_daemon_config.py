@@ -9,71 +9,12 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils import basic
-from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags
 from ansible_collections.gpufleet.hosts.plugins.modules import docker_daemon_config
-
-DOCKERD = """#!/bin/sh
-if [ "$1" = --version ]; then echo "Docker version 26.1.5, build x"; exit 0; fi
-echo "$@" >> {log}
-if grep -q refuse "$3"; then echo "unable to configure: refuse"; exit 1; fi
-echo "configuration OK"
-"""
-
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.docker_daemon_host import Host
 
 basic_run_command = basic.AnsibleModule.run_command
-
-
-class Done(Exception):
-    """The module has exited."""
-
-
-class Host:
-    """Run the module on a daemon.json in a temporary directory."""
-
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.file = root / "etc" / "docker" / "daemon.json"
-        self.state = root / "state"
-        self.log = root / "log"
-        self.dockerd = root / "dockerd"
-        self.dockerd.write_text(DOCKERD.format(log=self.log))
-        self.dockerd.chmod(0o755)
-        self.systemctl = "MainPID=0"
-        self.flags: list[flags.Flag] = []
-        real = basic.AnsibleModule.run_command
-
-        def run_command(module: basic.AnsibleModule, args: list[str], **more: t.Any) -> tuple[int, str, str]:
-            return (0, self.systemctl, "") if args[0] == "systemctl" else real(module, args, **more)
-
-        def end(_module: basic.AnsibleModule, **result: t.Any) -> None:
-            raise Done(result)
-
-        monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
-        monkeypatch.setattr(basic.AnsibleModule, "exit_json", end)
-        monkeypatch.setattr(
-            basic.AnsibleModule, "fail_json", lambda module, msg, **more: end(module, failed=True, msg=msg)
-        )
-        monkeypatch.setattr(flags, "unit_flags", lambda root, unit: self.flags)
-
-    def write(self, text: str, mode: int = 0o644) -> None:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(text)
-        self.file.chmod(mode)
-
-    def __call__(self, options: dict[str, t.Any] | None = None, check: bool = False, **more: t.Any) -> dict[str, t.Any]:
-        arguments = {
-            "path": str(self.file),
-            "state_directory": str(self.state),
-            "dockerd": str(self.dockerd),
-            "_ansible_check_mode": check,
-            "_ansible_diff": True,
-            **({} if options is None else {"options": options}),
-            **more,
-        }
-        with patch_module_args(arguments), pytest.raises(Done) as caught:
-            docker_daemon_config.main()
-        return caught.value.args[0]
 
 
 @pytest.fixture
@@ -233,6 +174,59 @@ def test_two_managers(host: Host) -> None:
     assert not host.file.exists()
 
 
+def test_second_task_with_the_default_owner_keeps_the_options_of_the_first(host: Host) -> None:
+    host({"runtimes": {"nvidia": {"path": "n"}}, "dns": ["1.1.1.1"]})
+    second = host({"dns": ["9.9.9.9"], "debug": True})
+    assert second["changed_keys"] == ["debug", "dns"]
+    assert second["revoked_keys"] == []
+    both = {"runtimes": {"nvidia": {"path": "n"}}, "dns": ["1.1.1.1", "9.9.9.9"], "debug": True}
+    assert json.loads(host.file.read_text()) == both
+    assert second["owned_keys"] == ["debug", "dns", "runtimes.nvidia"]
+    assert not host({"runtimes": {"nvidia": {"path": "n"}}, "dns": ["1.1.1.1"]})["changed"]
+    assert not host({"dns": ["9.9.9.9"], "debug": True})["changed"]
+    host(state="absent")
+    assert not host.file.exists()
+
+
+def test_purge_removes_all_other_options_of_the_owner_and_names_them(host: Host) -> None:
+    text = '{"mtu": 1400, "labels": ["rack=1"]}'
+    host.write(text)
+    host({"features": {"cdi": True}, "debug": True}, managed_by="other")
+    kept = host.file.read_text()
+    host({"features": {"cdi": True}, "mtu": 9000, "labels": ["rack=2"], "dns": ["1.1.1.1"], "icc": False})
+    host.write(host.file.read_text().replace('"icc": false', '"icc": true'))
+    for check in (True, False):
+        purged = host({"dns": ["9.9.9.9"]}, purge=True, check=check)
+        assert purged["changed_keys"] == ["dns", "labels", "mtu"]
+        assert purged["revoked_keys"] == ["dns", "features.cdi", "icc", "labels", "mtu"]
+        assert purged["edited_keys"] == ["icc"]
+        assert purged["diff"]["prepared"] == "no longer requested by user: dns, features.cdi, icc, labels, mtu\n"
+        assert purged["owned_keys"] == ["dns"]
+    assert json.loads(host.file.read_text()) == {**json.loads(kept), "dns": ["9.9.9.9"], "icc": True}
+    assert not host({"dns": ["9.9.9.9"]}, purge=True)["changed"]
+    assert host({}, purge=True)["revoked_keys"] == ["dns"]
+    assert not host({}, purge=True)["changed"]
+
+
+def test_key_that_stays_for_another_owner_is_named_when_it_is_revoked(host: Host) -> None:
+    for owner in ("one", "two"):
+        host({"features": {"cdi": True}}, managed_by=owner)
+    revoked = host(state="absent", managed_by="one")
+    assert revoked["changed"]
+    assert revoked["revoked_keys"] == ["features.cdi"]
+    assert revoked["diff"]["before"] == revoked["diff"]["after"]
+    assert revoked["diff"]["prepared"] == "no longer requested by one: features.cdi\n"
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_option_moves_to_a_flag_with_the_same_value(host: Host, purge: bool) -> None:
+    host({"live-restore": True, "debug": True})
+    host.flags = [flags.Flag("--live-restore", "live-restore", True, "unit")]
+    moved = host({"live-restore": True, "debug": True}, purge=purge)
+    assert moved["satisfied_by_flags"] == moved["revoked_keys"] == ["live-restore"]
+    assert json.loads(host.file.read_text()) == {"debug": True}
+
+
 def test_pending_options_are_returned_until_the_restart(host: Host) -> None:
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1\nStateChangeTimestampMonotonic=1"
     options = {"features": {"cdi": True}, "live-restore": True}
@@ -358,7 +352,7 @@ def test_undone_restores_file_and_record(host: Host) -> None:
     host({"features": {"cdi": True}})
     known = record.read_text()
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
-    bad = host({"bip": "172.30.0.1/16"})
+    bad = host({"bip": "172.30.0.1/16"}, purge=True)
     assert bad["pending"] == {"reload": [], "restart": ["bip", "features.cdi"]}
 
     predicted = host(state="undone", check=True)
@@ -380,7 +374,8 @@ def test_undone_keys(host: Host) -> None:
     host.systemctl = APPLIED
     host({"features": {"cdi": True}, "mtu": 1400}, managed_by="one")
     host.systemctl = NOT_APPLIED
-    host({"features": {"cdi": True}, "bip": "172.30.0.1/16", "runtimes": {"n": {"path": "n"}}}, managed_by="one")
+    more = {"features": {"cdi": True}, "bip": "172.30.0.1/16", "runtimes": {"n": {"path": "n"}}}
+    host(more, managed_by="one", purge=True)
     host({"features": {"cdi": True, "x": True}}, managed_by="two")
     for check in (True, False):
         undone = host(state="undone", managed_by="three", check=check)
@@ -493,7 +488,7 @@ def test_reverted_change_is_not_undone(host: Host) -> None:
     host.systemctl = NOT_APPLIED
     good = host.file.read_text()
     host({"labels": ["a=1"], "bip": "172.30.0.1/16"})
-    host({"labels": ["a=1"]})
+    host({"labels": ["a=1"]}, purge=True)
     assert host.file.read_text() == good
     assert not host(state="undone")["changed"]
     assert host.file.read_text() == good

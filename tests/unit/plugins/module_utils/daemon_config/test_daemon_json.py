@@ -28,7 +28,9 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes i
         ('{"a": {"b": 1, "b": 2}}', 'the key "b" appears twice'),
         ('{"a": NaN}', "NaN is not valid JSON"),
         ('{"a": {"b": [0, 1e400]}}', "the number 1e400 is too large for dockerd"),
-        pytest.param('{"a": ' + "1" * 5000 + "}", "digits", id="a long number"),
+        pytest.param(
+            '{"a": ' + "1" * 5000 + "}", "line 1: the number 11111111111111111111… is too large", id="a long number"
+        ),
         pytest.param("[" * 100000, "more than 100 levels deep", id="deep lists"),
         pytest.param('{"a":' * 100000, "more than 100 levels deep", id="deep objects"),
         pytest.param('{"a":' * 101 + "1" + "}" * 101, "more than 100 levels deep", id="101 levels"),
@@ -51,7 +53,7 @@ EMPTY = ["", " \n\n", "\u00a0\v", "null", "\ufeff", "\ufeff \r\n", "\ufeff{}"]
 
 @pytest.mark.parametrize("text", EMPTY)
 def test_empty_file_has_no_options(text: str) -> None:
-    assert plan(text, {"debug": True}).text == '{\n  "debug": true\n}\n'
+    assert (plan(text, {"debug": True}).text or "").replace("\r", "") == '{\n  "debug": true\n}\n'
     assert plan(text, {}).text == text
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
@@ -102,6 +103,119 @@ def write(root: Path, files: dict[str, str]) -> None:
 def test_flags_are_read_from_the_unit(tmp_path: Path, files: dict[str, str], expected: list[Flag]) -> None:
     write(tmp_path, files)
     assert flags.unit_flags(str(tmp_path)) == expected
+
+
+# The unit of Amazon Linux 2023. Its second ExecStartPre writes runtimes.env.
+AMAZON_UNIT = """
+[Service]
+EnvironmentFile=-/etc/sysconfig/docker
+EnvironmentFile=-/etc/sysconfig/docker-storage
+EnvironmentFile=-/run/docker/runtimes.env
+ExecStartPre=/bin/mkdir -p /run/docker
+ExecStartPre=/usr/libexec/docker/docker-setup-runtimes.sh
+ExecStart=/usr/bin/dockerd -H fd:// --containerd=/run/containerd/containerd.sock \\
+  $OPTIONS $DOCKER_STORAGE_OPTIONS $DOCKER_ADD_RUNTIMES
+"""
+AMAZON_OPTIONS = 'DAEMON_MAXFILES=1048576\nOPTIONS="--default-ulimit nofile=32768:65536"\nDAEMON_PIDFILE_TIMEOUT=10\n'
+ULIMITS = Flag(
+    "--default-ulimit nofile=32768:65536",
+    "default-ulimits",
+    ["nofile=32768:65536"],
+    "OPTIONS in /etc/sysconfig/docker",
+)
+
+
+def runtimes_flag(*names: str) -> Flag:
+    values = [f"{name}=/etc/docker-runtimes.d/{name}" for name in names]
+    return Flag(" ".join(f"--add-runtime={value}" for value in values), "runtimes", values, "/etc/docker-runtimes.d")
+
+
+ENV = 'DOCKER_ADD_RUNTIMES="--add-runtime nvidia=/etc/docker-runtimes.d/nvidia {}"\n'
+BOTH = ("neuron", "nvidia")
+
+
+@pytest.mark.parametrize(
+    ("executables", "environment", "expected"),
+    [
+        pytest.param((), None, [ULIMITS], id="no runtimes"),
+        pytest.param(BOTH, None, [ULIMITS, runtimes_flag(*BOTH)], id="before the first start"),
+        pytest.param(BOTH, ENV.format(""), [ULIMITS, runtimes_flag(*BOTH)], id="one was added after the start"),
+        pytest.param((), ENV.format(""), [ULIMITS], id="one was removed after the start"),
+        pytest.param(
+            ("nvidia",),
+            ENV.format("--default-runtime nvidia"),
+            [
+                ULIMITS,
+                Flag(
+                    "--default-runtime nvidia",
+                    "default-runtime",
+                    "nvidia",
+                    "DOCKER_ADD_RUNTIMES in /run/docker/runtimes.env",
+                ),
+                runtimes_flag("nvidia"),
+            ],
+            id="a script that also sets the default runtime",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_amazon", [True, False])
+def test_flags_of_amazons_unit_are_read(
+    tmp_path: Path, executables: tuple[str, ...], environment: str | None, expected: list[Flag], is_amazon: bool
+) -> None:
+    unit = AMAZON_UNIT if is_amazon else DEBIAN_UNIT
+    write(tmp_path, {"/usr/lib/systemd/system/docker.service": unit, "/etc/sysconfig/docker": AMAZON_OPTIONS})
+    write(tmp_path, {f"/etc/docker-runtimes.d/{name}": "#!/bin/sh\n" for name in (*executables, "README")})
+    for name in executables:
+        (tmp_path / "etc/docker-runtimes.d" / name).chmod(0o755)
+    (tmp_path / "etc/docker-runtimes.d/old").mkdir(parents=True)
+    if environment is not None:
+        write(tmp_path, {"/run/docker/runtimes.env": environment})
+    found = [flag for flag in flags.unit_flags(str(tmp_path)) if flag.key not in ("hosts", "containerd")]
+    assert found == (expected if is_amazon else [])
+
+
+def ulimit(soft: int, hard: int) -> dict[str, t.Any]:
+    return {"default-ulimits": {"nofile": {"Name": "nofile", "Soft": soft, "Hard": hard}}}
+
+
+def test_ulimit_of_amazon_is_left_to_the_flag() -> None:
+    done = plan(None, {**ulimit(32768, 65536), "debug": True}, flags=[ULIMITS])
+    assert (done.config, done.satisfied) == ({"debug": True}, ["default-ulimits"])
+
+
+def test_other_ulimit_than_that_of_amazon_is_refused_with_the_file_to_change() -> None:
+    with pytest.raises(DaemonConfigError) as caught:
+        plan(None, ulimit(65536, 65536), flags=[ULIMITS])
+    message = str(caught.value)
+    assert "by --default-ulimit nofile=32768:65536 in OPTIONS in /etc/sysconfig/docker (docker.service)" in message
+    assert "Remove the flag from /etc/sysconfig/docker, or remove" in message
+
+
+@pytest.mark.parametrize("name", ["nvidia", "io.containerd.kata.v2", "aws.firecracker"])
+def test_default_runtime_may_be_registered_by_a_flag_or_be_a_shim(name: str) -> None:
+    assert plan(None, {"default-runtime": name}, flags=[runtimes_flag("nvidia")]).config == {"default-runtime": name}
+
+
+@pytest.mark.parametrize("name", ["neuron", "/usr/bin/x.y", ".nvidia"])
+def test_unknown_default_runtime_is_refused(name: str) -> None:
+    with pytest.raises(DaemonConfigError, match="is not one of the runtimes"):
+        plan(None, {"default-runtime": name}, flags=[runtimes_flag("nvidia")])
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "restart"),
+    [
+        ({}, {"live-restore": True}, []),
+        ({}, {"runtimes": {"kata": {"path": "k"}}}, ["runtimes.kata"]),
+        ({"runtimes": {"kata": {"path": "k"}}}, {"live-restore": True}, ["live-restore"]),
+    ],
+)
+def test_reload_that_would_remove_the_runtimes_of_flags_is_avoided(
+    before: dict[str, t.Any], options: dict[str, t.Any], restart: list[str]
+) -> None:
+    """After a reload, dockerd knows only the runtimes in the file if the file contains some."""
+    assert plan(json.dumps(before), options, flags=[runtimes_flag("nvidia")]).restart_keys == restart
+    assert plan(json.dumps(before), options).restart_keys == []
 
 
 def flag(text: str, key: str, value: t.Any) -> Flag:

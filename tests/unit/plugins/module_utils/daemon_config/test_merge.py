@@ -112,17 +112,59 @@ def test_order_of_keys_is_kept() -> None:
     assert list(merged.tree) == ["z", "a", "b"]
 
 
-def test_leaf_that_is_no_longer_requested_is_released() -> None:
+def test_leaf_that_is_no_longer_requested_is_purged() -> None:
     first = merge({"a": 1}, EMPTY_RECORD, "us", {"runtimes": {"nvidia": NVIDIA}, "a": 2, "dns": ["1.1.1.1"]}, POLICY)
-    second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, POLICY)
+    second = merge(first.tree, first.record, "us", {"dns": ["9.9.9.9"]}, POLICY, purge=True)
     assert second.tree == {"a": 1, "dns": ["9.9.9.9"]}
-    assert second.changed == ("a", "dns", "runtimes.nvidia")
+    assert second.changed == second.revoked == ("a", "dns", "runtimes.nvidia")
+
+
+FIRST_TASK = {"runtimes": {"nvidia": NVIDIA}, "features": {"cdi": True}, "dns": ["1.1.1.1"], "labels": ["rack=1"]}
+
+
+@pytest.mark.parametrize(
+    ("second_task", "after", "revoked"),
+    [
+        pytest.param({}, FIRST_TASK, (), id="nothing"),
+        pytest.param({"mtu": 9000}, {**FIRST_TASK, "mtu": 9000}, (), id="another key"),
+        pytest.param({"dns": ["9.9.9.9"]}, {**FIRST_TASK, "dns": ["1.1.1.1", "9.9.9.9"]}, (), id="another item"),
+        pytest.param({"labels": ["rack=2"]}, {**FIRST_TASK, "labels": ["rack=2"]}, (), id="item with the same key"),
+        pytest.param(
+            {"features": {"x": True}}, {**FIRST_TASK, "features": {"cdi": True, "x": True}}, (), id="another part"
+        ),
+        pytest.param(
+            {"features": None},
+            {key: value for key, value in FIRST_TASK.items() if key != "features"},
+            ("features.cdi",),
+            id="null of the whole",
+        ),
+    ],
+)
+def test_second_task_of_an_owner_keeps_the_keys_of_the_first(
+    second_task: dict[str, t.Any], after: dict[str, t.Any], revoked: tuple[str, ...]
+) -> None:
+    first = merge({"a": 1}, EMPTY_RECORD, "us", FIRST_TASK, POLICY)
+    second = merge(first.tree, first.record, "us", second_task, POLICY)
+    assert second.tree == {"a": 1, **after}
+    assert second.revoked == revoked
+    again = merge(second.tree, second.record, "us", second_task, POLICY)
+    assert (again.changed, again.revoked, again.record) == ((), (), second.record)
+    assert release(second.tree, second.record, "us", None, POLICY).tree == {"a": 1}
+
+
+def test_part_of_a_removed_object_can_be_set_later() -> None:
+    have = {"features": {"x": True}}
+    first = merge(have, EMPTY_RECORD, "us", {"features": None}, POLICY)
+    second = merge(first.tree, first.record, "us", {"features": {"cdi": True}}, POLICY)
+    assert second.tree == {"features": {"x": True, "cdi": True}}
+    assert second.revoked == ("features",)
+    assert release(second.tree, second.record, "us", None, POLICY).tree == have
 
 
 def test_existing_value_is_not_recorded() -> None:
     first = merge({"live-restore": True}, EMPTY_RECORD, "us", {"live-restore": True}, POLICY)
     assert first.record == EMPTY_RECORD
-    second = merge(first.tree, first.record, "us", {}, POLICY)
+    second = merge(first.tree, first.record, "us", {}, POLICY, purge=True)
     assert second.tree == {"live-restore": True}
 
 
@@ -225,13 +267,13 @@ TREES = st.fixed_dictionaries(
 )
 
 
-@given(have=TREES, steps=st.lists(TREES, max_size=4))
-def test_release_restores_the_original_tree(have: dict[str, t.Any], steps: list[dict[str, t.Any]]) -> None:
+@given(have=TREES, steps=st.lists(TREES, max_size=4), purge=st.booleans())
+def test_release_restores_the_original_tree(have: dict[str, t.Any], steps: list[dict[str, t.Any]], purge: bool) -> None:
     tree, record = copy.deepcopy(have), EMPTY_RECORD
     for wanted in steps:
-        merged = merge(tree, record, "us", wanted, POLICY)
+        merged = merge(tree, record, "us", wanted, POLICY, purge=purge)
         tree, record = merged.tree, merged.record
-        assert merge(tree, record, "us", wanted, POLICY).changed == ()
+        assert merge(tree, record, "us", wanted, POLICY, purge=purge).changed == ()
     back = release(tree, record, "us", None, POLICY)
     assert back.tree == have
     assert back.record == EMPTY_RECORD
