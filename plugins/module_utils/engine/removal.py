@@ -57,12 +57,14 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     """Return what to remove, and why it is not possible."""
     result = Removal(record=_exists(host, owned.ENGINE_RECORD))
     recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, list(host["installed_packages"]))
+    known = packages_record.read(host, owned.ENGINE_RECORD)
+    # Dependencies stay if another package needs them.
+    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
     platform = platforms.get(host["os"]["key"] or "") or {}
     for name, unit in UNITS.items():
         sources = [(platform.get(name) or {}).get(source) or {} for source in _SOURCES]
-        known = {package for data in sources for package in data.get("packages", ())}
-        found = sorted(known & set(recorded))
-        main = host["engines"][name]["package"]  # type: ignore[literal-required]
+        found = sorted({package for data in sources for package in data.get("packages", ())} & requested & recorded)
+        main = host["engines"][name]["package"]
         if not found or main not in found:
             continue
         result.removes_docker |= name == "docker"
@@ -74,7 +76,7 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     harmed = coexistence.removal_problems(host, recorded)
     result.problems += [] if result.problems else harmed
     _options(host, result)
-    if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:  # type: ignore
+    if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
         result.reasons.append(f"{request.name} is kept because this role did not install it")
     result.acts = result.record or result.revokes
     if result.acts and host["uid"] != 0:

@@ -48,6 +48,13 @@ def options(manager: str = "container_engine") -> dict[str, t.Any]:
             recorded(*CE),
             ["stop and disable docker.service", "remove containerd.io, docker-ce, docker-ce-cli", REST],
         ),
+        # The dependency stays if another package needs it.
+        (
+            "debian-12",
+            {"docker.io": "20", "containerd": "1.6"},
+            recorded("docker.io", "containerd", requested=["docker.io"]),
+            ["stop and disable docker.service", "remove docker.io", REST],
+        ),
         # Only the packages that the collection's modules need were installed.
         ("debian-12", {"docker.io": "20", "python3-requests": "2"}, recorded("python3-requests"), [REST]),
         ("debian-12", {"docker.io": "20"}, options(), [OPTIONS]),
