@@ -95,15 +95,19 @@ class ActionModule(ActionBase):
         errors = site_plan.errors(host, parts, options["requires_root"])
         question = site_plan.query(parts) if options["first_plan"] and not errors else None
         while question:
-            answer = self._run_module(TRANSACTION, question)
+            answer = site_plan.answers(answer, self._run_module(TRANSACTION, question))
             parts = self._parts(host, values, selected, answer)
             errors = site_plan.errors(host, parts, options["requires_root"])
             rejected = site_plan.rejected_sources(parts)
-            if errors or rejected == self._rejected_sources:
+            if errors:
                 break
-            # The source has no suitable driver. The next one has other repositories.
-            self._rejected_sources = rejected
-            question = site_plan.query(self._parts(host, values, selected))
+            if rejected != self._rejected_sources:
+                # The source has no suitable driver. The next one has other repositories.
+                self._rejected_sources, answer = rejected, {}
+                parts = self._parts(host, values, selected)
+            # The distribution may have no suitable engine. Docker's repository is another question.
+            asked, question = question, site_plan.query(parts)
+            question = None if question == asked else question
         facts = None
         if options["first_plan"] and not errors and site_plan.needs_facts(host, values, parts):
             facts = self._gpu_facts(host)

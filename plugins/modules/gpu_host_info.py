@@ -269,6 +269,12 @@ host:
         running Docker Engine also its C(info).
       type: dict
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
+    engine_processes:
+      description: >-
+        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio)),
+        from the processes of the host, and the IDs of the users that run a C(rootless_docker).
+      type: dict
+      sample: {containers: {podman: 2}, rootless_docker: [1000]}
     cdi_specs:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other

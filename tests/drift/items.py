@@ -100,7 +100,8 @@ _NO_ITEMS = {
     },
     "container_engine": {
         *("engine", "is_installed", "origin", "version", "problems", "reason", "has_secrets", "acts", "changes"),
-        "config_needed",
+        # The packages to install are in `packages`.
+        *("config_needed", "source", "transaction", "query"),
     },
     "driver_volume": {"engine", "expected_engines"},
     "verify": {"applies"},

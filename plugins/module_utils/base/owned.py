@@ -49,9 +49,10 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 
 # --- records and markers ---
 
-# Roles nvidia_driver and cuda_toolkit: what the role installed, so that state `absent` removes exactly that.
+# Roles nvidia_driver, cuda_toolkit and container_engine: what the role installed. State `absent` removes exactly that.
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
+ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
@@ -128,6 +129,14 @@ ZYPPER_LOGIN = zypper_login(REPOSITORY_ID)
 # Role cuda_toolkit: gives the repository the lowest priority if the driver has another source. apt uses the first
 # matching preference, and this file sorts after DRIVER_APT_PREFERENCES.
 TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-toolkit"
+
+# --- Docker's repository, written by role container_engine ---
+
+DOCKER_REPOSITORY_ID = "gpufleet-docker"
+DOCKER_REPOSITORY_ENTRIES = {manager: repository_entry(DOCKER_REPOSITORY_ID, manager) for manager in ("apt", "dnf")}
+DOCKER_REPOSITORY_KEYS = {manager: repository_key(DOCKER_REPOSITORY_ID, manager) for manager in ("apt", "dnf")}
+DOCKER_APT_PROXY = apt_proxy(DOCKER_REPOSITORY_ID)
+DOCKER_APT_LOGIN = apt_login(DOCKER_REPOSITORY_ID)
 
 # --- driver, written by role nvidia_driver ---
 

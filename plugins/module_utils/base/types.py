@@ -235,6 +235,13 @@ class Engines(TypedDict):
     container_toolkit: Engine
 
 
+class EngineProcesses(TypedDict):
+    """Running containers by engine, and the IDs of users with a rootless Docker. engine/processes.py reads them."""
+
+    containers: dict[str, int]
+    rootless_docker: list[int]
+
+
 class CdiSpec(TypedDict):
     """A CDI specification of NVIDIA GPUs."""
 
@@ -398,6 +405,7 @@ class Host(TypedDict):
     package_state: PackageState
     services: dict[str, Unit]
     engines: Engines
+    engine_processes: EngineProcesses
     cdi_specs: list[CdiSpec]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

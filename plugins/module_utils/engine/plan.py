@@ -20,16 +20,20 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
     unknown_options,
     value_problems,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_repository,
+    package_plan,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
-_UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
+UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
 # Docker 25.0 introduced CDI as a feature to enable. Since 28.2 it is enabled by default.
 _CDI_IS_OPTIONAL = ((25,), (28, 2))
 
@@ -50,14 +54,20 @@ class Service:
 class Plan:
     """What the role does on a host, and why. `service` is None without a unit.
 
-    `has_secrets`: `options` contain passwords or tokens. `changes` has imperative texts, in the order of the steps.
+    `origin`: the source of the installed engine, `package NAME` or `unit PATH`. `transaction`: the options of module
+    package_transaction, whose packages to install are also in `packages`. `query`: its options for the versions that
+    the plan depends on. `has_secrets`: `options` or repositories contain passwords or tokens. `changes` has imperative
+    texts, in the order of the steps.
     """
 
     engine: str
     is_installed: bool
     origin: str | None
     version: str | None
+    source: str | None = None
     packages: list[str] = dataclasses.field(default_factory=list)
+    transaction: package_plan.Transaction | None = None
+    query: dict[str, t.Any] | None = None
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
@@ -78,34 +88,61 @@ class Apply:
     restart: bool = False
 
 
-def plan(host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -> Plan:
-    """Plan what the role does on this host, and why."""
+def plan(
+    host: Host,
+    request: Request,
+    platforms: dict[str, dict[str, t.Any]],
+    versions: t.Mapping[str, list[str]] | None = None,
+) -> Plan:
+    """Plan what the role does on this host, and why. `versions` is None before the query of the repositories."""
     if request.name == "none":
-        return _no_engine(request)
+        return _no_engine(host, request)
     engine = host["engines"][request.name]
-    unit = _UNITS[request.name]
+    unit = UNITS[request.name]
     service = host["services"].get(unit or "", {})
-    platform = (platforms.get(host["os"]["key"] or "") or {}).get(request.name)
-    origin, is_installed = _found(request.name, engine, service, platform)
-    result = Plan(request.name, is_installed, origin, _version(engine, platform))
-    _packages(result, host, request, platforms)
+    found = _found(request.name, engine, service, (platforms.get(host["os"]["key"] or "") or {}).get(request.name))
+    packages = package_plan.plan(host, request, platforms, found, versions)
+    result = Plan(request.name, bool(found.origin), found.origin, packages.version or found.version, packages.source)
+    result.problems += packages.problems
+    if packages.transaction and not packages.problems:
+        result.transaction = packages.transaction
+        result.packages = packages.transaction.install
+        result.query = packages.query
+        result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
     config = _config(result, host, request, service) if request.name == "docker" else []
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
-    result.acts = bool(result.packages or config or (result.service and result.service.needed))
+    result.acts = bool(result.transaction or config or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    installs = [f"install {', '.join(result.packages)}"] if result.packages else []
     unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
-    result.changes = [*installs, *unmasks, *config, *_starts(result.service)]
-    result.reason = _reason(result, host, service)
+    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service)]
+    result.reason = "; ".join(
+        [*packages.reasons, _reason(result, host, service, found, packages), *coexistence.notes(host, request.name)]
+    )
     return result
 
 
-def _no_engine(request: Request) -> Plan:
+def _package_changes(work: package_plan.Transaction | None) -> list[str]:
+    if work is None:
+        return []
+    parts = (
+        ("remove", work.remove),
+        ("add repository", [repository["url"] for repository in work.repositories]),
+        ("install", work.install),
+        ("hold", work.hold),
+        ("release", work.release),
+    )
+    changes = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
+    return changes or ["finish the interrupted installation of the packages"]
+
+
+def _no_engine(host: Host, request: Request) -> Plan:
     result = Plan("none", is_installed=False, origin=None, version=None)
-    result.reason = "container_engine_name is none: the role changes no container engine"
+    result.reason = "; ".join(
+        ["container_engine_name is none: the role changes no container engine", *coexistence.notes(host, request.name)]
+    )
     if request.docker_options:
         result.problems.append(
             "container_engine_name is none, but container_engine_docker_options contains options. Remove the options, "
@@ -121,46 +158,16 @@ def _starts(service: Service | None) -> list[str]:
 
 def _found(
     name: str, engine: dict[str, t.Any], service: dict[str, t.Any], platform: dict[str, t.Any] | None
-) -> tuple[str | None, bool]:
-    """Return where the installed engine comes from, and whether one is installed."""
-    if engine["package"]:
-        is_distribution = bool(platform) and engine["package"] in t.cast("dict[str, t.Any]", platform)["packages"]
-        return ("distribution" if is_distribution else f"package {engine['package']}"), True
+) -> package_plan.Found:
+    """Return the installed engine, and where it comes from."""
+    package, version = engine["package"], (engine.get("info") or {}).get("server_version") or engine["version"]
+    if package:
+        return package_plan.Found(
+            package, package_plan.source_of(package, platform or {}) or f"package {package}", version
+        )
     if name != "podman" and service.get("load_state") == "loaded":
-        return f"unit {service.get('fragment_path')}", True
-    return None, False
-
-
-def _version(engine: dict[str, t.Any], platform: dict[str, t.Any] | None) -> str | None:
-    installed = (engine.get("info") or {}).get("server_version") or engine["version"]
-    return installed or (platform or {}).get("version")
-
-
-def _packages(result: Plan, host: Host, request: Request, platforms: dict[str, dict[str, t.Any]]) -> None:
-    """Keep an installed engine, whoever packaged it, and add the packages that the collection's modules need."""
-    name, system = request.name, host["os"]
-    platform = (platforms.get(system["key"] or "") or {}).get(name)
-    if not result.is_installed:
-        if request.source == "preinstalled":
-            result.problems.append(
-                f"container_engine_source=preinstalled, but {name} is not installed on this host. Install {name}, or "
-                "set container_engine_source=distribution."
-            )
-            return
-        if not platform:
-            known = ", ".join(sorted(key for key, row in platforms.items() if name in row)) or "none"
-            result.problems.append(
-                f"container_engine_name={name}: this role cannot install {name} on {system['name']}, only on: {known}. "
-                "Install the engine yourself. The role keeps an installed engine."
-            )
-            return
-    elif request.source == "preinstalled":
-        return
-    if platform and system["package_manager"] == "apt":
-        required = platform["support"] if result.is_installed else [*platform["packages"], *platform["support"]]
-        if result.origin == "distribution":
-            required = [*platform["packages"], *platform["support"]]
-        result.packages = [package for package in required if not is_installed(host, package)]
+        return package_plan.Found(None, f"unit {service.get('fragment_path')}", version)
+    return package_plan.Found(None, None, None)
 
 
 def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any]) -> list[str]:
@@ -172,7 +179,8 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     result.options = options
     # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
-    result.has_secrets = masked_options != options
+    has_secrets = masked_options != options
+    result.has_secrets |= has_secrets
     result.problems += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
     if not result.is_installed and not result.problems:
         # No dockerd can validate the options yet, and the role installs no version that has other options.
@@ -198,7 +206,7 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return []
-    names, is_recorded = _differing_secrets(host, options, change.satisfied) if result.has_secrets else ([], True)
+    names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:
         return [f"change {', '.join(changed)} in {DEFAULT_PATH}"]
@@ -206,7 +214,7 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
         return [f"update the record of the options in {DEFAULT_PATH}"]
     by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
     if by_flags:
-        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {_UNITS['docker']}"]
+        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"]
     return _pending(host, state, request.restart_policy, service)
 
 
@@ -234,7 +242,7 @@ def _pending(host: Host, state: record.State, policy: str, service: dict[str, t.
     docker = host["engines"]["docker"]
     decision = apply_plan(pending, docker.get("info"), host["docker_daemon_json"].get("content") or {}, policy)
     verb = "apply" if decision.reload or decision.restart else "show"
-    return [f"{verb} the pending options {', '.join([*written['reload'], *written['restart']])} of {_UNITS['docker']}"]
+    return [f"{verb} the pending options {', '.join([*written['reload'], *written['restart']])} of {UNITS['docker']}"]
 
 
 def is_swarm(host: Host) -> bool:
@@ -270,12 +278,18 @@ def _is_active(service: dict[str, t.Any]) -> bool:
     return service.get("active_state") in ("active", "reloading")
 
 
-def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
-    name, version = result.engine, result.version
-    if not result.is_installed:
-        return f"{name} is not installed; the role installs it from {host['os']['name']}"
-    origin = "the distribution" if result.origin == "distribution" else result.origin
-    text = f"{name} {version or ''} from {origin} is installed and is kept".replace("  ", " ")
+def _reason(
+    result: Plan, host: Host, service: dict[str, t.Any], found: package_plan.Found, packages: package_plan.Packages
+) -> str:
+    titles = {"distribution": "the distribution", "docker": "Docker's repository"}
+    name, origin = result.engine, titles.get(str(found.origin), str(found.origin))
+    installed = f"{name} {found.version or ''} from {origin}".replace("  ", " ")
+    if packages.installs or not result.is_installed:
+        place = titles["docker"] if result.source == "docker" else host["os"]["name"]
+        before = f"{installed} is replaced" if result.is_installed else f"{name} is not installed"
+        return f"{before}; the role installs it from {place}"
+    fate = f"is changed to {result.version or 'another version'}" if packages.moves else "is kept"
+    text = f"{installed} is installed and {fate}"
     if service.get("load_state") == "masked":
         text += "; its unit is masked"
     elif service and service.get("active_state") != "active":

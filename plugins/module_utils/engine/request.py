@@ -12,14 +12,34 @@ from typing import Any
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError, variable
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
+
+_VERSION = r"\d+(\.\d+)*"
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """The variables of the role, without the prefix `container_engine_`."""
+class Request(repository_variables.RepositoryVariables):
+    """The variables of the role, without the prefix `container_engine_`. Empty text means that a variable is not set.
 
+    The variables of the base class are about Docker's repository.
+    """
+
+    mirror: str = variable("", form=repository_variables.URL, sample="https://mirror.example/docker-ce/linux")
+    key_url: str = variable("", form=repository_variables.URL, sample="https://mirror.example/docker.asc")
+    key_fingerprint: str = variable(
+        "",
+        form=repository_variables.KEY_FINGERPRINT,
+        sample="9DC858229FC7DD38854AE2D88D81803C0EBFCD88 (the full fingerprint, 40 or 64 hexadecimal digits) or "
+        "sha256:0123... (the digest of the key file, 64 hexadecimal digits)",
+    )
+    state: str = variable("present", choices=("present", "absent"))
     name: str = variable("docker", choices=("docker", "podman", "containerd", "none"))
-    source: str = variable("distribution", choices=("distribution", "preinstalled"))
+    source: str = variable("auto", choices=("auto", "distribution", "docker", "preinstalled"))
+    version: str = variable("", form=_VERSION, sample="28.5.1 (without an epoch and a release)")
+    minimum_version: str = variable("", form=_VERSION, sample="25.0")
+    hold: bool = variable(False)
+    replace: bool = variable(False)
     # Messages show only the start of the value, because it may contain a secret that no mask recognizes.
     docker_options: dict[str, Any] = variable({}, sample='{"mtu": 9000}', mask=lambda text: masked_file(text)[:60])
     docker_recommended: bool = variable(True)
@@ -29,6 +49,9 @@ class Request:
 def read(values: Mapping[str, Any]) -> Request:
     """Return the request with the user's values, converted and checked."""
     request = variables.read(Request, "container_engine", values)
+    wrong_login = repository_access.problem("container_engine", vars(request))
+    if wrong_login:
+        raise VariableError(wrong_login)
     for key in request.docker_options:
         if not isinstance(key, str):
             raise VariableError(

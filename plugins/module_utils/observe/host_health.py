@@ -208,8 +208,8 @@ def _engine(host: Host, is_required: bool) -> list[str]:
             found.append(_not_running(_TITLES[name], unit, service))
     if is_required and not installed:
         found.append(
-            "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role "
-            "container_engine. If the host must have no engine, set container_engine_name to none."
+            "No container engine is installed. Install Docker or Podman with role container_engine. If the host must "
+            "have no engine, set container_engine_name to none."
         )
     daemon_json = host["docker_daemon_json"]
     if daemon_json["error"]:

@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import machine_image, memory_hotadd, reboot_reasons
@@ -50,6 +52,7 @@ UNITS = (
     "nvidia-cdi-refresh.path",
     "docker.service",
     "docker.socket",
+    coexistence.SNAP_UNIT,
     "containerd.service",
     "crio.service",
     "podman.socket",
@@ -71,6 +74,8 @@ FILES = (
     owned.DRIVER_UNATTENDED_UPGRADES,
     owned.TOOLKIT_APT_PREFERENCES,
     *nvidia_repository.FILES,
+    *docker_files.FILES,
+    owned.ENGINE_RECORD,
     owned.DRIVER_RECORD,
     owned.DRIVER_RUNFILE_RECORD,
     owned.DRIVER_INITRAMFS_MARKER,
@@ -86,6 +91,7 @@ FILES = (
     owned.PERSISTENCED_DROP_IN,
     *memory_hotadd.FILES,
 )
+_KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS)
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 
@@ -137,7 +143,7 @@ def observe(
         "module_users": devices.module_users(root),
         "daemon_users": _daemon_users(root),
         "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
-        "keyrings": {path: key for path in nvidia_repository.KEYRINGS if (key := key_trust.read(root, path))},
+        "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
     }
@@ -149,20 +155,22 @@ def observe(
     )
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
-    docker_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
-    daemon_json = observe_engines.daemon_json(root, *docker_files, run)
+    daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
+    daemon_json = observe_engines.daemon_json(root, *daemon_files, run)
     host["docker_daemon_json"] = masking.masked_tree(daemon_json)
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys((record.DRIVER, record.TOOLKIT), record.without_former_files),
+        **dict.fromkeys((record.DRIVER, record.TOOLKIT, owned.ENGINE_RECORD), record.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
+        **{path: functools.partial(docker_files.sealed, path) for path in docker_files.WITH_LOGINS},
     }
     for path, mask in masks.items():
         file = host["files"][path]
         host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = observe_engines.engines(host, ask)
+    host["engine_processes"] = engine_processes.read(root)
     gpu_users.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])

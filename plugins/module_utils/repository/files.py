@@ -22,8 +22,12 @@ def files(repository: Repository, manager: str, key: bytes) -> list[File]:
 
     The entry is last, so that its key and its logins exist before it.
     """
+    return [*_key_files(repository, manager, key), *without_key(repository, manager)]
+
+
+def without_key(repository: Repository, manager: str) -> list[File]:
+    """Return the files of a repository besides its key and the note of the key. The entry is last."""
     return [
-        *_key_files(repository, manager, key),
         *_access_files(repository, manager),
         *(File(path, None) for path in repository.replaces),
         _entry(repository, manager),

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal as engine_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
@@ -99,8 +100,20 @@ def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
     wanted = [part.query for part in parts.values() if part.query]
     if not wanted:
         return None
-    names = list(dict.fromkeys(name for options in wanted for name in options["query"]))
-    return {**wanted[0], "query": names}
+    merged = dict(wanted[0])
+    for options in wanted[1:]:
+        for name, value in options.items():
+            if isinstance(value, list):
+                known = merged.get(name) or []
+                merged[name] = [*known, *(item for item in value if item not in known)]
+    merged["lock_timeout"] = max(options.get("lock_timeout", 0) for options in wanted)
+    return merged
+
+
+def answers(known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to two queries as one. The second query only has further packages."""
+    names = ("versions", "streams", "dependencies")
+    return {name: {**(known.get(name) or {}), **(answer.get(name) or {})} for name in names}
 
 
 def rejected_sources(parts: Mapping[str, Part]) -> dict[str, str]:
@@ -196,13 +209,25 @@ def _persistenced(context: Context, parts: Mapping[str, Part]) -> Part:
 
 def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     request = engine_request.read(context.values["container_engine"])
-    result = engine_plan.plan(context.host, request, context.platforms["container_engine"])
+    platforms = context.platforms["container_engine"]
+    if request.state == "absent":
+        removal = engine_removal.plan(context.host, request, platforms)
+        return Part(
+            plan=plain(removal),
+            acts=removal.acts,
+            changes=removal.changes,
+            reasons=removal.reasons,
+            errors=removal.problems,
+        )
+    result = engine_plan.plan(context.host, request, platforms, context.versions)
+    query = {"record": "container_engine", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
     return Part(
         plan=plain(result),
         acts=result.acts,
         changes=result.changes,
         reasons=[result.reason],
         errors=result.problems,
+        query=None if result.problems else query,
         has_secrets=result.has_secrets,
     )
 
@@ -213,7 +238,7 @@ def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str
     containerd has no volumes.
     """
     request = engine_request.read(values.get("container_engine", {}))
-    has_volumes = request.name in ("docker", "podman")
+    has_volumes = request.name in ("docker", "podman") and request.state == "present"
     installed = [request.name] if has_volumes and "container_engine" in parts else []
     return {"engine": ["auto"] if has_volumes else ["none"], "expected_engines": installed}
 

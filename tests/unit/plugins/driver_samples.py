@@ -157,6 +157,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             name: {"package": None, "version": None, **({"info": None} if name == "docker" else {})}
             for name in ("docker", "podman", "containerd", "crio", "container_toolkit")
         },
+        "engine_processes": {"containers": {}, "rootless_docker": []},
         "cdi_specs": [],
         "driver_volume": None,
         "docker_daemon_json": {

@@ -92,7 +92,7 @@ def converged(**more: Any) -> dict[str, Any]:
     held = [*wanted.packages, *wanted.kernel_packages]
     daemon = dict.fromkeys(PLATFORMS["nvidia_persistenced"][KEY], DAEMON_VERSION)
     engine = PLATFORMS["container_engine"][KEY]["docker"]
-    others = dict.fromkeys([*engine["packages"], *engine["support"]], "1")
+    others = dict.fromkeys([*engine["distribution"]["packages"], *engine["support"]], "1")
     description = {
         "headers": (KERNEL,),
         "packages": {**daemon, **dict.fromkeys(held, PACKAGE_VERSION), **others},

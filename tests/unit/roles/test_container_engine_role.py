@@ -12,8 +12,10 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import planned_roles
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
+from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles, engine_host
 
 FILES = {"/etc/docker/daemon.json": {"exists": False, "content": None}}
 OPTIONS = {
@@ -49,3 +51,15 @@ def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path)
     assert "failed=0" in done.stdout, done.stdout + done.stderr
     assert "docker.io" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_only_a_recorded_engine_is_removed(tmp_path: Path) -> None:
+    there = engine_host(busy=False, installed=True)
+    there["engines"] = {**host()["engines"], **there["engines"]}
+    record = {"exists": True, "content": '{"packages": ["docker.io"], "requested": ["docker.io"], "files": {}}'}
+    recorded = {**there, "files": {**there["files"], owned.ENGINE_RECORD: record}}
+    adopted, ours = Roles(tmp_path).run("container_engine", [there], [recorded], container_engine_state="absent")
+    for (good, results, _timeouts), removes in ((adopted, False), (ours, True)):
+        assert good, results
+        assert ("<run absent.yml>" in results) == removes
+        assert "<run docker_config.yml>" not in results

@@ -152,6 +152,31 @@ def test_next_source_is_queried_if_the_first_has_no_suitable_version(host, monke
     assert (result["plan"][DRIVER]["source"], result["plan"][DRIVER]["version"]) == ("nvidia", "580.95.05")
 
 
+def test_dockers_repository_is_queried_if_the_distribution_has_no_suitable_engine(host, monkeypatch):
+    def offered(arguments):
+        versions = {"docker.io": "20.10.24-1", "docker-ce": "5:28.5.1-1", "docker-ce-cli": "5:28.5.1-1"}
+        return {name: [versions.get(name, VERSION)] for name in arguments["query"]}
+
+    monkeypatch.setitem(Host.execute.__globals__, "offered", offered)
+    result = host.run(bare(), variables={"container_engine_minimum_version": "25"})
+    first, second = host.arguments(QUERY)
+    # The first query is also that of the driver.
+    assert {"docker.io", "libcuda1"} <= set(first["query"])
+    assert (second["record"], second["query"]) == ("container_engine", ["docker-ce", "docker-ce-cli"])
+    assert [repository["name"] for repository in second["repositories"]] == ["gpufleet-docker"]
+    plan = result["plan"][ENGINE]
+    assert (plan["source"], plan["version"]) == ("docker", "5:28.5.1-1")
+    assert result["plan"][DRIVER]["version"] == VERSION
+
+
+def test_engine_without_a_suitable_version_fails_after_the_queries(host, monkeypatch):
+    monkeypatch.setitem(Host.execute.__globals__, "offered", lambda arguments: {n: ["1-1"] for n in arguments["query"]})
+    result = host.run(bare(gpus=()), variables={"container_engine_version": "99.1"})
+    assert host.modules == [OBSERVE, QUERY, QUERY]
+    assert result["failed"]
+    assert "container_engine_version=99.1, but Docker's repository" in result["msg"]
+
+
 def test_check_mode_plans_the_same(host):
     assert host.run(bare(), check_mode=True) == Host().run(bare())
 

@@ -20,12 +20,22 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request impo
 SUPPORT = ["ca-certificates", "iptables", "python3-requests"]
 PLATFORMS: dict[str, t.Any] = {
     "debian-12": {
-        "docker": {"packages": ["docker.io"], "support": SUPPORT, "version": "20.10.24"},
-        "podman": {"packages": ["podman", "crun"], "support": ["iptables"], "version": "4.3.1"},
+        "docker": {"support": SUPPORT, "distribution": {"packages": ["docker.io"], "version": "20.10.24"}},
+        "podman": {
+            "support": ["iptables"],
+            "distribution": {"packages": ["podman", "crun"], "version": "4.3.1"},
+        },
     },
     "debian-13": {
-        "docker": {"packages": ["docker.io", "docker-cli"], "support": SUPPORT, "version": "26.1.5"},
-        "podman": {"packages": ["podman"], "support": ["nftables"], "version": "5.4.2"},
+        "docker": {
+            "support": SUPPORT,
+            "distribution": {
+                "packages": ["docker.io", "docker-cli"],
+                "lockstep": ["docker.io", "docker-cli"],
+                "version": "26.1.5",
+            },
+        },
+        "podman": {"support": ["nftables"], "distribution": {"packages": ["podman"], "version": "5.4.2"}},
     },
 }
 RUNNING = {
@@ -38,7 +48,7 @@ MACHINE = "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c"
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 
 
-def settings(name: str = "docker", source: str = "distribution", **options: t.Any) -> Request:
+def settings(name: str = "docker", source: str = "auto", **options: t.Any) -> Request:
     return Request(name=name, source=source, **options)
 
 
@@ -51,6 +61,9 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
     version = {"docker-ce": "5:27.3.1-1~debian.12~bookworm", "docker.io": "20.10.24+dfsg1-1+b6"}.get(docker or "")
     seen: dict[str, t.Any] = {
         "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
+        "apt": {"sources": []},
+        "held_packages": [],
+        "engine_processes": {"containers": {}, "rootless_docker": []},
         "uid": 0,
         "identity": {"machine_id": MACHINE},
         "installed_packages": dict.fromkeys(("dpkg", *packages), "1 amd64"),
@@ -212,9 +225,9 @@ def test_pending_change_needs_the_module(
 def test_package_from_another_origin_is_kept() -> None:
     done = plan(host("debian-13", packages=("docker-ce", "ca-certificates")), settings())
     assert done.packages == ["iptables", "python3-requests"]
-    assert done.origin == "package docker-ce"
+    assert done.origin == "docker"
     assert done.options["features"] == {"cdi": True}
-    assert "docker 5:27.3.1-1~debian.12~bookworm from package docker-ce is installed and is kept" in done.reason
+    assert "docker 5:27.3.1-1~debian.12~bookworm from Docker's repository is installed and is kept" in done.reason
 
 
 def test_engine_without_a_package_is_kept_on_any_platform() -> None:

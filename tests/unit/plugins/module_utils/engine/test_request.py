@@ -19,12 +19,16 @@ BARE: dict[str, t.Any] = {
     "uid": 0,
     "nvidia": {"gpus": []},
     "installed_packages": {},
+    "held_packages": [],
+    "engine_processes": {"containers": {}, "rootless_docker": []},
     "services": {},
     "engines": {"docker": {"package": None, "version": None, "info": None}},
     "docker_daemon_json": {"flags": []},
     "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
 }
-PLATFORMS = {"debian-12": {"docker": {"packages": ["docker.io"], "support": [], "version": "20.10.24"}}}
+PLATFORMS = {
+    "debian-12": {"docker": {"support": [], "distribution": {"packages": ["docker.io"], "version": "20.10.24"}}}
+}
 
 
 def planned(options: t.Any, recommended: t.Any) -> Plan:

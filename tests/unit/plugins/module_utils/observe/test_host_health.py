@@ -219,8 +219,8 @@ def test_a_missing_engine_is_a_problem() -> None:
         changed(HOST, "engines/docker/package", None), "services/docker.service", {"load_state": "not-found"}
     )
     assert judge(host, FACTS)["problems"] == [
-        "No container engine is installed. Install Docker or Podman, on Debian 12 and 13 with role container_engine. "
-        "If the host must have no engine, set container_engine_name to none."
+        "No container engine is installed. Install Docker or Podman with role container_engine. If the host must have "
+        "no engine, set container_engine_name to none."
     ]
     assert judge(host, FACTS, requires_engine=False)["problems"] == []
 

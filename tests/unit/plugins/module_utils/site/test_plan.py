@@ -280,6 +280,43 @@ def test_queries_of_all_parts_are_one_query():
     assert site_plan.query({ENGINE: Part()}) is None
 
 
+def test_query_of_several_parts_reads_the_repositories_of_all():
+    driver = {
+        "record": "nvidia_driver",
+        "query": ["libcuda1"],
+        "repositories": [{"name": "a"}],
+        "files": [{"path": "/x"}],
+    }
+    engine = {
+        "record": "container_engine",
+        "query": ["docker-ce"],
+        "repositories": [{"name": "b"}],
+        "lock_timeout": 300,
+    }
+    found = site_plan.query({DRIVER: Part(query=driver), ENGINE: Part(query=engine)})
+    assert found["repositories"] == [{"name": "a"}, {"name": "b"}]
+    assert (found["record"], found["query"], found["files"]) == (
+        "nvidia_driver",
+        ["libcuda1", "docker-ce"],
+        [{"path": "/x"}],
+    )
+    assert (found["lock_timeout"], driver["repositories"]) == (300, [{"name": "a"}])
+
+
+def test_removal_of_the_engine_is_planned():
+    there = converged()
+    there["files"][owned.ENGINE_RECORD] = file('{"packages": ["docker.io"], "requested": ["docker.io"], "files": {}}')
+    parts = planned(there, {"container_engine": {"state": "absent"}}, facts=FACTS)
+    assert parts[ENGINE].plan["packages"] == ["docker.io"]
+    assert parts[ENGINE].changes[:3] == [
+        "remove the options of this role from /etc/docker/daemon.json",
+        "stop and disable docker.service",
+        "remove docker.io",
+    ]
+    assert parts[VOLUME].plan["expected_engines"] == []
+    assert site_plan.errors(there, parts, requires_root=True) == []
+
+
 @pytest.mark.parametrize("versions", [{}, {"libcuda1": ["535.309.01-1"]}], ids=["empty", "incomplete"])
 def test_answer_is_not_queried_again(versions):
     there = bare()

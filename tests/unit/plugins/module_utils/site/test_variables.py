@@ -72,18 +72,15 @@ def test_names_without_the_prefix_of_a_role_are_not_checked(name):
         # The prefix of another role.
         ("nvidia_driver_restart_policy", "nvidia_driver", "container_engine_restart_policy"),
         ("container_engine_reboot_policy", "container_engine", "nvidia_driver_reboot_policy"),
-        ("container_engine_minimum_verison", "container_engine", "nvidia_driver_minimum_version"),
+        ("container_engine_minimum_verison", "container_engine", "container_engine_minimum_version"),
+        ("nvidia_persistenced_module_optons", "nvidia_persistenced", "nvidia_driver_module_options"),
         ("nvidia_driver_proxy_name", "nvidia_driver", "nvidia_driver_proxy_username"),
         # Several variables are close. Only the closest three of four are shown.
         (
-            "container_engine_repository_passwordname",
-            "container_engine",
-            "nvidia_driver_repository_password, nvidia_driver_repository_username or cuda_toolkit_repository_password",
-        ),
-        (
-            "container_engine_proxy_username",
-            "container_engine",
-            "nvidia_driver_proxy_username or cuda_toolkit_proxy_username",
+            "nvidia_persistenced_repository_passwordname",
+            "nvidia_persistenced",
+            "nvidia_driver_repository_password, nvidia_driver_repository_username or "
+            "container_engine_repository_password",
         ),
     ],
 )
@@ -96,8 +93,8 @@ def test_a_name_that_is_close_to_a_variable_is_an_error(name, role, meant):
     [
         "container_engine_foo",
         "container_engine_result",
-        "container_engine_version",
-        "container_engine_state",
+        "container_engine_installed",
+        "container_engine_status_text",
         "container_engine_info",
         "container_engine_running",
         "nvidia_driver_volume",

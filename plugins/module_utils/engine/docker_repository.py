@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Docker's own package repository on a host: its definition, and the entries that the host already has. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_files import sealed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+
+BASE = "https://download.docker.com/linux"
+_ENTRIES = owned.DOCKER_REPOSITORY_ENTRIES
+
+
+def define(host: Host, data: dict[str, t.Any], request: Request) -> dict[str, t.Any]:
+    """Return the options of module package_transaction that define the repository.
+
+    `data` is the platform's description: `folder` (and `folders` for distributions with another one), `fingerprint`,
+    and with apt `suite`, else `release`.
+    """
+    settings = vars(request)
+    folder = data.get("folders", {}).get(host["os"]["id"], data["folder"])
+    base = f"{(request.mirror or BASE).rstrip('/')}/{folder}"
+    suite = data.get("suite")
+    url = base if suite else f"{base}/{data['release']}/{host['os']['arch']}/stable"
+    username, password = repository_access.login_for(url, settings) if request.mirror else ("", "")
+    if url.startswith("file:"):
+        username = password = ""
+    options = {
+        "name": owned.DOCKER_REPOSITORY_ID,
+        "description": "Docker",
+        "url": url,
+        "suite": suite,
+        "components": ["stable"] if suite else None,
+        "key": request.key_url or f"{base}/gpg",
+        "fingerprint": key_trust.normalized(request.key_fingerprint or data["fingerprint"]),
+        "username": username,
+        "password": password,
+        "proxy": request.proxy,
+        "proxy_username": request.proxy_username,
+        "proxy_password": request.proxy_password,
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def has_password(repositories: list[dict[str, t.Any]]) -> bool:
+    """Return whether definitions contain passwords."""
+    return any(repository.get(name) for repository in repositories for name in ("password", "proxy_password"))
+
+
+def others(host: Host, data: dict[str, t.Any]) -> list[str]:
+    """Return the files with enabled entries for the repository or a mirror of it, except the role's own file."""
+    if host["apt"] is not None:
+        entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
+    else:
+        path = re.compile(rf"docker.*/{data['release']}/{host['os']['arch']}/stable/*$", re.IGNORECASE)
+        entries = [entry for entry in host["repositories"] if entry["enabled"] and path.search(_resolved(entry, host))]
+    own = _ENTRIES.values()
+    return sorted({entry["file"] for entry in entries if entry["file"] not in own})
+
+
+def _is_apt_entry(entry: dict[str, t.Any], data: dict[str, t.Any]) -> bool:
+    path = re.compile(rf"docker.*/{data['folder']}/*$", re.IGNORECASE)
+    is_stable = data["suite"] in entry["suites"] and "stable" in entry["components"]
+    return is_stable and any(path.search(uri) for uri in entry["uris"])
+
+
+def _resolved(entry: t.Mapping[str, t.Any], host: Host) -> str:
+    """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
+    release = (host["os"]["version"] or "").partition(".")[0]
+    url = str(entry["url"] or "")
+    for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
+        url = url.replace(f"${{{name}}}", value)
+        url = re.sub(rf"\${name}\b", value, url)
+    return url
+
+
+def is_ours(host: Host) -> bool:
+    """Return whether the role's own entry exists."""
+    return _content(host, _ENTRIES[_manager(host)]) is not None
+
+
+def is_outdated(host: Host, definition: dict[str, t.Any]) -> bool:
+    """Return whether the role's own entry exists and differs from the definition, or its key is not trusted."""
+    if not is_ours(host):
+        return False
+    manager = _manager(host)
+    repository = repository_definition.read([definition], manager)[0]
+    for file in repository_files.without_key(repository, manager):
+        current = _content(host, file.path)
+        wanted = None if file.content is None else file.content.decode()
+        if current != wanted and (wanted is None or current != sealed(file.path, wanted)):
+            return True
+    return not key_trust.is_trusted(host["keyrings"].get(owned.DOCKER_REPOSITORY_KEYS[manager]), repository.trust)
+
+
+def _manager(host: Host) -> str:
+    return "apt" if host["apt"] is not None else "dnf"
+
+
+def _content(host: Host, path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")

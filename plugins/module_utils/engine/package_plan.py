@@ -1,0 +1,381 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the packages of the container engine: their source, version, conflicts, repository and holds. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+SOURCES = ("distribution", "docker")
+# The first versions that give GPUs to containers: Docker's --gpus, and CDI in Podman. Older engines are not current.
+_FIRST_VERSIONS = {"docker": "19.3", "podman": "4.1", "containerd": "0"}
+_MOST_NAMED_VERSIONS = 10
+
+
+@dataclasses.dataclass
+class Found:
+    """The installed engine: its package or unit, and where it comes from."""
+
+    package: str | None
+    # A source, `package NAME` or `unit PATH`. None: no engine is installed.
+    origin: str | None
+    version: str | None
+
+
+@dataclasses.dataclass
+class Transaction:
+    """The options of module package_transaction that depend on the host."""
+
+    install: list[str] = dataclasses.field(default_factory=list)
+    remove: list[str] = dataclasses.field(default_factory=list)
+    hold: list[str] = dataclasses.field(default_factory=list)
+    release: list[str] = dataclasses.field(default_factory=list)
+    repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Packages:
+    """The plan of the packages. `transaction` and `query` are None if there is nothing to do or to ask."""
+
+    source: str | None = None
+    # The version after the role, None if it is not known before the installation.
+    version: str | None = None
+    transaction: Transaction | None = None
+    query: dict[str, t.Any] | None = None
+    # Whether the role installs or replaces the engine, and whether it changes the version of the installed engine.
+    installs: bool = False
+    moves: bool = False
+    problems: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+
+
+class _NoVersion(Exception):
+    """A source has no suitable version. The text is a part of a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """What the plan of one host depends on."""
+
+    host: Host
+    request: Request
+    # The data of the platform: `repository`, and for each engine `support`, `interpreters` and the sources.
+    platform: dict[str, t.Any]
+    found: Found
+    versions: t.Mapping[str, list[str]] | None
+
+    @property
+    def engine(self) -> dict[str, t.Any]:
+        return self.platform.get(self.request.name) or {}
+
+    @property
+    def name(self) -> str:
+        return self.host["os"]["name"]
+
+
+def plan(
+    host: Host, request: Request, platforms: dict[str, t.Any], found: Found, versions: t.Mapping[str, list[str]] | None
+) -> Packages:
+    """Return the plan. `versions` has the available versions by package, or None before the query."""
+    platform = platforms.get(host["os"]["key"] or "") or {}
+    case, result, work = _Case(host, request, platform, found, versions), Packages(), Transaction()
+    replaces = _replaces(case, result)
+    if not result.problems:
+        if found.origin and not replaces:
+            try:
+                _adopt(case, result, work)
+            except _NoVersion as error:
+                result.problems.append(f"{_sentence(str(error))}. {_remedy(case, [str(result.source)])}")
+        else:
+            _install(case, result, work, platforms)
+    if result.problems:
+        return result
+    if request.source != "preinstalled":
+        work.install += [name for name in _support(case) if not is_installed(host, name)]
+        _holds(case, result, work)
+    work.install = list(dict.fromkeys(work.install))
+    if any(vars(work).values()) or packages_record.is_unfinished(host, owned.ENGINE_RECORD):
+        result.transaction = work
+    return result
+
+
+def source_of(package: str, engine: t.Mapping[str, t.Any]) -> str | None:
+    """Return the source that has a package, or None. Only Docker's repository has docker-ce and containerd.io."""
+    if package in ("docker-ce", "containerd.io"):
+        return "docker"
+    return "distribution" if package in (engine.get("distribution") or {}).get("packages", ()) else None
+
+
+# --- an installed engine --------------------------------------------------------------------------------------------
+
+
+def _replaces(case: _Case, result: Packages) -> bool:
+    """Return whether the role replaces the installed engine. Refuse an engine of another origin without leave."""
+    found, request = case.found, case.request
+    if not found.origin or request.source in ("auto", "preinstalled", found.origin):
+        return False
+    if not found.package:
+        result.problems.append(
+            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which no "
+            f"package contains. Set container_engine_source=auto to keep it, or remove it with the tool that installed "
+            "it."
+        )
+        return False
+    if request.source not in case.engine or request.replace:
+        return True
+    result.problems.append(
+        f"container_engine_source={request.source}, but {request.name} {found.version or ''} of package "
+        f"{found.package} is installed, which has another origin. Set container_engine_source=auto to keep it, or "
+        "container_engine_replace=true to replace it."
+    )
+    return False
+
+
+def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
+    host, request, found = case.host, case.request, case.found
+    result.version = found.version
+    result.source = found.origin if found.origin in SOURCES else None
+    data = case.engine.get(result.source or "")
+    is_wrong = bool(found.version) and not _fits(str(found.version), request)
+    if request.source == "preinstalled" or data is None:
+        if is_wrong:
+            result.problems.append(
+                f"{_requested(request)}, but {request.name} {found.version} of {found.origin} is installed, and this "
+                "role does not change its version. Change the version with the tool that installed it"
+                + (", or set container_engine_source." if request.source == "preinstalled" else ".")
+            )
+        return
+    known = packages_record.read(host, owned.ENGINE_RECORD)["requested"]
+    needed = [*_core(data), *(name for name in data["packages"] if name in known)]
+    work.install = [name for name in dict.fromkeys(needed) if not is_installed(host, name)]
+    _repository(case, result, work, needs=bool(work.install) or is_wrong)
+    if not is_wrong:
+        return
+    result.moves = True
+    owner = coexistence.kubernetes(host)
+    if owner and request.name == "containerd":
+        result.problems.append(
+            f"{_requested(request)}, but Kubernetes uses the installed containerd {found.version} ({owner}). Remove "
+            "the setting, and change the version when you upgrade the node."
+        )
+        return
+    _select(case, result, work, [name for name in _core(data) if is_installed(host, name)])
+    if not result.query:
+        result.problems += coexistence.restart_problems(host, request, f"{found.version} to {result.version}")
+
+
+# --- a missing engine -----------------------------------------------------------------------------------------------
+
+
+def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[str, t.Any]) -> None:
+    request, name = case.request, case.request.name
+    if request.source == "preinstalled":
+        result.problems.append(
+            f"container_engine_source=preinstalled, but {name} is not installed on this host. Install {name}, or set "
+            "container_engine_source=auto."
+        )
+        return
+    candidates = [source for source in SOURCES if source in case.engine and request.source in ("auto", source)]
+    if not candidates:
+        result.problems.append(_unsupported(case, platforms))
+        return
+    snap = coexistence.snap_problem(case.host) if name == "docker" else None
+    if snap:
+        result.problems.append(snap)
+        return
+    rejected: list[str] = []
+    for source in candidates:
+        is_last = source == candidates[-1]
+        attempt, todo = Packages(source=source, installs=True), Transaction()
+        try:
+            _from(case, attempt, todo, source, is_last=is_last)
+        except _NoVersion as error:
+            rejected.append(str(error))
+            continue
+        result.__dict__.update(attempt.__dict__)
+        work.__dict__.update(todo.__dict__)
+        result.reasons = [*rejected, *result.reasons]
+        # The answer to the query may lead to another source.
+        if not result.query:
+            _conflicts(case, result, work, source)
+        return
+    result.problems.append(f"{'. '.join(_sentence(text) for text in rejected)}. {_remedy(case, candidates)}")
+
+
+def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_last: bool) -> None:
+    """Plan the installation from one source, and the query of it. Raise _NoVersion if no version suits."""
+    data, request = case.engine[source], case.request
+    work.install = [name for name in data["packages"] if not is_installed(case.host, name)]
+    _repository(case, result, work, needs=source == "docker")
+    first = "" if is_last else _FIRST_VERSIONS[request.name]
+    static = data.get("version")
+    if static and not (request.version or request.minimum_version):
+        # The versions of a stable release do not change.
+        result.version = static
+        if version_key(static) < version_key(first):
+            raise _NoVersion(f"{_place(case, source)} has only {request.name} {static}, and {first} is current")
+        return
+    _select(case, result, work, _core(data), first=first)
+
+
+def _select(case: _Case, result: Packages, work: Transaction, names: list[str], *, first: str = "") -> None:
+    """Choose the version of the packages that have one version, or plan the query of the available versions."""
+    request, available, source = case.request, case.versions or {}, str(result.source)
+    if any(name not in available for name in names):
+        result.query = {"query": names, "repositories": work.repositories}
+        work.install = list(dict.fromkeys([*work.install, *names]))
+        return
+    main, place = names[0], _place(case, source)
+    if not available[main]:
+        hint = case.engine[source].get("hint")
+        where = "no repository of this host" if source == "distribution" else place
+        raise _NoVersion(f"{where} has {'' if source == 'distribution' else 'no '}{main}{f' ({hint})' if hint else ''}")
+    suitable = [version for version in available[main] if _fits(version, request, first)]
+    if not suitable:
+        some = ", ".join(available[main][:_MOST_NAMED_VERSIONS])
+        wanted = _requested(request) or f"{request.name} {first} or newer is required"
+        raise _NoVersion(f"{wanted}, but {place} has no such version of {main}. It has {some}")
+    result.version = suitable[0]
+    if not (request.version or request.minimum_version):
+        # The package manager knows pins and priorities.
+        return
+    items = {}
+    for name in names:
+        builds = [version for version in available[name] if version_key(version) == version_key(suitable[0])]
+        if not builds:
+            raise _NoVersion(f"{place} has {main} {suitable[0]}, but not {name} in this version")
+        items[name] = f"{name}={builds[0]}"
+    work.install = [*items.values(), *(name for name in work.install if name not in items)]
+
+
+def _fits(version: str, request: Request, first: str = "") -> bool:
+    """Return whether a version satisfies the request, and is not older than `first`. "28.5" requests any 28.5.x."""
+    key, exact = version_key(version), version_key(request.version)
+    if exact and key[: len(exact)] != exact:
+        return False
+    return key >= version_key(request.minimum_version) and key >= version_key(first)
+
+
+def _requested(request: Request) -> str:
+    names = ("version", "minimum_version")
+    return " and ".join(f"container_engine_{name}={getattr(request, name)}" for name in names if getattr(request, name))
+
+
+def _place(case: _Case, source: str) -> str:
+    if source == "distribution":
+        return case.name
+    other = docker_repository.others(case.host, case.platform["repository"])
+    if other:
+        return f"the repository in {', '.join(other)}"
+    return (
+        f"Docker's repository {docker_repository.define(case.host, case.platform['repository'], case.request)['url']}"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.startswith("container_engine_") else text[:1].upper() + text[1:]
+
+
+def _remedy(case: _Case, candidates: list[str]) -> str:
+    request = case.request
+    others = [source for source in SOURCES if source in case.engine and source not in candidates]
+    if request.version or request.minimum_version:
+        remedy = "Request another version"
+        return f"{remedy}, or set container_engine_source={others[0]}." if others else f"{remedy}."
+    return f"Set container_engine_source={others[0]}." if others else "Enable the repository that has it."
+
+
+def _unsupported(case: _Case, platforms: dict[str, t.Any]) -> str:
+    request = case.request
+    others = [source for source in SOURCES if source in case.engine]
+    if others:
+        whose = "Docker's repository does not have it" if request.source == "docker" else "the distribution has none"
+        return (
+            f"container_engine_source={request.source} does not provide {request.name} on {case.name}: {whose}. Set "
+            f"container_engine_source={others[0]}."
+        )
+    known = ", ".join(sorted(key for key, row in platforms.items() if request.name in row)) or "none"
+    return (
+        f"container_engine_name={request.name}: this role cannot install {request.name} on {case.name}, only on: "
+        f"{known}. Install the engine yourself. The role keeps an installed engine."
+    )
+
+
+# --- packages that cannot stay --------------------------------------------------------------------------------------
+
+
+def _conflicts(case: _Case, result: Packages, work: Transaction, source: str) -> None:
+    host, request, data = case.host, case.request, case.engine[source]
+    names = [name for name in data.get("conflicts", ()) if is_installed(host, name) and name not in data["packages"]]
+    found = case.found.package
+    if found and found not in names and found not in data["packages"]:
+        names.insert(0, found)
+    if not names:
+        return
+    if not request.replace:
+        result.problems.append(
+            f"{request.name} from {_place(case, source)} cannot be installed together with {', '.join(names)}. Set "
+            "container_engine_replace=true to remove these packages, or choose another container_engine_source or "
+            "container_engine_name."
+        )
+        return
+    result.problems += coexistence.removal_problems(host, names)
+    work.remove = names
+
+
+# --- repository, support and holds ----------------------------------------------------------------------------------
+
+
+def _repository(case: _Case, result: Packages, work: Transaction, *, needs: bool) -> None:
+    """Plan Docker's repository. An entry of the user for it, or for a mirror, stays as it is."""
+    if result.source != "docker" or "repository" not in case.platform:
+        return
+    definition = docker_repository.define(case.host, case.platform["repository"], case.request)
+    missing = needs and not docker_repository.is_ours(case.host)
+    missing = missing and not docker_repository.others(case.host, case.platform["repository"])
+    if missing or docker_repository.is_outdated(case.host, definition):
+        work.repositories = [definition]
+
+
+def _support(case: _Case) -> list[str]:
+    """Return the packages that the collection's modules and containers need beside the engine."""
+    interpreters = case.engine.get("interpreters", {})
+    libraries = [library for package, library in interpreters.items() if is_installed(case.host, package)]
+    return [*case.engine.get("support", ()), *libraries]
+
+
+def _core(data: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the packages of a source that always have one version, the engine first."""
+    return list(data.get("lockstep") or data["packages"][:1])
+
+
+def _holds(case: _Case, result: Packages, work: Transaction) -> None:
+    host, request = case.host, case.request
+    held = host["held_packages"]
+    if not request.hold:
+        recorded = packages_record.read(host, owned.ENGINE_RECORD)["holds"]
+        work.release = sorted(name for name in recorded if name in held)
+        return
+    data = case.engine.get(result.source or "")
+    members = list(data.get("hold") or _core(data)) if data else [case.found.package] if case.found.package else []
+    coming = [item.partition("=")[0] for item in work.install]
+    members = [name for name in members if name in coming or is_installed(host, name)]
+    if any(name in coming or name not in held for name in members):
+        work.hold = members
+        plugin = case.platform.get("hold_needs")
+        work.install += [plugin] if plugin and not is_installed(host, plugin) else []

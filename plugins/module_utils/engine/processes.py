@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the running containers of every engine, and daemons of unprivileged users, in the process table.
+
+No engine lists the containers of another one, and a query could start an engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+# containerd's namespaces, which are arguments of its shims, by engine.
+_NAMESPACES = {"moby": "docker", "k8s.io": "kubernetes"}
+ENGINES = ("docker", "containerd", "kubernetes", "podman", "crio")
+
+
+def read(root: str) -> dict[str, t.Any]:
+    """Return the number of running `containers` by engine, and the IDs of users with a `rootless_docker`.
+
+    Processes in other PID namespaces are those of containers, also of engines inside containers, and do not count.
+    """
+    proc = os.path.join(root, "proc")
+    containers: dict[str, int] = {}
+    rootless = set()
+    own = _namespace(proc, "self")
+    for pid in _numbers(proc):
+        words = _command(proc, pid)
+        engine = _engine(words)
+        is_dockerd = bool(words) and os.path.basename(words[0]) == "dockerd"
+        if (engine or is_dockerd) and _namespace(proc, pid) == own:
+            if engine:
+                containers[engine] = containers.get(engine, 0) + 1
+            user = _user(proc, pid)
+            if is_dockerd and user:
+                rootless.add(user)
+    return {"containers": dict(sorted(containers.items())), "rootless_docker": sorted(rootless)}
+
+
+def _numbers(proc: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(proc) if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _command(proc: str, pid: str) -> list[str]:
+    # A process may end at any time.
+    with contextlib.suppress(OSError), open(os.path.join(proc, pid, "cmdline"), "rb") as handle:
+        return handle.read(4096).decode("utf-8", "replace").split("\0")
+    return []
+
+
+def _engine(words: list[str]) -> str | None:
+    """Return the engine of a container from the command of its shim or monitor."""
+    name = os.path.basename(words[0]) if words else ""
+    if name.startswith("containerd-shim"):
+        known = dict(zip(words, words[1:]))
+        namespace = known.get("-namespace") or known.get("--namespace") or ""
+        return _NAMESPACES.get(namespace, "containerd")
+    if name == "conmon":
+        return "podman" if any(os.path.basename(word) == "podman" for word in words[1:]) else "crio"
+    return None
+
+
+def _namespace(proc: str, pid: str) -> str | None:
+    with contextlib.suppress(OSError):
+        return os.readlink(os.path.join(proc, pid, "ns/pid"))
+    return None
+
+
+def _user(proc: str, pid: str) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(os.path.join(proc, pid)).st_uid
+    return 0

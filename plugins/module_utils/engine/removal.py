@@ -1,0 +1,119 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the removal of the container engine that the role installed, and of its options. Pure functions.
+
+Module package_transaction removes packages, repositories and holds by its record, and module docker_daemon_config the
+options by its own record.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+_SOURCES = ("distribution", "docker")
+
+
+@dataclasses.dataclass
+class Removal:
+    """What the role removes. `packages` must not stay. `service`: the unit to stop and disable, or None.
+
+    `revokes`: the role has options in daemon.json. `options`: the options that it then keeps, none.
+    """
+
+    revokes: bool = False
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    # Whether there is a record of package transactions.
+    record: bool = False
+    packages: list[str] = dataclasses.field(default_factory=list)
+    service: str | None = None
+    # Whether Docker itself is among the packages. Its daemon then does not apply changed options.
+    removes_docker: bool = False
+    acts: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
+    """Return what to remove, and why it is not possible."""
+    result = Removal(record=_exists(host, owned.ENGINE_RECORD))
+    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, list(host["installed_packages"]))
+    known = packages_record.read(host, owned.ENGINE_RECORD)
+    # Dependencies stay if another package needs them.
+    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    platform = platforms.get(host["os"]["key"] or "") or {}
+    for name, unit in UNITS.items():
+        sources = [(platform.get(name) or {}).get(source) or {} for source in _SOURCES]
+        found = sorted({package for data in sources for package in data.get("packages", ())} & requested & recorded)
+        main = host["engines"][name]["package"]
+        if not found or main not in found:
+            continue
+        result.removes_docker |= name == "docker"
+        result.packages += [package for package in found if package not in result.packages]
+        _check_containers(host, name, result)
+        if unit and (host["services"].get(unit) or {}).get("load_state") == "loaded" and result.service is None:
+            result.service = unit
+    # The dependencies go, too.
+    harmed = coexistence.removal_problems(host, recorded)
+    result.problems += [] if result.problems else harmed
+    _options(host, result)
+    if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
+        result.reasons.append(f"{request.name} is kept because this role did not install it")
+    result.acts = result.record or result.revokes
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    if not result.acts and not result.reasons:
+        result.reasons.append("this role has not installed anything on this host")
+    result.changes = _changes(result)
+    return result
+
+
+def _check_containers(host: Host, name: str, result: Removal) -> None:
+    number = coexistence.running(host, name)
+    if number:
+        result.problems.append(
+            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. Stop the "
+            "containers first."
+        )
+
+
+def _options(host: Host, result: Removal) -> None:
+    try:
+        state = record.load_state((host["files"].get(RECORD_FILE) or {}).get("content"), RECORD_FILE)
+    except DaemonConfigError as error:
+        result.problems.append(str(error))
+        return
+    result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
+
+
+def _changes(result: Removal) -> list[str]:
+    parts = (
+        (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
+        (f"stop and disable {result.service}", result.service),
+        (f"remove {', '.join(result.packages)}", result.packages),
+        ("remove the dependencies, repositories and holds that this role recorded", result.record),
+    )
+    return [text for text, is_needed in parts if is_needed]
+
+
+def _exists(host: Host, path: str) -> bool:
+    return bool((host["files"].get(path) or {}).get("exists"))

@@ -1,0 +1,519 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import (
+    FULL,
+    OFFERS,
+    PLATFORMS,
+    answered,
+    host,
+    plan,
+    recorded,
+)
+
+DOCKER = ["docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin"]
+DOCKER_URL = "https://download.docker.com/linux"
+DEB_CE = {
+    "docker-ce": "5:28.5.1-1~debian.12~bookworm",
+    "docker-ce-cli": "5:28.5.1-1~debian.12~bookworm",
+    "containerd.io": "2.1.5-1~debian.12~bookworm",
+}
+RPM_CE = {"docker-ce": "3:28.5.1-1.el9", "docker-ce-cli": "1:28.5.1-1.el9", "containerd.io": "2.1.5-1.el9"}
+SUPPORT = {"ca-certificates": "1", "iptables": "1", "python3-requests": "1"}
+IO = {"docker.io": "20.10.24+dfsg1-1+deb12u1", **SUPPORT}
+
+
+def offers(key: str) -> dict[str, list[str]]:
+    return FULL[key.partition("-")[0]]
+
+
+# --- from bare to installed, on every platform ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "engine", "source", "package", "url"),
+    [
+        ("debian-12", "docker", "distribution", "docker.io", None),
+        ("debian-13", "docker", "distribution", "docker-cli", None),
+        ("ubuntu-22.04", "docker", "distribution", "docker.io", None),
+        ("ubuntu-24.04", "docker", "distribution", "docker.io", None),
+        ("ubuntu-26.04", "docker", "distribution", "docker.io", None),
+        ("el-8", "docker", "docker", "docker-ce", f"{DOCKER_URL}/rhel/8/x86_64/stable"),
+        ("el-9", "docker", "docker", "docker-ce", f"{DOCKER_URL}/rhel/9/x86_64/stable"),
+        ("el-10", "docker", "docker", "docker-ce", f"{DOCKER_URL}/rhel/10/x86_64/stable"),
+        ("amazon-2023", "docker", "distribution", "docker", None),
+        ("sles-15", "docker", "distribution", "docker", None),
+        ("debian-12", "podman", "distribution", "netavark", None),
+        ("ubuntu-22.04", "podman", "distribution", "containernetworking-plugins", None),
+        ("ubuntu-24.04", "podman", "distribution", "netavark", None),
+        ("el-8", "podman", "distribution", "podman", None),
+        ("el-9", "podman", "distribution", "netavark", None),
+        ("sles-15", "podman", "distribution", "podman", None),
+        ("debian-13", "containerd", "distribution", "containerd", None),
+        ("ubuntu-26.04", "containerd", "distribution", "containerd", None),
+        ("el-10", "containerd", "docker", "containerd.io", f"{DOCKER_URL}/rhel/10/x86_64/stable"),
+        ("amazon-2023", "containerd", "distribution", "containerd", None),
+        ("sles-15", "containerd", "distribution", "containerd", None),
+    ],
+)
+def test_bare_host_gets_an_engine(key: str, engine: str, source: str, package: str, url: str | None) -> None:
+    done = answered(host(key), offers(key), name=engine)
+    assert (done.problems, done.source, done.is_installed) == ([], source, False)
+    assert package in done.packages
+    assert done.transaction is not None
+    assert [repository["url"] for repository in done.transaction.repositories] == ([url] if url else [])
+    assert done.acts
+
+
+@pytest.mark.parametrize(
+    ("key", "url", "suite", "fingerprint"),
+    [
+        ("debian-12", f"{DOCKER_URL}/debian", "bookworm", "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"),
+        ("debian-13", f"{DOCKER_URL}/debian", "trixie", "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"),
+        ("ubuntu-22.04", f"{DOCKER_URL}/ubuntu", "jammy", "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"),
+        ("ubuntu-24.04", f"{DOCKER_URL}/ubuntu", "noble", "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"),
+        ("ubuntu-26.04", f"{DOCKER_URL}/ubuntu", "resolute", "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"),
+        ("el-9", f"{DOCKER_URL}/rhel/9/x86_64/stable", None, "060A61C51B558A7F742B77AAC52FEB6B621E9F35"),
+    ],
+)
+def test_dockers_repository(key: str, url: str, suite: str | None, fingerprint: str) -> None:
+    question = plan(host(key), source="docker").query
+    assert question is not None
+    assert question["query"] == ["docker-ce", "docker-ce-cli"]
+    (repository,) = question["repositories"]
+    assert (repository["url"], repository.get("suite"), repository["fingerprint"]) == (url, suite, fingerprint)
+    assert repository["key"] == f"{url.partition('/9/')[0]}/gpg"
+    assert repository.get("components") == (["stable"] if suite else None)
+    done = answered(host(key), offers(key), source="docker")
+    assert (done.problems, done.version) == ([], offers(key)["docker-ce"][0])
+    assert done.packages[:5] == DOCKER
+    assert done.changes[:2] == [f"add repository {url}", f"install {', '.join(done.packages)}"]
+
+
+@pytest.mark.parametrize(
+    ("system", "folder"), [("centos", "centos"), ("rocky", "rhel"), ("ol", "rhel"), ("rhel", "rhel")]
+)
+def test_centos_stream_has_another_folder(system: str, folder: str) -> None:
+    seen = host("el-9")
+    seen["os"]["id"] = system
+    (repository,) = plan(seen).query["repositories"]  # type: ignore[index]
+    assert repository["url"] == f"{DOCKER_URL}/{folder}/9/x86_64/stable"
+
+
+def test_mirror_with_login_and_proxy() -> None:
+    mirror = {
+        "mirror": "https://mirror.example/docker/",
+        "repository_username": "robot",
+        "repository_password": "s3cret",
+        "proxy": "http://proxy.example:3128",
+        "key_fingerprint": "AAAA" * 10,
+    }
+    done = plan(host("ubuntu-24.04"), source="docker", **mirror)
+    (repository,) = done.query["repositories"]  # type: ignore[index]
+    assert repository["url"] == "https://mirror.example/docker/ubuntu"
+    assert repository["key"] == "https://mirror.example/docker/ubuntu/gpg"
+    assert (repository["username"], repository["password"]) == ("robot", "s3cret")
+    assert (repository["proxy"], repository["fingerprint"]) == ("http://proxy.example:3128", "AAAA" * 10)
+    assert done.has_secrets
+    assert "s3cret" not in " ".join([*done.changes, done.reason])
+
+
+APT_ENTRY = {
+    "file": "/etc/apt/sources.list.d/docker.list",
+    "enabled": True,
+    "uris": [f"{DOCKER_URL}/debian"],
+    "suites": ["bookworm"],
+    "components": ["stable"],
+    "signed_by": "/etc/apt/keyrings/docker.asc",
+}
+REPO = {"id": "docker-ce-stable", "file": "/etc/yum.repos.d/docker-ce.repo", "enabled": True}
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "adds"),
+    [
+        ("debian-12", {"apt": {"sources": [APT_ENTRY]}}, False),
+        (
+            "debian-12",
+            {"apt": {"sources": [{**APT_ENTRY, "uris": ["https://m.example/docker-ce/linux/debian/"]}]}},
+            False,
+        ),
+        ("debian-12", {"apt": {"sources": [{**APT_ENTRY, "suites": ["trixie"]}]}}, True),
+        ("debian-12", {"apt": {"sources": [{**APT_ENTRY, "enabled": False}]}}, True),
+        ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/$releasever/$basearch/stable"}]}, False),
+        ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/8/$basearch/stable"}]}, True),
+        ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/9/x86_64/test"}]}, True),
+    ],
+)
+def test_entry_of_the_user_for_the_repository_stays(key: str, more: dict[str, t.Any], adds: bool) -> None:
+    done = answered(host(key, **more), offers(key), source="docker")
+    assert done.transaction is not None
+    assert bool(done.transaction.repositories) == adds
+
+
+# --- which source ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "source", "version"),
+    [
+        ("debian-12", {}, "distribution", "20.10.24"),
+        ("debian-12", {"minimum_version": "25.0"}, "docker", "5:29.1.2-1~debian.12~bookworm"),
+        ("debian-12", {"version": "28.5.1"}, "docker", "5:28.5.1-1~debian.12~bookworm"),
+        ("debian-12", {"version": "20.10"}, "distribution", "20.10.24+dfsg1-1+deb12u1"),
+        ("ubuntu-24.04", {}, "distribution", "28.2.2-0ubuntu1~24.04.1"),
+        ("ubuntu-24.04", {"minimum_version": "29"}, "docker", "5:29.1.2-1~debian.12~bookworm"),
+        ("ubuntu-24.04", {"version": "24.0.7"}, "distribution", "24.0.7-0ubuntu4"),
+        ("sles-15", {"version": "27.5.1"}, "distribution", "27.5.1_ce-150000.218.1"),
+        ("el-9", {"version": "28.5"}, "docker", "3:28.5.2-1.el9"),
+    ],
+)
+def test_auto_takes_the_first_source_with_a_suitable_version(
+    key: str, variables: dict[str, str], source: str, version: str
+) -> None:
+    done = answered(host(key), offers(key), **variables)
+    assert (done.problems, done.source, done.version) == ([], source, version)
+    if "version" in variables:
+        assert done.packages[0].partition("=")[2] == version
+
+
+def test_archive_without_a_current_docker_leads_to_dockers() -> None:
+    done = answered(host("ubuntu-22.04"), {**offers("ubuntu"), "docker.io": ["18.9.1-0ubuntu1"]})
+    assert (done.source, done.problems) == ("docker", [])
+    assert "no such version of docker.io. It has 18.9.1-0ubuntu1" in done.reason
+
+
+def test_versions_of_engine_and_client_are_those_of_the_request() -> None:
+    done = answered(host("el-9"), offers("el"), version="28.5.1")
+    assert done.packages[:3] == ["docker-ce=3:28.5.1-1.el9", "docker-ce-cli=1:28.5.1-1.el9", "containerd.io"]
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "words"),
+    [
+        (
+            "el-9",
+            {"version": "99.1"},
+            "container_engine_version=99.1, but Docker's repository "
+            "https://download.docker.com/linux/rhel/9/x86_64/stable has no such version of docker-ce. It has "
+            "3:29.1.2-1.el9, 3:28.5.2-1.el9",
+        ),
+        ("debian-12", {"source": "distribution", "version": "28.5.1"}, "or set container_engine_source=docker."),
+        ("ubuntu-24.04", {"minimum_version": "99"}, "It has 5:29.1.2-1"),
+        ("sles-15", {"minimum_version": "29"}, "It has 28.3.3_ce-150000.230.1"),
+        ("amazon-2023", {"source": "docker"}, "Set container_engine_source=distribution."),
+        (
+            "sles-15",
+            {"source": "docker"},
+            "does not provide docker on Some sles-15: Docker's repository does not have it",
+        ),
+        ("el-9", {"source": "distribution"}, "Set container_engine_source=docker."),
+        ("amazon-2023", {"name": "podman"}, "dnf install spal-release"),
+        ("debian-12", {"name": "podman", "source": "docker"}, "Set container_engine_source=distribution."),
+        ("el-9", {"source": "preinstalled"}, "container_engine_source=preinstalled, but docker is not installed"),
+    ],
+)
+def test_source_without_a_suitable_version_is_refused(key: str, variables: dict[str, str], words: str) -> None:
+    (problem,) = answered(host(key), offers(key), **variables).problems
+    assert words in problem
+
+
+def test_archive_without_the_package_names_the_repository_to_enable() -> None:
+    (problem,) = answered(host("sles-15"), {}).problems
+    assert "No repository of this host has docker (activate the Containers Module" in problem
+
+
+def test_repositories_are_queried_only_for_an_unknown_version() -> None:
+    assert plan(host("debian-13")).query is None
+    assert plan(host("debian-13"), version="26.1.5").query == {
+        "query": ["docker.io", "docker-cli"],
+        "repositories": [],
+    }
+    assert plan(host("ubuntu-24.04")).query == {"query": ["docker.io"], "repositories": []}
+
+
+# --- an installed engine --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "variables"),
+    [
+        ("debian-12", IO, {}),
+        ("debian-12", IO, {"source": "distribution"}),
+        ("debian-12", IO, {"version": "20.10.24"}),
+        ("debian-12", {**DEB_CE, **SUPPORT}, {}),
+        ("debian-12", {**DEB_CE, **SUPPORT}, {"source": "docker", "minimum_version": "28"}),
+        ("ubuntu-24.04", {"moby-engine": "28.0.1-1", **SUPPORT}, {}),
+        ("el-9", {**RPM_CE, "ca-certificates": "1", "python3-requests": "1"}, {"version": "28.5"}),
+        ("amazon-2023", {"docker": "25.0.16-1.amzn2023", "ca-certificates": "1", "python3-requests": "1"}, {}),
+        ("sles-15", {"docker-stable": "24.0.9_ce-1", "ca-certificates": "1"}, {}),
+        ("el-9", {"podman": "5.6.0-1", "ca-certificates": "1"}, {"name": "podman"}),
+        ("el-9", RPM_CE, {"source": "preinstalled"}),
+    ],
+)
+def test_installed_engine_that_satisfies_the_request_stays(
+    key: str, packages: dict[str, str], variables: dict[str, str]
+) -> None:
+    done = plan(host(key, packages), **variables)
+    assert (done.problems, done.changes, done.query, done.acts) == ([], [], None, False)
+
+
+def test_adopted_engine_gets_what_the_modules_need() -> None:
+    seen = host("el-8", {**RPM_CE, "python3.12": "3.12.8"})
+    assert plan(seen).packages == ["ca-certificates", "python3.12-requests"]
+    assert plan(seen, source="preinstalled").packages == []
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "source", "words"),
+    [
+        (
+            "debian-12",
+            {**DEB_CE, **SUPPORT},
+            "distribution",
+            "docker 5:28.5.1-1~debian.12~bookworm of package docker-ce",
+        ),
+        ("debian-12", IO, "docker", "of package docker.io is installed, which has another origin"),
+        ("ubuntu-24.04", {"moby-engine": "28.0.1-1"}, "docker", "of package moby-engine"),
+    ],
+)
+def test_engine_of_another_origin_is_refused_without_leave(
+    key: str, packages: dict[str, str], source: str, words: str
+) -> None:
+    (problem,) = plan(host(key, packages), source=source).problems
+    assert words in problem
+    assert "container_engine_source=auto to keep it, or container_engine_replace=true" in problem
+
+
+def test_engine_of_another_origin_is_replaced_on_request() -> None:
+    seen = host("debian-12", {**IO, "containerd": "1.6.20", "runc": "1.1.5"})
+    done = answered(seen, offers("debian"), source="docker", replace=True)
+    assert (done.problems, done.source) == ([], "docker")
+    assert done.transaction is not None
+    assert done.transaction.remove == ["docker.io", "containerd", "runc"]
+    assert done.changes[0] == "remove docker.io, containerd, runc"
+    assert done.reason.startswith("docker 20.10.24+dfsg1-1+deb12u1 from the distribution is replaced")
+
+
+def test_engine_without_a_package_is_never_replaced() -> None:
+    unit = {"docker.service": {"load_state": "loaded", "active_state": "active", "fragment_path": "/etc/x.service"}}
+    seen = host("el-9", services=unit)
+    assert plan(seen).problems == []
+    (problem,) = plan(seen, source="docker", replace=True).problems
+    assert "docker of unit /etc/x.service is installed, which no package contains" in problem
+
+
+# --- versions of an installed engine ----------------------------------------------------------------------------------
+
+
+def test_older_engine_is_upgraded_to_the_minimum() -> None:
+    seen = host("el-9", {**RPM_CE, "ca-certificates": "1", "python3-requests": "1"}, repositories=[])
+    assert plan(seen, minimum_version="29").query == {
+        "query": ["docker-ce", "docker-ce-cli"],
+        "repositories": plan(seen, minimum_version="29").transaction.repositories,  # type: ignore[union-attr]
+    }
+    done = answered(seen, offers("el"), minimum_version="29")
+    assert done.packages == ["docker-ce=3:29.1.2-1.el9", "docker-ce-cli=1:29.1.2-1.el9"]
+    assert "docker 3:28.5.1-1.el9 from Docker's repository is installed and is changed to 3:29.1.2-1.el9" in done.reason
+    assert (done.problems, done.version) == ([], "3:29.1.2-1.el9")
+
+
+def test_exact_version_is_also_a_downgrade() -> None:
+    done = answered(host("el-9", RPM_CE), offers("el"), version="27.5.1")
+    assert done.packages[:2] == ["docker-ce=3:27.5.1-1.el9", "docker-ce-cli=1:27.5.1-1.el9"]
+
+
+@pytest.mark.parametrize(
+    ("more", "policy", "is_refused"),
+    [
+        ({}, "when_safe", False),
+        ({"containers": {"docker": 2}}, "when_safe", True),
+        ({"containers": {"docker": 2}}, "never", True),
+        ({"containers": {"docker": 2}}, "always", False),
+        ({"info": {"containers_running": 0, "containers_paused": 1}}, "when_safe", True),
+        ({"info": {"containers_running": 2, "live_restore": True}}, "when_safe", False),
+        ({"containers": {"podman": 2}}, "when_safe", False),
+    ],
+)
+def test_version_change_does_not_stop_containers(more: dict[str, t.Any], policy: str, is_refused: bool) -> None:
+    done = answered(host("el-9", RPM_CE, **more), offers("el"), minimum_version="29", restart_policy=policy)
+    assert bool(done.problems) == is_refused
+    if is_refused:
+        assert "container_engine_restart_policy=always" in done.problems[0]
+        assert "3:28.5.1-1.el9 to 3:29.1.2-1.el9 restarts the daemon" in done.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "variables", "words"),
+    [
+        ("ubuntu-24.04", {"moby-engine": "27.0.1-1"}, {"minimum_version": "28"}, "of package moby-engine is installed"),
+        ("el-9", RPM_CE, {"source": "preinstalled", "version": "29.1.2"}, "or set container_engine_source."),
+        ("debian-12", IO, {"minimum_version": "25"}, "or set container_engine_source=docker."),
+    ],
+)
+def test_version_that_the_role_cannot_provide_is_refused(
+    key: str, packages: dict[str, str], variables: dict[str, str], words: str
+) -> None:
+    (problem,) = answered(host(key, packages), offers(key), **variables).problems
+    assert words in problem
+
+
+# --- conflicts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "variables", "named"),
+    [
+        ("debian-12", {"podman-docker": "4"}, {}, "podman-docker"),
+        ("debian-12", {"containerd.io": "2"}, {}, "containerd.io"),
+        ("debian-12", {"containerd": "1.6", "runc": "1.1"}, {"source": "docker"}, "containerd, runc"),
+        ("el-9", {"podman-docker": "5", "runc": "1.2"}, {}, "podman-docker, runc"),
+        ("el-8", {"podman": "4.9", "runc": "1.1"}, {}, "runc, podman"),
+        ("amazon-2023", {"containerd.io": "2"}, {}, "containerd.io"),
+        ("sles-15", {"podman-docker": "4.9"}, {}, "podman-docker"),
+        ("ubuntu-24.04", {"containerd.io": "2"}, {"name": "containerd", "source": "distribution"}, "containerd.io"),
+    ],
+)
+def test_conflicting_packages_are_named_and_removed_only_on_request(
+    key: str, packages: dict[str, str], variables: dict[str, str], named: str
+) -> None:
+    (problem,) = answered(host(key, packages), offers(key), **variables).problems
+    assert named in problem
+    assert "container_engine_replace=true" in problem
+    done = answered(host(key, packages), offers(key), replace=True, **variables)
+    assert done.problems == []
+    assert done.transaction is not None
+    assert set(done.transaction.remove) == set(named.split(", "))
+
+
+def test_podman_and_docker_stay_together_on_enterprise_linux_9() -> None:
+    done = answered(host("el-9", {"podman": "5.6.0", "crun": "1.2"}), offers("el"))
+    assert (done.problems, done.transaction.remove) == ([], [])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "more", "words"),
+    [
+        (
+            "el-8",
+            {"podman": "4.9", "runc": "1"},
+            {"containers": {"podman": 3}},
+            "running containers of Podman (3) need",
+        ),
+        ("debian-12", {"containerd": "1.6"}, {"containers": {"kubernetes": 9}}, "running containers of Kubernetes (9)"),
+        ("debian-12", {"containerd": "1.6"}, {"containers": {"containerd": 1}}, "containers of containerd (1) need it"),
+        (
+            "debian-12",
+            {"containerd": "1.6"},
+            {"services": {"kubelet.service": {"active_state": "active"}}},
+            "containerd cannot be removed: Kubernetes uses this host (kubelet.service is active)",
+        ),
+        (
+            "debian-12",
+            {**IO},
+            {"containers": {"docker": 1}},
+            "docker.io cannot be removed: running containers of Docker (1) need it",
+        ),
+        ("debian-12", {"podman": "4", "runc": "1"}, {"containers": {"podman": 1}}, "runc cannot be removed"),
+        ("debian-12", {"podman": "4", "crun": "1", "runc": "1"}, {"containers": {"podman": 1}}, None),
+        ("el-9", {"podman-docker": "5"}, {"containers": {"podman": 3}}, None),
+    ],
+)
+def test_containers_of_others_are_not_harmed(
+    key: str, packages: dict[str, str], more: dict[str, t.Any], words: str | None
+) -> None:
+    done = answered(host(key, packages, **more), offers(key), source="docker", replace=True)
+    assert [words in problem for problem in done.problems if words] == ([True] if words else [])
+    assert bool(done.problems) == bool(words)
+
+
+# --- holds ----------------------------------------------------------------------------------------------------------
+
+
+def test_hold_covers_the_engine_and_needs_dnfs_plugin() -> None:
+    done = answered(host("el-9"), offers("el"), hold=True)
+    assert done.transaction is not None
+    assert done.transaction.hold == ["docker-ce", "docker-ce-cli", "containerd.io"]
+    assert "python3-dnf-plugin-versionlock" in done.packages
+    packages = {**DEB_CE, **SUPPORT}
+    done = plan(host("debian-12", packages, held_packages=["docker-ce"]), hold=True)
+    assert done.changes == ["hold docker-ce, docker-ce-cli, containerd.io"]
+    assert plan(host("debian-12", packages, held_packages=list(DEB_CE)), hold=True).changes == []
+    moby = {"moby-engine": "28.0.1-1", **SUPPORT}
+    assert plan(host("ubuntu-24.04", moby), hold=True).changes == ["hold moby-engine"]
+
+
+def test_only_holds_of_the_role_are_released() -> None:
+    files = recorded(*DEB_CE, holds=["docker-ce", "docker-ce-cli"])
+    seen = host("debian-12", {**DEB_CE, **SUPPORT}, held_packages=["docker-ce", "containerd.io"], files=files)
+    assert plan(seen).changes == ["release docker-ce"]
+    assert plan(seen, name="docker", hold=False).transaction.release == ["docker-ce"]  # type: ignore[union-attr]
+
+
+# --- recognized and said ----------------------------------------------------------------------------------------------
+
+
+SNAP = {"snap.docker.dockerd.service": {"load_state": "loaded", "active_state": "active"}}
+
+
+def test_snap_is_refused_for_docker_and_named_for_others() -> None:
+    (problem,) = plan(host("ubuntu-24.04", services=SNAP)).problems
+    assert "Docker is installed as a snap (snap.docker.dockerd.service)" in problem
+    assert "'snap remove docker'" in problem
+    done = answered(host("ubuntu-24.04", services=SNAP), offers("ubuntu"), name="podman")
+    assert done.problems == []
+    assert "Docker is also installed as a snap" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "more", "words"),
+    [
+        ("debian-12", IO, {"rootless": [1000, 1001]}, "rootless Docker of uid 1000, 1001 is also running"),
+        ("ubuntu-24.04", {"moby-engine": "28.0.1-1", **SUPPORT}, {}, "moby-engine is Microsoft's build of Docker"),
+        ("debian-12", IO, {"containers": {"kubernetes": 2}}, "Kubernetes uses this host (2 of its containers"),
+    ],
+)
+def test_what_else_is_on_the_host_is_said(
+    key: str, packages: dict[str, str], more: dict[str, t.Any], words: str
+) -> None:
+    done = plan(host(key, packages, **more))
+    assert (done.problems, done.changes) == ([], [])
+    assert words in done.reason
+
+
+def test_flags_of_amazons_unit_are_said() -> None:
+    seen = host("amazon-2023", {"docker": "25.0.16-1", "ca-certificates": "1", "python3-requests": "1"})
+    flag = {"text": "--default-ulimit=x", "key": "default-ulimits", "value": {}, "place": "/etc/sysconfig/docker"}
+    seen["docker_daemon_json"]["flags"] = [flag]
+    assert "/etc/sysconfig/docker sets flags of dockerd" in plan(seen).reason
+
+
+def test_version_of_containerd_that_kubernetes_uses_is_not_changed() -> None:
+    kubelet = {"kubelet.service": {"active_state": "active"}}
+    seen = host("debian-12", {"containerd": "1.6.20", "ca-certificates": "1"}, services=kubelet)
+    assert plan(seen, name="containerd").changes == []
+    (problem,) = plan(seen, name="containerd", minimum_version="1.7").problems
+    assert "Kubernetes uses the installed containerd 1.6.20 (kubelet.service is active)" in problem
+
+
+# --- repository and record --------------------------------------------------------------------------------------------
+
+
+def test_interrupted_run_is_finished() -> None:
+    files = recorded("docker.io", pending=["dpkg"])
+    done = plan(host("debian-12", IO, files=files))
+    assert (done.changes, done.acts) == (["finish the interrupted installation of the packages"], True)
+
+
+def test_every_platform_of_the_driver_has_docker_and_containerd() -> None:
+    assert sorted(PLATFORMS) == [
+        *("amazon-2023", "debian-12", "debian-13", "el-10", "el-8", "el-9", "sles-15"),
+        *("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04"),
+    ]
+    assert OFFERS
