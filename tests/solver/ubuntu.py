@@ -129,11 +129,10 @@ def _former_cases(archive: Archive, platform: str, newest: str) -> Iterator[Case
     yield Case(host, "H100", (("branch", "580"),), built)
     yield Case(host, "H100", (("minimum_version", newest),), built)
     # The empty packages have a sufficient version, but no files.
-    empty = next(row for row in archive.rows("transitional") if row["branch"] == 570)
+    (empty,) = [upstream(row["full"]) for row in archive.rows("transitional") if row["branch"] == 570]
     for name in ("version", "minimum_version"):
-        value = upstream(empty["full"])
         wanted = Expected(refusals=("transitional: they install branch 580",)) if name == "version" else built
-        yield Case(host, "H100", ((name, value),), wanted)
+        yield Case(host, "H100", ((name, empty),), wanted)
     # No kernel after the running one has modules of this branch, and no package can bring them.
     host = _with_driver(platform, archive, "waiting", "-server", "open", title="former", branch=570)
     yield Case(host, "H100", (), Expected(refusals=("transitional: they install branch 580",)))
