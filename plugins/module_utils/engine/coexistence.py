@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 SNAP_UNIT = "snap.docker.dockerd.service"
-_RUNTIMES = ("containerd", "containerd.io", "moby-containerd", "runc", "moby-runc")
+RUNTIMES = ("containerd", "containerd.io", "moby-containerd", "runc", "moby-runc")
 _PODMAN = ("podman", "conmon")
 _TITLES = {
     "docker": "Docker",
@@ -56,8 +56,8 @@ def snap_problem(host: Host) -> str | None:
 
 def removal_problems(host: Host, packages: t.Collection[str]) -> list[str]:
     """Refuse to remove packages that running containers or Kubernetes need."""
-    needs_runtime = [name for name in packages if name in _RUNTIMES]
-    of_docker = [name for name in packages if name in _RUNTIMES or name.startswith(("docker", "moby"))]
+    needs_runtime = [name for name in packages if name in RUNTIMES]
+    of_docker = [name for name in packages if name in RUNTIMES or name.startswith(("docker", "moby"))]
     of_podman = [name for name in packages if name in _PODMAN]
     if "crun" not in host["installed_packages"]:
         of_podman += [name for name in packages if name in ("runc", "moby-runc")]

@@ -44,6 +44,8 @@ class Transaction:
     install: list[str] = dataclasses.field(default_factory=list)
     remove: list[str] = dataclasses.field(default_factory=list)
     hold: list[str] = dataclasses.field(default_factory=list)
+    # The runtime of Kubernetes, which dependencies must not change.
+    keep: list[str] = dataclasses.field(default_factory=list)
     release: list[str] = dataclasses.field(default_factory=list)
     repositories: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)
 
@@ -108,6 +110,8 @@ def plan(
     if request.source != "preinstalled":
         work.install += [name for name in _support(case) if not is_installed(host, name)]
         _holds(case, result, work)
+    if (work.install or work.remove) and request.name != "containerd" and coexistence.kubernetes(host):
+        work.keep = [name for name in coexistence.RUNTIMES if is_installed(host, name) and name not in work.remove]
     work.install = list(dict.fromkeys(work.install))
     if any(vars(work).values()) or packages_record.is_unfinished(host, owned.ENGINE_RECORD):
         result.transaction = work
@@ -374,6 +378,9 @@ def _holds(case: _Case, result: Packages, work: Transaction) -> None:
     data = case.engine.get(result.source or "")
     members = list(data.get("hold") or _core(data)) if data else [case.found.package] if case.found.package else []
     coming = [item.partition("=")[0] for item in work.install]
+    if coexistence.kubernetes(host):
+        # Kubernetes decides about the version of its runtime.
+        members = [name for name in members if name not in coexistence.RUNTIMES or request.name == "containerd"]
     members = [name for name in members if name in coming or is_installed(host, name)]
     if any(name in coming or name not in held for name in members):
         work.hold = members

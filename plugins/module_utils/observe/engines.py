@@ -27,7 +27,9 @@ def engines(host: dict, ask: Ask | None) -> dict:
         name = next((name for name in names if name in packages), None)
         return {"package": name, "version": packages[name]["version"] if name else None}
 
-    docker: dict = package("docker-ce", "docker.io", "moby-engine", "docker", "docker-stable")
+    # On Debian 12 and Ubuntu 22.04, package docker is a dock for windows.
+    of_rpm = () if host["os"]["package_manager"] == "apt" else ("docker", "docker-stable")
+    docker: dict = package("docker-ce", "docker.io", "moby-engine", *of_rpm)
     docker["info"] = None
     # A request to the socket would start the engine, so only a running engine is queried.
     if ask and services.get("docker.service", {}).get("active_state") == "active":

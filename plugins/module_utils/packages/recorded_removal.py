@@ -23,6 +23,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
+# The purge of these packages deletes the user's data: that of docker.io deletes /var/lib/docker with all volumes. They
+# are removed, and their configuration files stay. Source: prerm and postrm of docker.io 20.10.24+dfsg1-1 of Debian.
+NEVER_PURGED = frozenset({"docker.io"})
+
 
 def absent(request: Request, backend: Backend, journal: Journal, *, check_mode: bool = False) -> Result:
     """Remove what the record lists. In check mode, only report it."""
@@ -60,12 +64,17 @@ def _remove_packages(result: Result, backend: Backend, journal: Journal) -> None
         names = list(dict.fromkeys(change.name for change in result.changes))
         journal.begin_removal(names)
         try:
-            backend.act(Steps(purge=names, may_erase=True))
+            backend.act(_steps(names))
         except Exception:
             _hold_again(result.released, backend)
             raise
     # An interrupted run may have released holds of the user.
     _hold_again(journal.released(), backend)
+
+
+def _steps(names: list[str]) -> Steps:
+    kept = [name for name in names if name in NEVER_PURGED]
+    return Steps(remove=kept, purge=[name for name in names if name not in kept], may_erase=True)
 
 
 def _hold_again(names: list[str], backend: Backend) -> None:
@@ -96,7 +105,7 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     # Package managers print no epoch that is 0.
     found = [(name, version.removeprefix("0:")) for name in gone for version in versions(f"{name}:any", state)]
     result = Result([Change(name, REMOVE, version, None) for name, version in found])
-    result.changes += [Change(name, REMOVE) for name in removal.unpurged]
+    result.changes += [Change(name, REMOVE) for name in removal.unpurged if name not in NEVER_PURGED]
     result.streams = [str(stream["module"]) for stream in removal.streams]
     result.released = removal.holds
     result.kept = sorted({*stay, *rest} - set(unneeded))
@@ -112,7 +121,7 @@ def _check_others(gone: list[str], backend: Backend) -> None:
     # After an interrupted run, a simulation is possible only after the repair.
     if not gone or backend.broken():
         return
-    changes = backend.simulate(Steps(purge=gone, may_erase=True), View())
+    changes = backend.simulate(_steps(gone), View())
     others = [str(change) for change in changes if change.name not in gone]
     if others:
         raise TransactionError(

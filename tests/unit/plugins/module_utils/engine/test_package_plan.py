@@ -502,6 +502,18 @@ def test_version_of_containerd_that_kubernetes_uses_is_not_changed() -> None:
     assert "Kubernetes uses the installed containerd 1.6.20 (kubelet.service is active)" in problem
 
 
+def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
+    kubelet = {"kubelet.service": {"active_state": "active"}}
+    runtime = {"containerd": "1.6.20", "runc": "1.1.5"}
+    node = plan(host("debian-12", runtime, services=kubelet), source="distribution")
+    assert node.problems == []
+    assert node.transaction is not None
+    assert sorted(node.transaction.keep) == ["containerd", "runc"]
+    other = plan(host("debian-12", runtime), source="distribution")
+    assert other.transaction is not None
+    assert other.transaction.keep == []
+
+
 # --- repository and record --------------------------------------------------------------------------------------------
 
 

@@ -459,3 +459,25 @@ def test_dnf_releases_locks_on_versions_that_are_not_installed(tmp_path: Path) -
     assert host.present(**wanted).changed
     assert host.manager.locks == {"vim": {"8-1"}, "agent": set(), "other": {"1.0-1"}}
     assert not host.present(**wanted).changed
+
+
+def test_a_removal_never_purges_docker_io(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its purge deletes /var/lib/docker with all volumes."""
+    host = new_host(tmp_path, Package("docker.io", "20-1"), Package("app"))
+    host.present(install=("docker.io", "app"))
+    steps = []
+    act = host.manager.act
+    monkeypatch.setattr(host.manager, "act", lambda step: (steps.append(step), act(step))[1])
+    host.absent()
+    assert host.manager.packages == {}
+    assert [(sorted(step.remove), sorted(step.purge)) for step in steps] == [(["docker.io"], ["app"])]
+
+
+def test_configuration_files_of_a_removed_docker_io_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = new_host(tmp_path, Package("docker.io", "20-1"), Package("app"))
+    host.present(install=("docker.io", "app"))
+    # The user removed both without a purge.
+    host.manager.packages.clear()
+    state = {**host.manager.state(), "config_files": ["app", "docker.io"]}
+    monkeypatch.setattr(host.manager, "state", lambda: state)
+    assert [change.name for change in host.absent(check_mode=True).changes] == ["app"]
