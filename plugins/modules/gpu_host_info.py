@@ -233,7 +233,7 @@ host:
         - With rpm, the C(vendor) of the package, the ID of the C(key) that signed it, and the ID of the C(repository)
           that dnf or zypper recorded.
       type: dict
-      sample: {nvidia-smi: [{vendor: Debian, repository: deb.debian.org/debian, key: null}]}
+      sample: {nvidia-smi: [{vendor: Debian, repository: archive.example.com/debian, key: null}]}
     installed_packages:
       description:
         - All installed packages by name, each with its version and architecture, separated by a space. If a package is

@@ -180,8 +180,8 @@ def origin(vendor: str | None = None, repository: str | None = None, key: str | 
     return {"vendor": vendor, "repository": repository, "key": key}
 
 
-FROM_UBUNTU = origin("Ubuntu", "archive.ubuntu.com/ubuntu")
-FROM_DEBIAN = origin("Debian", "deb.debian.org/debian")
+FROM_UBUNTU = origin("Ubuntu", "archive.example.com/ubuntu")
+FROM_DEBIAN = origin("Debian", "archive.example.com/debian")
 FROM_NVIDIA = origin("NVIDIA", "developer.download.nvidia.com/compute/cuda/repos/some/x86_64")
 
 

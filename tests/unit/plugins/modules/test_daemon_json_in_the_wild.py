@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import struct
 import typing as t
 from pathlib import Path
 
@@ -24,6 +25,8 @@ OURS = {
     "labels": ["gpu=yes"],
 }
 IS_ROOT = os.geteuid() == 0
+# linux/fs.h, on 64-bit systems
+FS_IOC_GETFLAGS = 0x80086601
 
 
 @pytest.fixture
@@ -365,6 +368,7 @@ def refused_everywhere(host: Host, root: Path, words: tuple[str, ...]) -> None:
     ("kind", "words"),
     [
         ("directory", ("is a directory, not a regular file", "a container that mounts", "Remove the directory")),
+        ("socket", ("is a socket, not a regular file", "Remove it, or set path")),
         ("pipe", ("is a named pipe, not a regular file", "Remove it, or set path")),
         ("loop", ("is a symbolic link that points to itself", "Remove it, or set path")),
         ("device", ("a link to", "null, is a device, not a regular file", "Remove it, or set path")),
@@ -374,6 +378,8 @@ def test_special_file_is_not_replaced(host: Host, tmp_path: Path, kind: str, wor
     host.file.parent.mkdir(parents=True)
     if kind == "directory":
         host.file.mkdir()
+    elif kind == "socket":
+        os.mknod(host.file, stat.S_IFSOCK | 0o600)
     elif kind == "pipe":
         os.mkfifo(host.file)
     elif kind == "loop":
@@ -398,7 +404,13 @@ def test_file_with_attributes_of_chattr_is_refused(
     place = host.file.parent if is_new else host.file
     if is_new:
         host.file.unlink()
-    monkeypatch.setattr(host_file, "_attributes", lambda path: attribute if path == str(place) else 0)
+
+    def ioctl(handle: int, request: int, _buffer: bytes) -> bytes:
+        assert request == FS_IOC_GETFLAGS
+        is_fixed = os.readlink(f"/proc/self/fd/{handle}") == str(place)
+        return struct.pack("l", attribute if is_fixed else 0)
+
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
     root = host.file.parent.parent.parent
     refused_everywhere(host, root, (f"{place} is {words} {place}, or leave", "Nothing was changed."))
 
@@ -406,7 +418,7 @@ def test_file_with_attributes_of_chattr_is_refused(
 def test_immutable_file_is_refused_by_its_real_attribute(host: Host, tmp_path: Path) -> None:
     host.write('{"mtu": 1450}')
     if os.system(f"chattr +i {host.file} 2>/dev/null") != 0:
-        pytest.skip("this user or file system has no chattr")
+        pytest.skip("this user or file system has no chattr; the test before simulates it")
     try:
         refused_everywhere(host, tmp_path, (f"{host.file} is immutable",))
     finally:

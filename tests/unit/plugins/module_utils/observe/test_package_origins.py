@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import obse
 K = "6.8.0-88-generic"
 UTILS, LIBRARY = "nvidia-utils-580-server", "libnvidia-compute-580"
 VERSION = "580.95.05-0ubuntu0.24.04.1"
-ARCHIVE = "archive.ubuntu.com_ubuntu_dists_noble"
+ARCHIVE = "archive.example.com_ubuntu_dists_noble"
 CUDA = "developer.download.nvidia.com_compute_cuda_repos_ubuntu2404_x86%5f64"
-UBUNTU = {"vendor": "Ubuntu", "repository": "archive.ubuntu.com/ubuntu", "key": None}
+UBUNTU = {"vendor": "Ubuntu", "repository": "archive.example.com/ubuntu", "key": None}
 NVIDIA = {
     "vendor": "NVIDIA",
     "repository": "developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64",
