@@ -288,8 +288,8 @@ host:
       description:
         - What module M(gpufleet.hosts.nvidia_driver_volume) would do - whether it would change the host (C(changed)),
           its C(actions), the C(volume) as that module returns it, and the C(error) that it would report.
-        - C(surplus) lists the files to remove from a volume that lacks none. They may be files of driver packages that
-          are no longer installed.
+        - C(surplus) lists those of the C(actions) that only remove files from the volume. They may be files of driver
+          packages that are no longer installed.
         - After an error, C(changed) is V(false) and C(volume) is null. Without an error, C(error) is null.
         - If no driver is loaded, it is the prediction for the driver on disk. Null if there is none, or if
           O(driver_volume) is not set.

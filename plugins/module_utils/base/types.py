@@ -271,7 +271,7 @@ class Volume(TypedDict):
 class VolumePrediction(TypedDict):
     """What module nvidia_driver_volume would do. `volume` is None only if there is an error.
 
-    `surplus` has the files to remove if the volume has all files of the driver on disk, and others.
+    `surplus` has the actions that only remove files. They may be files of driver packages that are no longer installed.
     """
 
     changed: bool

@@ -47,14 +47,15 @@ def predict(
     podman = volumes.Podman(run_command, podman_path)
     specifications = functools.partial(cdi_file.referring_to, root=root)
     try:
-        result = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root).apply_state()
+        run = apply.VolumeRun(params, docker, podman, specifications, check=True, root=root)
+        result = run.apply_state()
     except apply.ERRORS as error:
         text = apply.error_text(error, params["path"])
         return {"changed": False, "actions": [], "surplus": [], "volume": None, "error": text}
     return {
         "changed": result["changed"],
         "actions": result["actions"],
-        "surplus": [] if result["diff"]["after"]["files"] else result["diff"]["before"]["files"],
+        "surplus": run.surplus,
         "volume": result["volume"],
         "error": None,
     }

@@ -260,10 +260,9 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     installs = bool(driver.get("installs"))
     has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
     error = None if installs or has_engine_changes else prediction["error"]
-    changes = prediction["actions"]
-    if installs and prediction["surplus"]:
-        # The packages bring the files back that the volume has and the host lacks.
-        changes = [action for action in changes if not action.startswith("repair volume ")]
+    # The packages bring the files back that the volume has and the host lacks.
+    undone = prediction["surplus"] if installs else []
+    changes = [action for action in prediction["actions"] if action not in undone]
     return Part(
         plan={**options, "changes": changes},
         acts=bool(prediction["changed"] or prediction["error"] or installs),

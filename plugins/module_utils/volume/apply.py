@@ -72,6 +72,8 @@ class VolumeRun:
         self.engines = volumes.chosen(params["engine"], self.docker, self.podman, needed=params["state"] == "present")
         self._known_engines: list | None = None
         self.actions: list[str] = []
+        # The actions that only remove files, which may be those of removed driver packages.
+        self.surplus: list[str] = []
         self.before: dict = {}
         self.after: dict = {}
 
@@ -195,6 +197,8 @@ class VolumeRun:
                 f"repair volume {name}: add {len(changes.add)}, replace {len(changes.replace)}, "
                 f"remove {len(changes.remove)} of its files and links"
             )
+            if not (changes.add or changes.replace):
+                self.surplus = self.actions[-1:]
         else:
             self.actions.append(f"build volume {name} of {count} files")
         self.before["files"] = sorted([f"{name} ({fault})" for name, fault in changes.replace.items()] + changes.remove)

@@ -293,12 +293,7 @@ CONFLICTS: dict[str, tuple[dict[str, t.Any], list[flags.Flag], dict[str, t.Any],
 def test_conflict_is_refused_before_anything_is_changed(host: Host, tmp_path: Path, name: str) -> None:
     theirs, host.flags, options, words = CONFLICTS[name]
     put(host, json.dumps(theirs).encode())
-    before = snapshot(tmp_path)
-    for check in (True, False):
-        refused = host(options, check=check)
-        for expected in (str(host.file), *words):
-            assert expected in refused["msg"]
-        assert snapshot(tmp_path) == before
+    refused_everywhere(host, tmp_path, words, options)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o664, 0o640, 0o755, 0o2644])
@@ -355,10 +350,10 @@ def test_options_are_removed_after_somebody_has_replaced_a_file_by_a_link(host: 
     assert read(host) == {"mtu": 1450}
 
 
-def refused_everywhere(host: Host, root: Path, words: tuple[str, ...]) -> None:
+def refused_everywhere(host: Host, root: Path, words: tuple[str, ...], options: dict[str, t.Any] = OURS) -> None:
     before = snapshot(root)
     for check in (True, False):
-        refused = host(OURS, check=check)
+        refused = host(options, check=check)
         for expected in (str(host.file), *words):
             assert expected in refused["msg"]
         assert snapshot(root) == before

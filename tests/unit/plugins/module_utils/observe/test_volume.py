@@ -126,6 +126,17 @@ def test_a_run_does_what_was_predicted(host, prepare):
     assert predict(host)["actions"] == []
 
 
+def test_a_repair_that_only_removes_files_is_surplus(host):
+    host.run()
+    extra = host.path / "nvidia_driver" / VERSION / "bin/old-tool"
+    extra.write_text("")
+    prediction = predict(host)
+    assert prediction["surplus"] == prediction["actions"]
+    assert "add 0, replace 0, remove 1" in prediction["actions"][0]
+    damaged(host)
+    assert predict(host)["surplus"] == []
+
+
 def test_a_prediction_does_not_start_docker(host):
     socket_activated(host)
     predict(host)

@@ -441,7 +441,7 @@ def test_packages_of_the_driver_can_correct_the_error_of_the_prediction():
     assert (part.errors, part.acts) == ([], True)
 
 
-REPAIRED = [(("bin/nvidia-smi",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
+REPAIRED = [(("repair volume x",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
 
 
 @pytest.mark.parametrize(("surplus", "expected"), REPAIRED)
