@@ -350,10 +350,10 @@ def test_options_are_removed_after_somebody_has_replaced_a_file_by_a_link(host: 
     assert read(host) == {"mtu": 1450}
 
 
-def refused_everywhere(host: Host, root: Path, words: tuple[str, ...], options: dict[str, t.Any] = OURS) -> None:
+def refused_everywhere(host: Host, root: Path, words: tuple[str, ...], options: t.Any = None) -> None:
     before = snapshot(root)
     for check in (True, False):
-        refused = host(options, check=check)
+        refused = host(OURS if options is None else options, check=check)
         for expected in (str(host.file), *words):
             assert expected in refused["msg"]
         assert snapshot(root) == before
