@@ -164,6 +164,12 @@ options:
       module_hotfixes:
         description: With dnf, whether the packages are visible although a module has packages with the same names.
         type: bool
+      signed:
+        description: >-
+          With dnf, what the key signs. V(packages), the default, checks the signature of every package. V(metadata)
+          checks the signature of the metadata, which contains the digests of the packages.
+        type: str
+        choices: [packages, metadata]
       username:
         description: >-
           User name for the repository. It is also used for the key if the key is on the same server. Requires

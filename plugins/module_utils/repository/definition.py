@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "components": {"type": "list", "elements": "str"},
     "priority": {"type": "int"},
     "module_hotfixes": {"type": "bool"},
+    "signed": {"type": "str", "choices": ["packages", "metadata"]},
     "username": {"type": "str"},
     "password": {"type": "str", "no_log": True},
     "proxy": {"type": "str"},
@@ -36,7 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "replaces": {"type": "list", "elements": "path"},
 }
 # The options that only some package managers know.
-_ONLY = {"suite": ("apt",), "components": ("apt",), "module_hotfixes": ("dnf",)}
+_ONLY = {"suite": ("apt",), "components": ("apt",), "module_hotfixes": ("dnf",), "signed": ("dnf",)}
 _URLS = ("url", "key", "proxy")
 _FORMS = {
     "name": (r"[A-Za-z0-9][A-Za-z0-9_.-]*", "Use letters, digits, -, _ and ., and start with a letter or a digit."),
@@ -91,6 +92,8 @@ class Repository:
     priority: int | None = None
     # dnf: packages of the repository are visible although a module has the same names.
     module_hotfixes: bool = False
+    # dnf: what the key signs: every package, or the metadata, which contains the digests of all packages.
+    signed: str = "packages"
     username: str = ""
     password: str = ""
     proxy: str = ""

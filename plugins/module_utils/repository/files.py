@@ -100,7 +100,7 @@ def _rpm_lines(repository: Repository, manager: str, lines: list[str]) -> list[s
         *lines,
         *([] if repository.priority is None else [f"priority={repository.priority}"]),
         *(["module_hotfixes=1"] if repository.module_hotfixes else []),
-        "gpgcheck=1",
+        *(["gpgcheck=0", "repo_gpgcheck=1"] if repository.signed == "metadata" else ["gpgcheck=1"]),
         f"gpgkey=file://{owned.repository_key(repository.name, manager)}",
     ]
 

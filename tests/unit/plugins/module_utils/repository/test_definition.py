@@ -89,6 +89,7 @@ BAD = [
     ("zypper", {"components": ["main"]}, "repositories[0].components is set, but zypper does not support"),
     ("apt", {"module_hotfixes": True}, "repositories[0].module_hotfixes is set, but apt does not support"),
     ("zypper", {"module_hotfixes": True}, "repositories[0].module_hotfixes is set, but zypper does not support"),
+    ("apt", {"signed": "metadata"}, "repositories[0].signed is set, but apt does not support signed"),
     ("apt", {"suite": "stable"}, "repositories[0].suite is stable, but repositories[0].components is not set. Set the"),
     ("apt", {"components": ["main"]}, "a suite that ends with a slash (/) has no components."),
     ("apt", {"suite": "a b", "components": ["main"]}, "repositories[0].suite is 'a b', which is not valid."),

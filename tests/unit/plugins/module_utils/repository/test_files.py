@@ -138,6 +138,14 @@ def test_files_for_dnf():
     ]
 
 
+def test_dnf_checks_the_signature_of_the_metadata_instead_of_the_packages():
+    entry = repository_files.without_key(repository(signed="metadata"), "dnf")[-1].content
+    assert entry is not None
+    lines = entry.decode().splitlines()
+    assert [line for line in lines if "check" in line] == ["gpgcheck=0", "repo_gpgcheck=1"]
+    assert "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-x" in lines
+
+
 def test_files_for_zypper():
     wanted = repository(priority=90, username="a", password="b")
     assert repository_files.files(wanted, "zypper", KEY) == [
