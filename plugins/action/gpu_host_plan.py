@@ -26,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 OBSERVE = "gpufleet.hosts.gpu_host_info"
 TRANSACTION = "gpufleet.hosts.package_transaction"
@@ -40,7 +41,11 @@ _SPEC = {
     "first_plan": {"type": "bool", "default": True},
 }
 # Requests with checks of their own, besides those of `variables.read`.
-_READERS = {"nvidia_driver": driver_request.read, "container_engine": engine_request.read}
+_READERS = {
+    "nvidia_driver": driver_request.read,
+    "container_engine": engine_request.read,
+    "nvidia_container_toolkit": toolkit_request.read,
+}
 # Errors of a Python older than 3.9 that reads newer syntax, and Ansible's error if there is no Python.
 _OLD_PYTHON = re.compile(
     r"SyntaxError|object is not subscriptable|minimum of Python|interpreter '.*' was not found", re.DOTALL
@@ -201,6 +206,9 @@ class ActionModule(ActionBase):
                 "nvidia_driver": _data("nvidia_driver", f"{key}.yml", "__nvidia_driver_platform"),
                 "nvidia_persistenced": _data("nvidia_persistenced", "platforms.yml", "__nvidia_persistenced_packages"),
                 "container_engine": _data("container_engine", "platforms.yml", "__container_engine_platforms"),
+                "nvidia_container_toolkit": _data(
+                    "nvidia_container_toolkit", "platforms.yml", "__nvidia_container_toolkit_platforms"
+                ),
             },
             is_controller=reboot.is_controller(host, self._connection.transport, _machine_id()),
             versions=(answer or {}).get("versions"),

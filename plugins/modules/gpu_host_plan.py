@@ -26,7 +26,13 @@ options:
       - Without parts, the task only observes the host.
     type: list
     elements: str
-    choices: [nvidia_driver, nvidia_persistenced, container_engine, driver_volume, verify]
+    choices:
+      - nvidia_driver
+      - nvidia_persistenced
+      - container_engine
+      - nvidia_container_toolkit
+      - driver_volume
+      - verify
     default: []
   requires_root:
     description: Fail unless the task runs as root.

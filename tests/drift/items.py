@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 
 
 class UnknownKind(Exception):
@@ -103,6 +105,12 @@ _NO_ITEMS = {
         # The packages to install are in `packages`.
         *("config_needed", "source", "transaction", "query"),
     },
+    "nvidia_container_toolkit": {
+        *("version", "source", "query", "adds_hook", "config_needed", "restart", "problems", "reason", "has_secrets"),
+        # The packages to install are in `transaction`.
+        *("acts", "changes", "packages"),
+    },
+    "toolkit_transaction": {"release", "repositories", "keep"},
     "driver_volume": {"engine", "expected_engines"},
     "verify": {"applies"},
 }
@@ -191,6 +199,8 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "modules": {"load": _modules},
     "nvidia_persistenced": {"packages": _packages, "files": _unit_files, "turn_on": _modes},
     "container_engine": {"packages": _packages, "options": _options, "service": _service},
+    "nvidia_container_toolkit": {"transaction": "toolkit_transaction", "options": _options},
+    "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
     "driver_volume": {"changes": _volume},
     "verify": {},
 }
@@ -227,6 +237,8 @@ def unknown_fields() -> list[str]:
         "transaction": Transaction,
         "nvidia_persistenced": persistence_plan.Plan,
         "container_engine": engine_plan.Plan,
+        "nvidia_container_toolkit": toolkit_plan.Plan,
+        "toolkit_transaction": toolkit_package_plan.Transaction,
     }
     # They stay empty on a host with packages of Debian: the installer, other package managers, interrupted runs.
     elsewhere = {
@@ -234,6 +246,8 @@ def unknown_fields() -> list[str]:
         "transaction": {"module_streams"},
         "nvidia_persistenced": {"user"},
         "container_engine": set(),
+        "nvidia_container_toolkit": set(),
+        "toolkit_transaction": set(),
     }
     return [
         f"{name}.{field.name}"

@@ -119,6 +119,7 @@ def platforms(key: str) -> dict[str, Any]:
         "nvidia_driver": (f"{key}.yml", "__nvidia_driver_platform"),
         "nvidia_persistenced": ("platforms.yml", "__nvidia_persistenced_packages"),
         "container_engine": ("platforms.yml", "__container_engine_platforms"),
+        "nvidia_container_toolkit": ("platforms.yml", "__nvidia_container_toolkit_platforms"),
     }
     return {
         role: yaml.safe_load((ROOT / f"roles/{role}/vars/{file}").read_text(encoding="utf-8"))[name]

@@ -49,10 +49,12 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 
 # --- records and markers ---
 
-# Roles nvidia_driver, cuda_toolkit and container_engine: what the role installed. State `absent` removes exactly that.
+# Roles nvidia_driver, cuda_toolkit, container_engine and nvidia_container_toolkit: what the role installed. State
+# `absent` removes exactly that.
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
 ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"
+CONTAINER_TOOLKIT_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit.json"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
@@ -137,6 +139,17 @@ DOCKER_REPOSITORY_ENTRIES = {manager: repository_entry(DOCKER_REPOSITORY_ID, man
 DOCKER_REPOSITORY_KEYS = {manager: repository_key(DOCKER_REPOSITORY_ID, manager) for manager in ("apt", "dnf")}
 DOCKER_APT_PROXY = apt_proxy(DOCKER_REPOSITORY_ID)
 DOCKER_APT_LOGIN = apt_login(DOCKER_REPOSITORY_ID)
+
+# --- NVIDIA's repository of the container toolkit, written by role nvidia_container_toolkit ---
+
+CONTAINER_TOOLKIT_REPOSITORY_ID = "gpufleet-nvidia-container-toolkit"
+# apt: gives this repository priority for the packages of the toolkit, which other repositories have, too.
+CONTAINER_TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-container-toolkit-origin"
+
+# --- container toolkit, written by role nvidia_container_toolkit ---
+
+# When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
+CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
 
 # --- driver, written by role nvidia_driver ---
 

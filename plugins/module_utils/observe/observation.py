@@ -32,7 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, own_repository, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
@@ -62,6 +62,7 @@ UNITS = (
     "apt-daily-upgrade.timer",
     "dnf-automatic.timer",
 )
+_TOOLKIT_REPOSITORY = owned.CONTAINER_TOOLKIT_REPOSITORY_ID
 FILES = (
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
@@ -75,6 +76,10 @@ FILES = (
     owned.TOOLKIT_APT_PREFERENCES,
     *nvidia_repository.FILES,
     *docker_files.FILES,
+    *own_repository.paths(_TOOLKIT_REPOSITORY),
+    owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
+    owned.CONTAINER_TOOLKIT_RECORD,
+    owned.CONTAINER_TOOLKIT_RESTART_MARKER,
     owned.ENGINE_RECORD,
     owned.DRIVER_RECORD,
     owned.DRIVER_RUNFILE_RECORD,
@@ -91,7 +96,8 @@ FILES = (
     owned.PERSISTENCED_DROP_IN,
     *memory_hotadd.FILES,
 )
-_KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS)
+_KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS, *own_repository.keyrings(_TOOLKIT_REPOSITORY))
+_RECORDS = (record.DRIVER, record.TOOLKIT, owned.ENGINE_RECORD, owned.CONTAINER_TOOLKIT_RECORD)
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 
@@ -161,10 +167,14 @@ def observe(
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys((record.DRIVER, record.TOOLKIT, owned.ENGINE_RECORD), record.without_former_files),
+        **dict.fromkeys(_RECORDS, record.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
         **{path: functools.partial(docker_files.sealed, path) for path in docker_files.WITH_LOGINS},
+        **{
+            path: functools.partial(own_repository.sealed, path)
+            for path in own_repository.with_logins(_TOOLKIT_REPOSITORY)
+        },
     }
     for path, mask in masks.items():
         file = host["files"][path]

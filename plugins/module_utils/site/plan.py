@@ -22,6 +22,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -57,8 +60,8 @@ class Context:
     host: Host
     # The user's variables by role, without the role's prefix.
     values: Values
-    # The roles' data for the platforms: `nvidia_driver` (of this host's platform, or None), `nvidia_persistenced` and
-    # `container_engine` (of all platforms).
+    # The roles' data for the platforms: `nvidia_driver` (of this host's platform, or None), `nvidia_persistenced`,
+    # `container_engine` and `nvidia_container_toolkit` (of all platforms).
     platforms: Mapping[str, Any]
     is_controller: bool = False
     # The answer of the package manager: available versions by package, streams by dnf module, dependencies by package.
@@ -232,6 +235,49 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     )
 
 
+def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
+    engine = engine_request.read(context.values["container_engine"])
+    if request.source == "none":
+        return Part(reasons=["nvidia_container_toolkit_source is none: the role changes nothing"])
+    if request.state == "absent":
+        removal = toolkit_removal.plan(host)
+        return Part(
+            plan=plain(removal),
+            acts=removal.acts,
+            changes=removal.changes,
+            reasons=removal.reasons,
+            errors=removal.problems,
+        )
+    installed = [name for name in ("docker", "podman", "containerd", "crio") if host["engines"][name]["package"]]
+    comes = "container_engine" in parts and engine.state == "present" and engine.name != "none"
+    if not is_driver_wanted(host, context.values):
+        return Part(reasons=["this host needs no NVIDIA driver"])
+    if not installed and not comes:
+        return Part(reasons=["this host has no container engine"])
+    unit = host["services"].get("docker.service") or {}
+    has_docker = "docker" in installed or unit.get("load_state") == "loaded" or (comes and engine.name == "docker")
+    result = toolkit_plan.plan(
+        host,
+        request,
+        context.platforms["nvidia_container_toolkit"],
+        context.versions,
+        docker=has_docker and engine.state == "present",
+    )
+    query = (
+        {"record": "nvidia_container_toolkit", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
+    )
+    return Part(
+        plan=plain(result),
+        acts=result.acts,
+        changes=result.changes,
+        reasons=[result.reason],
+        errors=result.problems,
+        query=None if result.problems else query,
+        has_secrets=result.has_secrets,
+    )
+
+
 def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:
     """Return the options of module nvidia_driver_volume: the engines, and those that this run installs.
 
@@ -289,6 +335,7 @@ _PLANNERS = {
     "nvidia_driver": _driver,
     "nvidia_persistenced": _persistenced,
     "container_engine": _engine,
+    "nvidia_container_toolkit": _toolkit,
     "driver_volume": _volume,
     "verify": _verify,
 }
@@ -298,6 +345,7 @@ NEEDED_ROLES = {
     "nvidia_driver": ("nvidia_driver",),
     "nvidia_persistenced": ("nvidia_driver", "nvidia_persistenced"),
     "container_engine": ("container_engine",),
+    "nvidia_container_toolkit": ("nvidia_driver", "container_engine", "nvidia_container_toolkit"),
     "driver_volume": ("nvidia_driver", "container_engine"),
     "verify": ("nvidia_driver",),
 }

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 # The dataclass of each role's variables.
 REQUESTS: dict[str, type] = {
@@ -22,6 +23,7 @@ REQUESTS: dict[str, type] = {
     "nvidia_driver": driver_request.Request,
     "nvidia_persistenced": persistence_request.Request,
     "container_engine": engine_request.Request,
+    "nvidia_container_toolkit": toolkit_request.Request,
     "cuda_toolkit": cuda_request.Request,
 }
 # The variables that the roles set for playbooks.

@@ -34,8 +34,9 @@ _UNIT = "[Service]\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persist
 
 
 def values(**by_role: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the user's variables by role."""
-    return {role: by_role.get(role, {}) for role in site_variables.REQUESTS}
+    """Return the user's variables by role, like the inventory of the scenario."""
+    known = {"nvidia_container_toolkit": {"source": "none"}, **by_role}
+    return {role: known.get(role, {}) for role in site_variables.REQUESTS}
 
 
 def converged_host() -> dict[str, Any]:

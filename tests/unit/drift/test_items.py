@@ -116,10 +116,10 @@ def test_an_unknown_field_of_a_plan_is_an_error(part: str, plan: dict[str, Any],
 
 
 def test_an_unknown_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    planners = {**site_plan._PLANNERS, "nvidia_container_toolkit": lambda _context, _parts: site_plan.Part()}
+    planners = {**site_plan._PLANNERS, "nvidia_dcgm": lambda _context, _parts: site_plan.Part()}
     monkeypatch.setattr(site_plan, "_PLANNERS", planners)
     monkeypatch.setattr(site_plan, "PARTS", tuple(planners))
-    with pytest.raises(UnknownKind, match="nvidia_container_toolkit"):
+    with pytest.raises(UnknownKind, match="nvidia_dcgm"):
         listed()
 
 

@@ -17,7 +17,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import PA
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
-ALL = ["nvidia_driver", "nvidia_persistenced", "container_engine", "driver_volume", "verify"]
+ALL = [
+    *("nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit"),
+    *("driver_volume", "verify"),
+]
 MODULE = "gpufleet.hosts.gpu_host_plan"
 
 

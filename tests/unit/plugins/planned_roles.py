@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-ROLES = ("observe", "nvidia_driver", "nvidia_persistenced", "container_engine")
+ROLES = ("observe", "nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit")
 # Stands for gpu_host_info: returns the next observation of the file CALLS, and records the timeout of each call.
 OBSERVATION = """\
 import json

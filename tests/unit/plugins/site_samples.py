@@ -32,7 +32,7 @@ KEY = "debian-12"
 KERNEL = KERNELS[KEY]
 VERSION, PACKAGE_VERSION = "535.309.01", "535.309.01-0+deb12u1"
 DAEMON_VERSION = "535.261.03-1"
-ROLES = ("nvidia_driver", "nvidia_persistenced", "container_engine")
+ROLES = ("nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit")
 DOCKER, PERSISTENCED = "docker.service", persistence_plan.UNIT
 NO_UNIT = {"load_state": "not-found", "active_state": "inactive", "unit_file_state": None, "fragment_path": None}
 FACTS: dict[str, Any] = {
@@ -59,6 +59,7 @@ PLATFORMS = {
     "nvidia_driver": platform(KEY),
     "nvidia_persistenced": _data("nvidia_persistenced", "__nvidia_persistenced_packages"),
     "container_engine": _data("container_engine", "__container_engine_platforms"),
+    "nvidia_container_toolkit": _data("nvidia_container_toolkit", "__nvidia_container_toolkit_platforms"),
 }
 
 
@@ -144,9 +145,12 @@ def offered(question: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def context(there: dict[str, Any], values: dict[str, dict[str, Any]] | None = None, **more: Any) -> Context:
-    """Return what the plan depends on. `values` has the user's variables by role."""
+    """Return what the plan depends on. `values` has the user's variables by role.
+
+    By default, the container toolkit is out of scope.
+    """
     platforms = {**PLATFORMS, "nvidia_driver": platform(there["os"]["key"])}
-    given = {**{role: {} for role in ROLES}, **(values or {})}
+    given = {**{role: {} for role in ROLES}, "nvidia_container_toolkit": {"source": "none"}, **(values or {})}
     return Context(host=there, values=given, platforms=platforms, **more)
 
 

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import request as observe_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import request as persistence_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
 
 ROOT = Path(__file__).resolve().parents[3] / "roles"
 ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
@@ -22,6 +23,7 @@ ROLES = sorted(path.parent.parent for path in ROOT.glob("*/tasks/main.yml"))
 TABLES = {
     "container_engine": engine_request.Request,
     "cuda_toolkit": cuda_request.Request,
+    "nvidia_container_toolkit": toolkit_request.Request,
     "nvidia_driver": driver_request.Request,
     "nvidia_persistenced": persistence_request.Request,
     "observe": observe_request.Request,

@@ -33,7 +33,9 @@ QUERY = "gpufleet.hosts.package_transaction"
 GPU_FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 PLAN = "gpufleet.hosts.gpu_host_plan"
 PARTS = list(site_plan.PARTS)
-DRIVER, PERSISTENCE, ENGINE, VOLUME, VERIFY = PARTS
+DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, VERIFY = PARTS
+# The container toolkit is out of scope of most tests.
+SCOPE = {"inventory_hostname": "gpu1", "nvidia_container_toolkit_source": "none"}
 
 
 def busy(there: dict) -> dict:
@@ -84,7 +86,7 @@ class Host:
         action = gpu_host_plan.ActionModule(task, connection, MagicMock(), MagicMock(), templar, None)
         action._execute_module = self.execute
         action._shared_loader_obj = SimpleNamespace(action_loader=SimpleNamespace(get=self.facts_action))
-        result = action.run(task_vars={"inventory_hostname": "gpu1", **(variables or {})})
+        result = action.run(task_vars={**SCOPE, **(variables or {})})
         assert self.observations == [], "an observation is missing"
         return result
 

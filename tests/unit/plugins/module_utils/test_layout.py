@@ -31,6 +31,7 @@ ORDER = [
     "driver",
     "persistence",
     "cuda",
+    "toolkit",
     "container",
     "observe",
     "site",

@@ -10,6 +10,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges imp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import (
     KERNELS,
     host,
@@ -27,12 +28,13 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     context,
     converged,
     file,
+    offered,
     planned,
     prediction,
     running,
 )
 
-DRIVER, PERSISTENCE, ENGINE, VOLUME, VERIFY = site_plan.PARTS
+DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, VERIFY = site_plan.PARTS
 OLD, NEW = "535.261.03", "550.163.01"
 ABSENT = {"nvidia_driver": {"state": "absent"}}
 INACTIVE = {"nvidia_driver": {"activate": False}}
@@ -521,3 +523,71 @@ def test_parts_with_passwords_are_marked(there, values, names):
     assert [name for name, part in parts.items() if part.has_secrets] == names
     shown = [text for part in parts.values() for text in (*part.changes, *part.reasons, *part.errors)]
     assert not any("s3cret" in text for text in shown)
+
+
+# --- the container toolkit ----------------------------------------------------------------------------------------
+
+RELEASES = {name: ["1.20.1-1"] for name in toolkit_packages.UNIT}
+AUTO: dict = {TOOLKIT: {}}
+
+
+def with_toolkit(there: dict, values: dict | None = None, parts: tuple[str, ...] = site_plan.PARTS) -> dict[str, Part]:
+    """Plan a host whose repositories also have the container toolkit."""
+    found = site_plan.plan(context(there, {**AUTO, **(values or {})}), parts)
+    question = site_plan.query(found)
+    versions = {**offered(question), **RELEASES} if question else None
+    return site_plan.plan(context(there, {**AUTO, **(values or {})}, versions=versions, streams={}), parts)
+
+
+def test_bare_host_gets_the_toolkit_in_the_same_query():
+    question = site_plan.query(site_plan.plan(context(bare(), AUTO), site_plan.PARTS))
+    assert {*toolkit_packages.UNIT, "libcuda1"} <= set(question["query"])
+    assert [item["name"] for item in question["repositories"]] == [owned.CONTAINER_TOOLKIT_REPOSITORY_ID]
+    parts = with_toolkit(bare())
+    assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME]
+    assert site_plan.errors(bare(), parts, requires_root=True) == []
+    # The engine of the same run brings Docker.
+    assert parts[TOOLKIT].changes[-1] == "change runtimes.nvidia in /etc/docker/daemon.json"
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "reason"),
+    [
+        (bare(gpus=()), {}, "this host needs no NVIDIA driver"),
+        (bare(), ABSENT, "this host needs no NVIDIA driver"),
+        (bare(), NONE, "this host has no container engine"),
+        (bare(), {TOOLKIT: {"source": "none"}}, "nvidia_container_toolkit_source is none: the role changes nothing"),
+        (bare(), {TOOLKIT: {"state": "absent"}}, "this role has not installed anything on this host"),
+    ],
+)
+def test_hosts_that_need_no_toolkit_get_none(there, values, reason):
+    parts = with_toolkit(there, values)
+    assert (parts[TOOLKIT].acts, parts[TOOLKIT].changes, parts[TOOLKIT].reasons) == (False, [], [reason])
+
+
+@pytest.mark.parametrize(
+    ("values", "registers"),
+    [
+        ({}, True),
+        ({"container_engine": {"name": "podman"}}, False),
+        ({"container_engine": {"name": "containerd"}}, False),
+        ({"container_engine": {"state": "absent"}}, False),
+    ],
+)
+def test_runtime_is_registered_only_in_a_docker_that_is_there_or_comes(values, registers):
+    there = bare()
+    if "container_engine" in values and values["container_engine"].get("state") == "absent":
+        there = converged()
+    options = with_toolkit(there, values)[TOOLKIT].plan["options"]
+    assert options == ({"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}} if registers else {})
+
+
+def test_role_alone_does_not_count_on_an_engine_that_no_part_installs():
+    parts = with_toolkit(bare(), parts=(TOOLKIT,))
+    assert parts[TOOLKIT].reasons == ["this host has no container engine"]
+
+
+def test_refused_toolkit_stops_the_run_before_the_driver():
+    values = {TOOLKIT: {"version": "1.17.8"}}
+    (error,) = site_plan.errors(bare(), with_toolkit(bare(), values), requires_root=True)
+    assert "nvidia_container_toolkit_version=1.17.8 has known vulnerabilities: CVE-2026-24260" in error

@@ -1,0 +1,104 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One repository of a role on a host: its files, and whether they are as the role would write them. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+
+if TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+MANAGERS = ("apt", "dnf", "zypper")
+
+
+def paths(name: str) -> list[str]:
+    """Return the paths of all files of a repository, for all package managers."""
+    return [path for manager in MANAGERS for path in repository_files.paths(name, manager)]
+
+
+def keyrings(name: str) -> list[str]:
+    """Return the paths of the repository's key, for all package managers."""
+    return [owned.repository_key(name, manager) for manager in MANAGERS]
+
+
+def with_logins(name: str) -> list[str]:
+    """Return the paths of the files that may contain a login."""
+    entries = [owned.repository_entry(name, manager) for manager in MANAGERS]
+    return [*entries, owned.apt_proxy(name), owned.apt_login(name), owned.zypper_login(name)]
+
+
+def sealed(path: str, text: str) -> str:
+    """Return the text of one of these files with digests in place of the logins."""
+    is_login = path.startswith(("/etc/apt/auth.conf.d/", "/etc/zypp/credentials.d/"))
+    return addresses.digest(text) if is_login else repository_access.sealed_entry(text)
+
+
+def is_present(host: Host, name: str) -> bool:
+    """Return whether the role's own entry exists."""
+    return _content(host, owned.repository_entry(name, _manager(host))) is not None
+
+
+def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
+    """Return whether the role's own entry exists and differs from the definition, or its key is not trusted."""
+    manager, name = _manager(host), definition["name"]
+    if not is_present(host, name):
+        return False
+    repository = repository_definition.read([definition], manager)[0]
+    for file in repository_files.without_key(repository, manager):
+        current = _content(host, file.path)
+        wanted = None if file.content is None else file.content.decode()
+        if current != wanted and (wanted is None or current != sealed(file.path, wanted)):
+            return True
+    return not key_trust.is_trusted(host["keyrings"].get(owned.repository_key(name, manager)), repository.trust)
+
+
+def has_password(definitions: list[dict[str, Any]]) -> bool:
+    """Return whether definitions contain passwords."""
+    return any(definition.get(name) for definition in definitions for name in ("password", "proxy_password"))
+
+
+def others(host: Host, name: str, url: str) -> list[str]:
+    """Return the files with enabled entries whose URL matches a regular expression, except the role's own file."""
+    pattern, own = re.compile(url, re.IGNORECASE), {owned.repository_entry(name, manager) for manager in MANAGERS}
+    if host["apt"] is not None:
+        arch = host["apt"].get("architecture", "")
+        listed = [
+            (entry["file"], uri.replace("$(ARCH)", arch))
+            for entry in host["apt"]["sources"]
+            if entry["enabled"]
+            for uri in entry["uris"]
+        ]
+    else:
+        listed = [(entry["file"], _resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+    return sorted({file for file, address in listed if file not in own and pattern.search(address)})
+
+
+def _resolved(entry: dict[str, Any], host: Host) -> str:
+    """Return the URL of an entry with dnf's variables for the release and the architecture resolved."""
+    release = (host["os"]["version"] or "").partition(".")[0]
+    # zypper has the proxy as a parameter of the URL.
+    url = str(entry["url"] or "").partition("?")[0]
+    for name, value in (("releasever", release), ("releasever_major", release), ("basearch", host["os"]["arch"])):
+        url = url.replace(f"${{{name}}}", value)
+        url = re.sub(rf"\${name}\b", value, url)
+    return url
+
+
+def _manager(host: Host) -> str:
+    return host["os"]["package_manager"] or "apt"
+
+
+def _content(host: Host, path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")

@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the registration of NVIDIA's runtime in Docker. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+)
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+MANAGER = "nvidia_container_toolkit"
+UNIT = "docker.service"
+NAME, PATH = "nvidia", "/usr/bin/nvidia-container-runtime"
+_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
+# What Docker looks for only when it starts: moby/moby, daemon/nvidia_linux.go.
+HOOK = "the detection of NVIDIA's hook for --gpus"
+
+
+@dataclasses.dataclass
+class Registration:
+    """The options of role nvidia_container_toolkit in daemon.json, and their changes as imperative texts."""
+
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(host: Host, *, default_runtime: bool) -> Registration:
+    """Return the registration. A runtime that somebody else registered for the same program stays as it is."""
+    result = Registration()
+    if host["docker_daemon_json"].get("error"):
+        result.problems.append(str(host["docker_daemon_json"]["error"]))
+        return result
+    daemon_flags = [flags.Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    try:
+        state = _state(host)
+        foreign = _foreign(host, state, flags.runtimes(daemon_flags))
+        if foreign:
+            result.reasons.append(foreign)
+        else:
+            result.options["runtimes"] = {NAME: {"path": PATH}}
+        if default_runtime:
+            result.options["default-runtime"] = NAME
+        file = host["files"][DEFAULT_PATH]
+        change = changes.plan(
+            file["content"] if file["exists"] else None,
+            state,
+            MANAGER,
+            result.options,
+            present=True,
+            lists="union",
+            purge=True,
+            flags=daemon_flags,
+            path=DEFAULT_PATH,
+        )
+    except DaemonConfigError as error:
+        result.problems.append(str(error))
+        return result
+    if change.changed_keys:
+        result.changes.append(f"change {', '.join(sorted(change.changed_keys))} in {DEFAULT_PATH}")
+    elif change.state.record != state.record:
+        result.changes.append(f"update the record of the options in {DEFAULT_PATH}")
+    return result
+
+
+def is_registered(host: Host) -> bool:
+    """Return whether the role has options in daemon.json. Raise DaemonConfigError if the record cannot be read."""
+    return any(MANAGER in entry.managers for entry in _state(host).record.entries.values())
+
+
+def needs_restart(host: Host) -> bool:
+    """Return whether the running Docker started before this role installed the hook."""
+    docker = host["services"].get(UNIT) or {}
+    marker = (host["files"].get(owned.CONTAINER_TOOLKIT_RESTART_MARKER) or {}).get("content")
+    return docker.get("active_state") == "active" and (marker or "").strip() == str(docker.get("active_since_us"))
+
+
+def _state(host: Host) -> record.State:
+    return record.load_state((host["files"].get(_RECORD) or {}).get("content"), _RECORD)
+
+
+def _foreign(host: Host, state: record.State, of_flags: list[str]) -> str | None:
+    """Return who else has registered the runtime, or None."""
+    if NAME in of_flags:
+        return f"a flag of {UNIT} registers runtime {NAME}"
+    there = ((host["docker_daemon_json"].get("content") or {}).get("runtimes") or {}).get(NAME)
+    ours = any(
+        MANAGER in entry.managers and tuple(leaf.path[:2]) == ("runtimes", NAME)
+        for leaf, entry in state.record.entries.items()
+    )
+    path = there.get("path") if isinstance(there, dict) else None
+    if ours or os.path.basename(str(path)) != os.path.basename(PATH):
+        return None
+    return f"runtime {NAME} is already registered in {DEFAULT_PATH} as {path}"

@@ -1,0 +1,101 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan NVIDIA's container toolkit on a host, from the observation of the host. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_runtime, package_plan
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import Request
+
+
+@dataclasses.dataclass
+class Plan:
+    """What the role does on a host, and why.
+
+    `version`: the toolkit after the role, None if it is not known yet. `transaction`: the options of module
+    package_transaction, whose packages to install are also in `packages`. `query`: its options for the versions that
+    the plan depends on. `adds_hook`: the packages bring the hook that Docker detects when it starts. `options`: all
+    options of the role in daemon.json. `restart`: what needs a restart of Docker, besides options.
+    """
+
+    version: str | None = None
+    source: str | None = None
+    packages: list[str] = dataclasses.field(default_factory=list)
+    transaction: package_plan.Transaction | None = None
+    query: dict[str, t.Any] | None = None
+    adds_hook: bool = False
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    config_needed: bool = False
+    restart: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    reason: str = ""
+    has_secrets: bool = False
+    acts: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(
+    host: Host,
+    request: Request,
+    platforms: dict[str, t.Any],
+    versions: t.Mapping[str, list[str]] | None = None,
+    *,
+    docker: bool,
+) -> Plan:
+    """Plan what the role does on this host, and why.
+
+    `versions` is None before the query of the repositories. `docker`: whether Docker is installed or will be.
+    """
+    packages = package_plan.plan(host, request, platforms, versions)
+    result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
+    reasons = list(packages.reasons)
+    work = packages.transaction
+    if work and not packages.problems:
+        result.transaction, result.packages = work, work.install
+        result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
+        result.has_secrets = own_repository.has_password(work.repositories)
+    if docker:
+        registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
+        result.options, result.problems = registration.options, [*result.problems, *registration.problems]
+        reasons += registration.reasons
+        if docker_runtime.needs_restart(host) and not result.adds_hook:
+            result.restart = [docker_runtime.HOOK]
+        result.config_needed = bool(registration.changes or result.restart)
+        result.changes += registration.changes
+        result.changes += ["restart docker.service for the new hook"] if result.restart else []
+    elif request.default_runtime:
+        result.problems.append(
+            "nvidia_container_toolkit_default_runtime is true, but this host has no Docker. Remove the variable."
+        )
+    result.changes = [*_package_changes(result.transaction), *result.changes]
+    result.acts = bool(result.transaction or result.config_needed)
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
+    return result
+
+
+def _package_changes(work: package_plan.Transaction | None) -> list[str]:
+    if work is None:
+        return []
+    parts = (
+        ("add repository", [repository["url"] for repository in work.repositories]),
+        ("write", [file["path"] for file in work.files]),
+        ("install", work.install),
+        ("hold", work.hold),
+        ("release", work.release),
+    )
+    changes = [f"{verb} {', '.join(names)}" for verb, names in parts if names]
+    return changes or ["finish the interrupted installation of the packages"]

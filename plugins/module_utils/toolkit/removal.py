@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the removal of the container toolkit that the role installed, and of its runtime. Pure functions.
+
+Module package_transaction removes packages, the repository and holds by its record, and module docker_daemon_config the
+options by its own record.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
+    DEFAULT_PATH,
+    DaemonConfigError,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_runtime, package_plan
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+# Files that programs of the packages write, and that no package contains: packaging/debian/
+# nvidia-container-toolkit-base.postinst and deployments/systemd/nvidia-cdi-refresh.service in
+# NVIDIA/nvidia-container-toolkit (d34b304). The directory is removed if it is empty.
+_CONFIG = "/etc/nvidia-container-runtime/config.toml"
+_SPECIFICATION = "/run/cdi/nvidia.yaml"
+
+
+@dataclasses.dataclass
+class Removal:
+    """What the role removes. `packages` must not stay. `files`: what the programs of the packages wrote.
+
+    `revokes`: the role has options in daemon.json. `options`: the options that it then keeps, none. `restart`: what
+    else needs a restart of Docker, nothing.
+    """
+
+    revokes: bool = False
+    options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    restart: list[str] = dataclasses.field(default_factory=list)
+    # Whether there is a record of package transactions.
+    record: bool = False
+    packages: list[str] = dataclasses.field(default_factory=list)
+    files: list[str] = dataclasses.field(default_factory=list)
+    acts: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(host: Host) -> Removal:
+    """Return what to remove, and why it is not possible."""
+    result = Removal(record=_exists(host, owned.CONTAINER_TOOLKIT_RECORD))
+    found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
+    recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
+    known = packages_record.read(host, path)
+    requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
+    result.packages = [name for name in package_plan.UNIT if name in found and name in requested & recorded]
+    try:
+        result.revokes = docker_runtime.is_registered(host)
+    except DaemonConfigError as error:
+        result.problems.append(str(error))
+    if "nvidia-container-toolkit-base" in result.packages:
+        specifications = {spec["path"].replace("/var/run/", "/run/", 1) for spec in host["cdi_specs"]}
+        result.files = [_CONFIG] if _exists(host, _CONFIG) else []
+        result.files += [_SPECIFICATION] if _SPECIFICATION in specifications else []
+    number = coexistence.running(host, "docker")
+    if number and (result.packages or result.revokes):
+        result.problems.append(
+            f"NVIDIA's container toolkit cannot be removed: containers of Docker are running ({number}), and those "
+            "with runtime nvidia need it. Nothing was changed. Stop the containers first."
+        )
+    if not result.record and found:
+        result.reasons.append("the installed toolkit is kept because this role did not install it")
+    result.acts = result.record or result.revokes
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    if not result.acts and not result.reasons:
+        result.reasons.append("this role has not installed anything on this host")
+    parts = (
+        (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
+        (f"remove {', '.join(result.packages)}", result.packages),
+        ("remove the repository and holds that this role recorded", result.record),
+        (f"remove {', '.join(result.files)}", result.files),
+    )
+    result.changes = [text for text, is_needed in parts if is_needed]
+    return result
+
+
+def _exists(host: Host, path: str) -> bool:
+    return bool((host["files"].get(path) or {}).get("exists"))

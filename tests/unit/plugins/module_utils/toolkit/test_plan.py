@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.plan import Plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.request import read
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import (
+    OFFERS,
+    PLATFORMS,
+    configured,
+    host,
+    registered,
+    unit,
+    with_options,
+)
+
+PATH = "/usr/bin/nvidia-container-runtime"
+RUNTIME = {"runtimes": {"nvidia": {"path": PATH}}}
+CONFIG = "/etc/nvidia-container-runtime/config.toml"
+RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "active_since_us": 4711}
+
+
+def plan(seen: dict[str, t.Any], *, docker: bool = True, **variables: t.Any) -> Plan:
+    """Return the plan, with the answer to the query."""
+    request, there = read(variables), t.cast("t.Any", seen)
+    first = toolkit_plan.plan(there, request, PLATFORMS, docker=docker)
+    return toolkit_plan.plan(there, request, PLATFORMS, OFFERS, docker=docker) if first.query else first
+
+
+def converged(key: str = "debian-12") -> dict[str, t.Any]:
+    return registered(configured(key, {**unit(), "docker.io": "20.10.24"}))
+
+
+# --- packages and runtime ---------------------------------------------------------------------------------------------
+
+
+def test_bare_host_gets_the_packages_and_the_runtime() -> None:
+    done = plan(host("debian-12", {"docker.io": "20.10.24"}))
+    assert (done.problems, done.version, done.options) == ([], "1.20.1-1", RUNTIME)
+    assert (done.acts, done.adds_hook, done.config_needed, done.restart) == (True, True, True, [])
+    assert done.changes == [
+        "add repository https://nvidia.github.io/libnvidia-container/stable/deb/amd64",
+        f"write {owned.CONTAINER_TOOLKIT_APT_PREFERENCES}",
+        f"install {', '.join(f'{name}=1.20.1-1' for name in UNIT)}",
+        f"hold {', '.join(UNIT)}",
+        f"change runtimes.nvidia in {DEFAULT_PATH}",
+    ]
+    assert done.reason == "the toolkit is not installed"
+
+
+@pytest.mark.parametrize("key", ["debian-12", "ubuntu-24.04", "el-9", "sles-15"])
+def test_converged_host_has_nothing_to_do(key: str) -> None:
+    done = plan(converged(key))
+    assert (done.problems, done.acts, done.changes, done.query) == ([], False, [], None)
+
+
+def test_host_without_docker_gets_only_the_packages() -> None:
+    done = plan(host("debian-12", {"podman": "4.3.1"}), docker=False)
+    assert (done.problems, done.options, done.config_needed) == ([], {}, False)
+    assert done.transaction is not None
+    (problem,) = plan(host("debian-12", {"podman": "4.3.1"}), docker=False, default_runtime=True).problems
+    assert "this host has no Docker" in problem
+
+
+def test_default_runtime_is_set_and_revoked_on_request() -> None:
+    assert plan(converged(), default_runtime=True).options == {**RUNTIME, "default-runtime": "nvidia"}
+    assert plan(converged(), default_runtime=True).changes == [f"change default-runtime in {DEFAULT_PATH}"]
+    default = with_options(converged(), "nvidia_container_toolkit", {"default-runtime": "nvidia"})
+    assert plan(default, default_runtime=True).acts is False
+    assert plan(default).changes == [f"change default-runtime in {DEFAULT_PATH}"]
+
+
+@pytest.mark.parametrize(
+    ("there", "changes"),
+    [
+        ({"path": "nvidia-container-runtime"}, []),
+        ({"path": "nvidia-container-runtime", "args": []}, []),
+        ({"path": PATH, "runtimeArgs": []}, []),
+        ({"path": "/opt/nvidia/bin/nvidia-container-runtime"}, []),
+        ({"path": "/usr/bin/runc"}, [f"change runtimes.nvidia in {DEFAULT_PATH}"]),
+    ],
+)
+def test_runtime_that_somebody_else_registered_stays(there: dict[str, t.Any], changes: list[str]) -> None:
+    seen = configured("debian-12", {**unit(), "docker.io": "20.10.24"})
+    content = {"runtimes": {"nvidia": there, "other": {"path": "/x"}}}
+    seen["files"][DEFAULT_PATH] = {"exists": True, "content": json.dumps(content)}
+    seen["docker_daemon_json"]["content"] = content
+    assert plan(seen).changes == changes
+
+
+def test_runtime_of_a_flag_stays() -> None:
+    seen = configured("amazon-2023", {**unit(), "docker": "25.0.16"})
+    flag = {"text": "--add-runtime", "key": "runtimes", "value": [f"nvidia={PATH}"], "place": "/etc/docker-runtimes.d"}
+    seen["docker_daemon_json"]["flags"] = [flag]
+    done = plan(seen)
+    assert (done.problems, done.options, done.acts) == ([], {}, False)
+    assert "a flag of docker.service registers runtime nvidia" in done.reason
+
+
+def test_invalid_daemon_json_is_refused_before_the_installation() -> None:
+    seen = host("debian-12", {"docker.io": "20.10.24"})
+    seen["docker_daemon_json"]["error"] = "/etc/docker/daemon.json is not JSON"
+    assert plan(seen).problems == ["/etc/docker/daemon.json is not JSON"]
+
+
+@pytest.mark.parametrize(
+    ("marker", "state", "restarts"),
+    [("4711\n", "active", True), ("4710\n", "active", False), ("4711\n", "inactive", False), (None, "active", False)],
+)
+def test_docker_that_started_before_the_hook_is_restarted(marker: str | None, state: str, restarts: bool) -> None:
+    seen = converged()
+    seen["services"]["docker.service"] = {**RUNNING, "active_state": state}
+    seen["files"][owned.CONTAINER_TOOLKIT_RESTART_MARKER] = {"exists": marker is not None, "content": marker}
+    done = plan(seen)
+    assert (done.acts, done.config_needed, bool(done.restart)) == (restarts, restarts, restarts)
+    assert done.changes == (["restart docker.service for the new hook"] if restarts else [])
+
+
+def test_changes_need_root() -> None:
+    (problem,) = plan(host("debian-12", {"docker.io": "20.10.24"}, uid=1000)).problems
+    assert "needs root" in problem
+
+
+def test_password_of_the_mirror_is_not_shown() -> None:
+    login = {"mirror": "https://m.example/nct", "repository_username": "robot", "repository_password": "s3cret"}
+    done = plan(host("debian-12", {"docker.io": "20.10.24"}), **login)
+    assert done.has_secrets
+    assert "s3cret" not in " ".join([*done.changes, done.reason])
+
+
+# --- removal ----------------------------------------------------------------------------------------------------------
+
+
+def removal(seen: dict[str, t.Any]) -> toolkit_removal.Removal:
+    seen.setdefault("cdi_specs", [])
+    return toolkit_removal.plan(t.cast("t.Any", seen))
+
+
+def test_removal_takes_exactly_what_the_role_installed() -> None:
+    seen = converged()
+    seen["files"][CONFIG] = {"exists": True, "content": ""}
+    seen["cdi_specs"] = [{"path": "/var/run/cdi/nvidia.yaml"}, {"path": "/etc/cdi/gpufleet-nvidia.json"}]
+    done = removal(seen)
+    assert (done.problems, done.packages, done.revokes) == ([], list(UNIT), True)
+    assert done.files == [CONFIG, "/run/cdi/nvidia.yaml"]
+    assert done.changes == [
+        f"remove the options of this role from {DEFAULT_PATH}",
+        f"remove {', '.join(UNIT)}",
+        "remove the repository and holds that this role recorded",
+        f"remove {CONFIG}, /run/cdi/nvidia.yaml",
+    ]
+
+
+def test_toolkit_of_others_stays() -> None:
+    seen = host("debian-12", unit())
+    seen["files"][CONFIG] = {"exists": True, "content": ""}
+    done = removal(seen)
+    assert (done.acts, done.packages, done.files, done.changes) == (False, [], [], [])
+    assert done.reasons == ["the installed toolkit is kept because this role did not install it"]
+    assert removal(host("debian-12")).reasons == ["this role has not installed anything on this host"]
+
+
+def test_only_the_runtime_is_removed_if_the_packages_are_of_others() -> None:
+    done = removal(registered(host("debian-12", unit())))
+    assert (done.acts, done.revokes, done.packages, done.record) == (True, True, [], False)
+
+
+def test_removal_is_refused_while_containers_run() -> None:
+    seen = converged()
+    seen["engine_processes"]["containers"] = {"docker": 2}
+    (problem,) = removal(seen).problems
+    assert "containers of Docker are running (2)" in problem

@@ -1,0 +1,43 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What role nvidia_container_toolkit runs on a host, with the role's own tasks and given observations."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package
+from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles
+
+ROLE = "nvidia_container_toolkit"
+
+
+def test_role_acts_only_where_it_is_needed(tmp_path: Path) -> None:
+    missing, complete = site_samples.converged(), site_samples.converged()
+    for name, version in unit().items():
+        add_package(complete, name, version)
+    no_gpu = site_samples.bare(gpus=())
+    bare, installed, without = Roles(tmp_path).run(
+        ROLE, [missing, complete], [registered(copy.deepcopy(complete))], [no_gpu]
+    )
+    # The observation after the packages is the second one.
+    assert bare[0], bare[1]
+    assert ["<run packages.yml>" in bare[1], "<run docker.yml>" in bare[1]] == [True, True]
+    for good, results, timeouts in (installed, without):
+        assert (good, len(timeouts)) == (True, 1), results
+        assert "<run " not in results
+
+
+def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:
+    theirs, ours = site_samples.converged(), site_samples.converged()
+    for there in (theirs, ours):
+        for name, version in unit().items():
+            add_package(there, name, version)
+    ours["files"].update(recorded(*unit()))
+    kept, removed = Roles(tmp_path).run(ROLE, [theirs], [ours], nvidia_container_toolkit_state="absent")
+    assert (kept[0], "<run absent.yml>" in kept[1]) == (True, False), kept[1]
+    assert (removed[0], "<run absent.yml>" in removed[1]) == (True, True), removed[1]
