@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
 CDI, VOLUME, RUNTIME, DEVICE_REQUESTS, NONE = "cdi", "volume", "runtime", "device_requests", "none"
 # Most preferred first. The first two add the device nodes to the container's own specification, so the access persists
@@ -157,10 +158,9 @@ def _join(obstacles: Mapping[str, str | None]) -> str:
 
 
 def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
-    # The first versions that support CDI, and CDI 0.7.
-    cdi_since, cdi_07_since = {"docker": ((25,), (26, 1)), "podman": ((4, 1), (5, 1))}[engine.name]
-    if engine.version_key < cdi_since:
-        return f"{engine} does not support CDI, which requires {engine.name} {'.'.join(map(str, cdi_since))} or later"
+    cdi_since, cdi_07_since = ENGINES[engine.name]
+    if engine.version_key < version_key(cdi_since):
+        return f"{engine} does not support CDI, which requires {engine.name} {cdi_since} or later"
     if not engine.cdi_dirs:
         return f"CDI is disabled in {engine}: set features.cdi in daemon.json and restart docker"
     for unit in units:
@@ -173,10 +173,10 @@ def _cdi_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str
             return stale
         if device.missing:
             return f"the CDI specification {device.path} is stale: it names {device.missing[0]}, which does not exist"
-        if version_key(device.version) >= (0, 7) and engine.version_key < cdi_07_since:
+        if version_key(device.version) >= (0, 7) and engine.version_key < version_key(cdi_07_since):
             return (
                 f"the CDI specification {device.path} has version {device.version}, which {engine} cannot read: "
-                f"{engine.name} {'.'.join(map(str, cdi_07_since))} or later is required"
+                f"{engine.name} {cdi_07_since} or later is required"
             )
     return None
 

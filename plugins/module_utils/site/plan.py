@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -249,20 +250,18 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
             reasons=removal.reasons,
             errors=removal.problems,
         )
-    installed = [name for name in ("docker", "podman", "containerd", "crio") if host["engines"][name]["package"]]
-    comes = "container_engine" in parts and engine.state == "present" and engine.name != "none"
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
-    if not installed and not comes:
+    engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
+    if not engines:
         return Part(reasons=["this host has no container engine"])
-    unit = host["services"].get("docker.service") or {}
-    has_docker = "docker" in installed or unit.get("load_state") == "loaded" or (comes and engine.name == "docker")
     result = toolkit_plan.plan(
         host,
         request,
         context.platforms["nvidia_container_toolkit"],
         context.versions,
-        docker=has_docker and engine.state == "present",
+        engines=engines,
+        driver=_plan_of(parts, "nvidia_driver").get("next_loaded", host["driver"]["loaded"]),
     )
     query = (
         {"record": "nvidia_container_toolkit", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
@@ -276,6 +275,19 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         query=None if result.problems else query,
         has_secrets=result.has_secrets,
     )
+
+
+def _engine_versions(host: Host, engine: engine_request.Request, planned: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the versions of the engines that are installed or that the plan of part container_engine installs."""
+    seen: Mapping[str, Any] = host["engines"]
+    found = {name: seen[name]["version"] for name in ENGINES if seen[name]["package"]}
+    if (host["services"].get("docker.service") or {}).get("load_state") == "loaded":
+        found.setdefault("docker", None)
+    if engine.state == "absent":
+        found.pop(engine.name, None)
+    elif planned.get("engine") in ENGINES:
+        found[planned["engine"]] = planned["version"]
+    return found
 
 
 def volume_engines(values: Values, parts: Collection[str]) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_runtime, package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import compatibility, docker_runtime, package_plan
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -52,11 +52,13 @@ def plan(
     platforms: dict[str, t.Any],
     versions: t.Mapping[str, list[str]] | None = None,
     *,
-    docker: bool,
+    engines: t.Mapping[str, str | None],
+    driver: str | None = None,
 ) -> Plan:
     """Plan what the role does on this host, and why.
 
-    `versions` is None before the query of the repositories. `docker`: whether Docker is installed or will be.
+    `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
+    or will be. `driver`: the version of the driver that is loaded or will be.
     """
     packages = package_plan.plan(host, request, platforms, versions)
     result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
@@ -66,7 +68,8 @@ def plan(
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)
-    if docker:
+    result.problems += compatibility.problems(driver, packages.version, engines, request.isolations)
+    if "docker" in engines:
         registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
         result.options, result.problems = registration.options, [*result.problems, *registration.problems]
         reasons += registration.reasons

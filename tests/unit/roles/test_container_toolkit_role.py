@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit
-from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import add_package
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, add_package
 from ansible_collections.gpufleet.hosts.tests.unit.roles.test_package_lock import Roles
 
 ROLE = "nvidia_container_toolkit"
@@ -41,3 +42,34 @@ def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:
     kept, removed = Roles(tmp_path).run(ROLE, [theirs], [ours], nvidia_container_toolkit_state="absent")
     assert (kept[0], "<run absent.yml>" in kept[1]) == (True, False), kept[1]
     assert (removed[0], "<run absent.yml>" in removed[1]) == (True, True), removed[1]
+
+
+# Stands for docker_daemon_config: reports its options, and that dockerd needs a reload.
+DAEMON_CONFIG = """\
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({name: {"type": "raw"} for name in ("managed_by", "options", "purge")})
+wanted = {key: module.params[key] for key in ("managed_by", "options")}
+module.exit_json(changed=True, msg=str(wanted), config={}, pending={"reload": [], "restart": []})
+"""
+
+
+def test_docker_gets_the_options_of_the_role_and_the_restart_for_the_hook(tmp_path: Path) -> None:
+    roles = Roles(tmp_path)
+    tasks = tmp_path / "roles/nvidia_container_toolkit/tasks"
+    source = (ROOT / "roles/nvidia_container_toolkit/tasks/docker.yml").read_text(encoding="utf-8")
+    (tasks / "docker.yml").write_text(source.replace("gpufleet.hosts.container_engine", "container_engine"))
+    source = (ROOT / "roles/container_engine/tasks/docker_config.yml").read_text(encoding="utf-8")
+    source = source.replace("gpufleet.hosts.docker_daemon_config", "daemon_config")
+    (tmp_path / "roles/container_engine/tasks/docker_config.yml").write_text(source)
+    (tmp_path / "library/daemon_config.py").write_text(DAEMON_CONFIG)
+    there = site_samples.converged()
+    for name, version in unit().items():
+        add_package(there, name, version)
+    there["services"]["docker.service"]["active_since_us"] = 4711
+    there["files"][owned.CONTAINER_TOOLKIT_RESTART_MARKER] = {"exists": True, "content": "4711\n"}
+    ((good, results, _timeouts),) = roles.run(ROLE, [there], container_engine_restart_policy="never")
+    assert good, results
+    assert "'managed_by': 'nvidia_container_toolkit'" in results
+    assert "/usr/bin/nvidia-container-runtime" in results
+    assert "NVIDIA's hook for --gpus needs a restart, and container_engine_restart_policy is never" in results

@@ -578,7 +578,7 @@ def test_runtime_is_registered_only_in_a_docker_that_is_there_or_comes(values, r
     there = bare()
     if "container_engine" in values and values["container_engine"].get("state") == "absent":
         there = converged()
-    options = with_toolkit(there, values)[TOOLKIT].plan["options"]
+    options = with_toolkit(there, values)[TOOLKIT].plan.get("options", {})
     assert options == ({"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}} if registers else {})
 
 

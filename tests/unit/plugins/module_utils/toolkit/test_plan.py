@@ -31,11 +31,12 @@ CONFIG = "/etc/nvidia-container-runtime/config.toml"
 RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled", "active_since_us": 4711}
 
 
-def plan(seen: dict[str, t.Any], *, docker: bool = True, **variables: t.Any) -> Plan:
+def plan(seen: dict[str, t.Any], *, engines: t.Any = None, driver: str = "580.95.05", **variables: t.Any) -> Plan:
     """Return the plan, with the answer to the query."""
     request, there = read(variables), t.cast("t.Any", seen)
-    first = toolkit_plan.plan(there, request, PLATFORMS, docker=docker)
-    return toolkit_plan.plan(there, request, PLATFORMS, OFFERS, docker=docker) if first.query else first
+    more = {"engines": engines or {"docker": "20.10.24"}, "driver": driver}
+    first = toolkit_plan.plan(there, request, PLATFORMS, **more)
+    return toolkit_plan.plan(there, request, PLATFORMS, OFFERS, **more) if first.query else first
 
 
 def converged(key: str = "debian-12") -> dict[str, t.Any]:
@@ -66,10 +67,12 @@ def test_converged_host_has_nothing_to_do(key: str) -> None:
 
 
 def test_host_without_docker_gets_only_the_packages() -> None:
-    done = plan(host("debian-12", {"podman": "4.3.1"}), docker=False)
+    done = plan(host("debian-12", {"podman": "4.3.1"}), engines={"podman": "4.3.1"})
     assert (done.problems, done.options, done.config_needed) == ([], {}, False)
     assert done.transaction is not None
-    (problem,) = plan(host("debian-12", {"podman": "4.3.1"}), docker=False, default_runtime=True).problems
+    (problem,) = plan(
+        host("debian-12", {"podman": "4.3.1"}), engines={"podman": "4.3.1"}, default_runtime=True
+    ).problems
     assert "this host has no Docker" in problem
 
 
@@ -137,6 +140,22 @@ def test_password_of_the_mirror_is_not_shown() -> None:
     done = plan(host("debian-12", {"docker.io": "20.10.24"}), **login)
     assert done.has_secrets
     assert "s3cret" not in " ".join([*done.changes, done.reason])
+
+
+@pytest.mark.parametrize(
+    ("driver", "variables", "words"),
+    [
+        ("580.95.05", {"isolations": ["runtime", "device_requests"]}, None),
+        ("580.95.05", {"isolations": ["cdi"]}, "Docker 20.10.24 does not support CDI. Install Docker 25 or later"),
+        ("390.157", {}, "Driver 390.157 is too old"),
+    ],
+)
+def test_incompatible_versions_are_refused_before_the_installation(
+    driver: str, variables: dict[str, t.Any], words: str | None
+) -> None:
+    done = plan(host("debian-12", {"docker.io": "20.10.24"}), driver=driver, **variables)
+    assert len(done.problems) == (words is not None)
+    assert (words or "") in " ".join(done.problems)
 
 
 # --- removal ----------------------------------------------------------------------------------------------------------
