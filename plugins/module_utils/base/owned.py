@@ -148,6 +148,8 @@ CONTAINER_TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-cont
 
 # --- container toolkit, written by role nvidia_container_toolkit ---
 
+# The keys that the role set in the toolkit's config.toml, with the lines that they replaced.
+CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
 # When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
 

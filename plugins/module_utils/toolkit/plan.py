@@ -13,7 +13,13 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import compatibility, docker_runtime, package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    compatibility,
+    config_file,
+    docker_runtime,
+    package_plan,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -39,6 +45,8 @@ class Plan:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     restart: list[str] = dataclasses.field(default_factory=list)
+    # The change of the toolkit's own configuration. None: it stays.
+    config: config_file.Change | None = None
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -82,12 +90,29 @@ def plan(
         result.problems.append(
             "nvidia_container_toolkit_default_runtime is true, but this host has no Docker. Remove the variable."
         )
+    _config(result, host, request)
     result.changes = [*_package_changes(result.transaction), *result.changes]
-    result.acts = bool(result.transaction or result.config_needed)
+    result.acts = bool(result.transaction or result.config_needed or result.config)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
     return result
+
+
+def _config(result: Plan, host: Host, request: Request) -> None:
+    """Plan the keys of config.toml."""
+    wrong = config_file.value_problems(request.config)
+    result.problems += [f"nvidia_container_toolkit_config: {text}" for text in wrong]
+    if wrong:
+        return
+    try:
+        change = config_file.observed(host, request.config)
+    except TomlError as error:
+        result.problems.append(f"{config_file.PATH} cannot be changed: {error}. Nothing was changed.")
+        return
+    if change.keys:
+        result.config = change
+        result.changes.append(f"change {', '.join(change.keys)} in {config_file.PATH}")
 
 
 def _package_changes(work: package_plan.Transaction | None) -> list[str]:

@@ -22,7 +22,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import docker_runtime, package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, docker_runtime, package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -30,8 +31,8 @@ if t.TYPE_CHECKING:
 # Files that programs of the packages write, and that no package contains: packaging/debian/
 # nvidia-container-toolkit-base.postinst and deployments/systemd/nvidia-cdi-refresh.service in
 # NVIDIA/nvidia-container-toolkit (d34b304). The directory is removed if it is empty.
-_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 _SPECIFICATION = "/run/cdi/nvidia.yaml"
+_CONFIG_RECORD = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
 
 
 @dataclasses.dataclass
@@ -49,6 +50,8 @@ class Removal:
     record: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     files: list[str] = dataclasses.field(default_factory=list)
+    # The change of the configuration of a toolkit that stays.
+    config: config_file.Change | None = None
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -69,8 +72,10 @@ def plan(host: Host) -> Removal:
         result.problems.append(str(error))
     if "nvidia-container-toolkit-base" in result.packages:
         specifications = {spec["path"].replace("/var/run/", "/run/", 1) for spec in host["cdi_specs"]}
-        result.files = [_CONFIG] if _exists(host, _CONFIG) else []
+        result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if _exists(host, path)]
         result.files += [_SPECIFICATION] if _SPECIFICATION in specifications else []
+    elif _exists(host, _CONFIG_RECORD):
+        _restore(host, result)
     number = coexistence.running(host, "docker")
     if number and (result.packages or result.revokes):
         result.problems.append(
@@ -79,7 +84,7 @@ def plan(host: Host) -> Removal:
         )
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
-    result.acts = result.record or result.revokes
+    result.acts = bool(result.record or result.revokes or result.config)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
@@ -89,9 +94,18 @@ def plan(host: Host) -> Removal:
         (f"remove {', '.join(result.packages)}", result.packages),
         ("remove the repository and holds that this role recorded", result.record),
         (f"remove {', '.join(result.files)}", result.files),
+        (f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}", result.config),
     )
     result.changes = [text for text, is_needed in parts if is_needed]
     return result
+
+
+def _restore(host: Host, result: Removal) -> None:
+    """Plan the former keys of the configuration of a toolkit that stays."""
+    try:
+        result.config = config_file.observed(host, {})
+    except TomlError as error:
+        result.problems.append(f"{config_file.PATH} cannot be restored: {error}. Nothing was changed.")
 
 
 def _exists(host: Host, path: str) -> bool:

@@ -37,6 +37,7 @@ class Request(repository_variables.RepositoryVariables):
     version: str = variable("", form=_VERSION, sample="1.20.1 (without a release)")
     hold: bool = variable(True)
     accept_vulnerable: bool = variable(False)
+    config: dict[str, Any] = variable({}, sample='{"nvidia-container-runtime": {"mode": "cdi"}}')
     isolations: list[str] = variable([], choices=("cdi", "device_requests", "runtime"))
     default_runtime: bool = variable(False)
 

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.package_plan import UNIT
@@ -158,6 +159,23 @@ def test_incompatible_versions_are_refused_before_the_installation(
     assert (words or "") in " ".join(done.problems)
 
 
+def test_configuration_is_a_part_of_the_plan() -> None:
+    seen, config = converged(), {"nvidia-container-runtime": {"mode": "cdi"}}
+    seen["files"][CONFIG] = {"exists": True, "content": '[nvidia-container-runtime]\nmode = "auto"\n'}
+    done = plan(seen, config=config)
+    assert (done.acts, done.changes) == (True, [f"change nvidia-container-runtime.mode in {CONFIG}"])
+    assert done.config is not None
+    seen["files"][CONFIG]["content"] = done.config.text
+    seen["files"][owned.CONTAINER_TOOLKIT_CONFIG_RECORD] = {"exists": True, "content": done.config.record}
+    assert plan(seen, config=config).acts is False
+    assert plan(seen).changes == [f"change nvidia-container-runtime.mode in {CONFIG}"]
+    (problem,) = plan(seen, config={"nvidia-container-runtime": {"mode": "fast"}}).problems
+    assert "nvidia_container_toolkit_config: nvidia-container-runtime.mode is 'fast'" in problem
+    seen["files"][CONFIG]["content"] = "mode ="
+    (problem,) = plan(seen, config=config).problems
+    assert f"{CONFIG} cannot be changed: not valid TOML" in problem
+
+
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +211,17 @@ def test_toolkit_of_others_stays() -> None:
 def test_only_the_runtime_is_removed_if_the_packages_are_of_others() -> None:
     done = removal(registered(host("debian-12", unit())))
     assert (done.acts, done.revokes, done.packages, done.record) == (True, True, [], False)
+
+
+def test_configuration_of_a_toolkit_that_stays_is_restored() -> None:
+    seen = host("debian-12", unit())
+    before = '[nvidia-container-runtime]\nmode = "auto" # default\n'
+    done = config_file.plan(before, None, {"nvidia-container-runtime": {"mode": "cdi"}})
+    seen["files"][CONFIG] = {"exists": True, "content": done.text}
+    seen["files"][owned.CONTAINER_TOOLKIT_CONFIG_RECORD] = {"exists": True, "content": done.record}
+    gone = removal(seen)
+    assert gone.config == config_file.Change(before, None, ["nvidia-container-runtime.mode"])
+    assert (gone.acts, gone.changes) == (True, [f"restore nvidia-container-runtime.mode in {CONFIG}"])
 
 
 def test_removal_is_refused_while_containers_run() -> None:

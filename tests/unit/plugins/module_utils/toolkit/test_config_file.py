@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import random
+import typing as t
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.module_utils.toolkit.test_toml_text import DEFAULT
+
+HARD = {
+    "accept-nvidia-visible-devices-envvar-when-unprivileged": False,
+    "nvidia-container-cli": {"no-cgroups": True},
+    "nvidia-container-runtime": {"mode": "cdi", "modes": {"cdi": {"spec-dirs": ["/run/cdi"]}}},
+    "features": {"disable-imex-channel-creation": True, "ignore-imex-channel-requests": True},
+}
+
+
+def test_keys_are_set_and_taken_back_to_the_byte() -> None:
+    done = config_file.plan(DEFAULT, None, HARD)
+    assert done.keys == sorted(config_file.flat(HARD))
+    tree = toml_text.parse(str(done.text))
+    assert tree["nvidia-container-runtime"]["mode"] == "cdi"
+    assert tree["nvidia-container-runtime"]["runtimes"] == ["runc", "crun"]
+    again = config_file.plan(done.text, done.record, HARD)
+    assert (again.keys, again.text, again.record) == ([], done.text, done.record)
+    back = config_file.plan(done.text, done.record, {})
+    assert (back.text, back.record) == (DEFAULT, None)
+
+
+def test_key_that_the_role_no_longer_has_is_restored_and_the_others_stay() -> None:
+    done = config_file.plan(DEFAULT, None, HARD)
+    less = {**HARD, "features": {"ignore-imex-channel-requests": True}}
+    fewer = config_file.plan(done.text, done.record, less)
+    assert fewer.keys == ["features.disable-imex-channel-creation"]
+    assert "[features]\nignore-imex-channel-requests = true" in str(fewer.text)
+    assert config_file.plan(fewer.text, fewer.record, {}).text == DEFAULT
+
+
+def test_edited_value_stays() -> None:
+    done = config_file.plan(DEFAULT, None, {"nvidia-container-runtime": {"log-level": "debug"}})
+    edited = str(done.text).replace('"debug"', '"error"')
+    back = config_file.plan(edited, done.record, {})
+    assert (back.keys, back.text, back.record) == ([], edited, None)
+
+
+def test_value_that_the_file_already_has_is_not_owned() -> None:
+    done = config_file.plan(DEFAULT, None, {"disable-require": False})
+    assert (done.keys, done.text, done.record) == ([], DEFAULT, None)
+
+
+def test_null_removes_a_key_until_it_is_taken_back() -> None:
+    done = config_file.plan(DEFAULT, None, {"nvidia-container-runtime": {"runtimes": None}})
+    assert "runtimes" not in str(done.text)
+    restored = config_file.plan(done.text, done.record, {})
+    assert toml_text.parse(str(restored.text)) == toml_text.parse(DEFAULT)
+    assert '  "runc", # first' in str(restored.text)
+
+
+def test_missing_file_is_created_and_removed() -> None:
+    done = config_file.plan(None, None, HARD)
+    assert toml_text.parse(str(done.text)) == HARD
+    assert config_file.plan(done.text, done.record, {}).text is None
+    assert config_file.plan(None, None, {}) == config_file.Change(None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"nvidia-container-runtime": {"mode": "cdi"}}, None),
+        ({"nvidia-container-runtime.mode": "jit-cdi"}, None),
+        ({"nvidia-container-cli": {"no-cgroups": None}}, None),
+        (
+            {"nvidia-container-runtime": {"mode": "fast"}},
+            "is 'fast', but must be one of auto, legacy, cdi, csv, jit-cdi.",
+        ),
+        ({"nvidia-container-cli": {"no-cgroups": "yes"}}, "is 'yes', but must be true or false."),
+        ({"nvidia-container-runtime": {"runtimes": "crun"}}, "is 'crun', but must be a list of texts."),
+        ({"nvidia-container-runtime": {"log_level": "info"}}, "Did you mean nvidia-container-runtime.log-level?"),
+        ({"mode": "cdi"}, "mode is no key of /etc/nvidia-container-runtime/config.toml."),
+    ],
+)
+def test_keys_and_values_are_checked(config: dict[str, t.Any], words: str | None) -> None:
+    found = config_file.value_problems(config)
+    assert len(found) == (words is not None)
+    assert (words or "") in " ".join(found)
+
+
+def test_broken_file_and_broken_record_are_errors() -> None:
+    with pytest.raises(TomlError, match="not valid TOML"):
+        config_file.plan("a = \n", None, HARD)
+    with pytest.raises(TomlError, match="cannot be read"):
+        config_file.plan(DEFAULT, "{", HARD)
+
+
+def test_random_sequences_end_with_the_first_file() -> None:
+    chance = random.Random(4)
+    samples: dict[t.Any, t.Any] = {bool: [True, False], str: ["a", 'b "c"'], list: [["x"], []]}
+    for _round in range(60):
+        text: str | None = DEFAULT
+        record: str | None = None
+        for _step in range(4):
+            names = chance.sample(sorted(config_file.KEYS), chance.randrange(5))
+            kinds = {name: config_file.KEYS[name] for name in names}
+            config = {name: chance.choice(samples.get(kind) or kind) for name, kind in kinds.items()}
+            done = config_file.plan(text, record, config)
+            tree = toml_text.parse(str(done.text))
+            assert {name: toml_text.get(tree, tuple(name.split("."))) for name in config} == config
+            text, record = done.text, done.record
+        back = config_file.plan(text, record, {})
+        assert toml_text.parse(str(back.text)) == toml_text.parse(DEFAULT)
+        assert back.record is None

@@ -1,0 +1,147 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import random
+
+import pytest
+import tomllib
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+
+# The file that the packages generate: NVIDIA/nvidia-container-toolkit, api/config/v1/toml_test.go (d34b304).
+DEFAULT = """\
+#accept-nvidia-visible-devices-as-volume-mounts = false
+disable-require = false
+
+[nvidia-container-cli]
+#debug = "/var/log/nvidia-container-toolkit.log"
+environment = []
+ldconfig = "@/sbin/ldconfig" # the host's
+#no-cgroups = false
+
+[nvidia-container-runtime]
+log-level = "info"
+runtimes = [
+  "runc", # first
+  "crun",
+]
+
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "item", "old", "new"),
+    [
+        ("disable-require", True, "disable-require = false", "disable-require = true"),
+        (
+            "nvidia-container-cli.ldconfig",
+            "@/sbin/ldconfig.real",
+            'ldconfig = "@/sbin/ldconfig" # the host\'s',
+            'ldconfig = "@/sbin/ldconfig.real" # the host\'s',
+        ),
+        # After the commented default
+        (
+            "nvidia-container-cli.no-cgroups",
+            True,
+            "#no-cgroups = false\n",
+            "#no-cgroups = false\nno-cgroups = true\n",
+        ),
+        (
+            "nvidia-container-runtime.runtimes",
+            ["crun"],
+            'runtimes = [\n  "runc", # first\n  "crun",\n]',
+            'runtimes = ["crun"]',
+        ),
+        # At the end of its table
+        ("swarm-resource", "GPU", "disable-require = false\n", 'disable-require = false\nswarm-resource = "GPU"\n'),
+        (
+            "nvidia-container-runtime.modes.cdi.spec-dirs",
+            ["/etc/cdi"],
+            'default-kind = "nvidia.com/gpu"\n',
+            'default-kind = "nvidia.com/gpu"\nspec-dirs = ["/etc/cdi"]\n',
+        ),
+        ("nvidia-container-runtime.log-level", None, 'log-level = "info"\n', ""),
+    ],
+)
+def test_only_the_line_of_the_value_changes(path: str, item: object, old: str, new: str) -> None:
+    assert DEFAULT.count(old) == 1
+    assert toml_text.changed(DEFAULT, tuple(path.split(".")), item) == DEFAULT.replace(old, new)
+
+
+def test_missing_table_is_added_at_the_end_and_removed_again() -> None:
+    path = ("features", "disable-imex-channel-creation")
+    new = toml_text.changed(DEFAULT, path, True)
+    assert new == f"{DEFAULT}\n[features]\ndisable-imex-channel-creation = true\n"
+    assert toml_text.restored(new, path, None, table=True) == DEFAULT
+    assert toml_text.changed("", path, True) == "[features]\ndisable-imex-channel-creation = true\n"
+
+
+def test_former_lines_are_restored_with_their_comments() -> None:
+    path = ("nvidia-container-runtime", "runtimes")
+    former = toml_text.lines_of(DEFAULT, path)
+    assert former == ["runtimes = [", '  "runc", # first', '  "crun",', "]"]
+    new = toml_text.changed(DEFAULT, path, ["crun"])
+    assert toml_text.restored(new, path, former, table=False) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        ("a = {b = 1}\n", "a.b", "a.b is a part of another value"),
+        ("[[a]]\nb = 1\n", "a.b", "cannot be changed"),
+        ("a = 1\n", "a.b", "cannot be changed"),
+        ("a = \n", "a", "not valid TOML: Invalid value (at line 1"),
+    ],
+)
+def test_what_cannot_be_changed_safely_is_an_error(text: str, path: str, words: str) -> None:
+    with pytest.raises(TomlError) as error:
+        toml_text.changed(text, tuple(path.split(".")), 2)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "new"),
+    [
+        ('"a b"."c=d" = 1\n', ("a b", "c=d"), '"a b"."c=d" = 2\n'),
+        ("a.b = 1 # one\n", ("a", "b"), "a.b = 2 # one\n"),
+        ('a = """\n[b]\nc = 0\n"""\n[b]\nc = 1\n', ("b", "c"), 'a = """\n[b]\nc = 0\n"""\n[b]\nc = 2\n'),
+        ("  [b]  # table\n  c=1", ("b", "c"), "  [b]  # table\n  c= 2"),
+        ('["x.y"]\nc = 1\n', ("x.y", "c"), '["x.y"]\nc = 2\n'),
+    ],
+)
+def test_unusual_notations(text: str, path: tuple[str, ...], new: str) -> None:
+    assert toml_text.changed(text, path, 2) == new
+
+
+def test_random_changes_change_one_value_and_can_be_undone() -> None:
+    chance = random.Random(20)
+    values = [True, False, 7, "plain", 'quoted " and \\ and é', ["a", "b"], [], "/var/log/x#y.log"]
+    tables = [(), ("one",), ("one", "two"), ("three",), ("a.b", "c")]
+    for _round in range(150):
+        tree: dict = {}
+        for table in tables:
+            node = tree
+            for key in table:
+                node = node.setdefault(key, {})
+            for key in chance.sample(["k1", "k2", "k-3"], chance.randrange(4)):
+                node[key] = chance.choice(values)
+        text = "".join(
+            f"{line}{chance.choice(['', ' # note', '  '])}\n" if " = " in line else f"{line}\n"
+            for line in toml_text.document(tree).splitlines()
+        )
+        assert toml_text._pruned(tomllib.loads(text)) == toml_text._pruned(tree)
+        table = chance.choice([*tables, ("new",), ("new", "deep")])
+        path, item = (*table, chance.choice(["k1", "k2", "k-3"])), chance.choice([*values, None])
+        former, had = toml_text.lines_of(text, path), toml_text.has_table(text, table)
+        new = toml_text.changed(text, path, item)
+        assert toml_text.get(tomllib.loads(new), path) == item
+        kept = [line for line in text.splitlines() if line and line not in (former or [])]
+        lines = iter(new.splitlines())
+        assert all(line in lines for line in kept), "lines are missing or in another order"
+        if former or item is not None:
+            assert tomllib.loads(toml_text.restored(new, path, former, table=not had)) == tomllib.loads(text)
