@@ -1,0 +1,215 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's runtime in containerd and CRI-O: a drop-in, and for containerd one import in its root file. Pure functions.
+
+No role calls this file yet. It is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import fnmatch
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+
+ROOT_FILE = "/etc/containerd/config.toml"
+DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
+# CRI-O reads only this directory.
+CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
+# Drop-ins that nvidia-ctk wrote where no engine reads them: containerd with 1.18.0, CRI-O with 1.18.0 to 1.19.0.
+LEFTOVERS = ("/etc/containerd/config.d/99-nvidia.toml", "/etc/crio/conf.d/99-nvidia.toml")
+_HEADER = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost.\n"
+_RUNC = "io.containerd.runc.v2"
+# The plugin table of CRI by the version of the configuration, and the first containerd that reads this version:
+# containerd/containerd, tags v1.3.0, v2.0.0 and v2.3.0.
+_CRI = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime", 4: "io.containerd.cri.v1.runtime"}
+_FIRST = {2: "1.3", 3: "2.0", 4: "2.3"}
+# The first containerd that merges the tables of imported files, and the first with CDI, which 2.0 enables by default:
+# containerd/containerd, a21e379b6.
+_MERGES = "2.0"
+# Without a root file, this containerd imports all files in the directory of the drop-in: containerd/containerd, v2.2.0.
+_IMPORTS_BY_DEFAULT = "2.2"
+_CDI = "1.7"
+# Files whose owners write them again: k3s and RKE2 have their own; nodeadm (awslabs/amazon-eks-ami, nodeadm/internal/
+# containerd, 81fec2e) and Kubespray (roles/container-engine/containerd, 46dbdd3) name this specification of runtimes.
+_OWN_FILES = {
+    "k3s": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "RKE2": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+}
+_SPECIFICATIONS = {
+    "/etc/containerd/base-runtime-spec.json": "nodeadm",
+    "/etc/containerd/cri-base.json": "Kubespray",
+}
+
+
+@dataclasses.dataclass
+class Registration:
+    """The new text of the drop-in and of the root file. None: nothing to write. Reasons and problems are sentences."""
+
+    drop_in: str | None = None
+    root: str | None = None
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def owner(root_text: str | None, existing: t.Collection[str] = ()) -> str | None:
+    """Return who else writes containerd's configuration, or None. `existing` names files of the host."""
+    found = next((name for name, path in _OWN_FILES.items() if path in existing), None)
+    if found or not root_text:
+        return found
+    root = toml_text.parse(root_text)
+    tables = (toml_text.get(root, ("plugins", table, "containerd", "runtimes")) or {} for table in _CRI.values())
+    runtimes = [runtime for table in tables for runtime in table.values()]
+    specs = (runtime.get("base_runtime_spec") for runtime in runtimes if isinstance(runtime, dict))
+    return next((_SPECIFICATIONS[spec] for spec in specs if spec in _SPECIFICATIONS), None)
+
+
+def containerd(
+    version: str,
+    root_text: str | None,
+    imported: t.Mapping[str, str] | None = None,
+    *,
+    default_runtime: bool = False,
+    existing: t.Collection[str] = (),
+) -> Registration:
+    """Return the registration of the runtime in containerd.
+
+    `root_text`: the text of its root file, None if the file does not exist. `imported`: the texts of imported files by
+    path, in the order in which containerd reads them.
+    """
+    result = Registration()
+    try:
+        _containerd(
+            result, version, root_text, dict(imported or {}), default_runtime=default_runtime, existing=existing
+        )
+    except TomlError as error:
+        result.problems.append(f"{ROOT_FILE} or a file that it imports cannot be used: {error}.")
+    if result.problems or result.reasons:
+        result.drop_in = result.root = None
+    return result
+
+
+def _containerd(
+    result: Registration,
+    version: str,
+    root_text: str | None,
+    imported: dict[str, str],
+    *,
+    default_runtime: bool,
+    existing: t.Collection[str],
+) -> None:
+    other = owner(root_text, existing)
+    if other:
+        result.reasons.append(
+            f"{other} writes containerd's configuration, so it stays unchanged. Register runtime {NAME} with {other}."
+        )
+        return
+    root = toml_text.parse(root_text or "")
+    if "cri" in (root.get("disabled_plugins") or []):
+        result.reasons.append(
+            f"{ROOT_FILE} disables CRI, so Kubernetes does not use this containerd. It stays unchanged."
+        )
+        return
+    merges = version_key(version) >= version_key(_MERGES)
+    number = _config_version(result, version, root_text, root, merges=merges)
+    if number is None:
+        return
+    imported.pop(DROP_IN, None)
+    trees = [root, *(toml_text.parse(text) for text in imported.values())]
+    table = _effective(trees, _CRI[number], merges=merges)
+    result.drop_in = _HEADER + toml_text.document(
+        {"version": number, "plugins": {_CRI[number]: _with_runtime(table, version, default_runtime, merges=merges)}}
+    )
+    if root_text is not None or version_key(version) < version_key(_IMPORTS_BY_DEFAULT):
+        result.root = _with_import(root_text, root, number)
+
+
+def _config_version(
+    result: Registration, version: str, root_text: str | None, root: dict[str, t.Any], *, merges: bool
+) -> int | None:
+    """Return the version of the configuration. A missing file gets one, and a file without a version has version 1."""
+    number = root.get("version", (3 if merges else 2) if root_text is None or not root else 1)
+    if number == 1:
+        result.problems.append(
+            f"{ROOT_FILE} has version 1, for which drop-ins do not work. Migrate the file with 'containerd config "
+            "migrate', or remove it."
+        )
+    elif number not in _CRI:
+        result.problems.append(
+            f"{ROOT_FILE} has version {number}, which is not known. Known versions: {', '.join(map(str, _CRI))}."
+        )
+    elif version_key(version) < version_key(_FIRST[number]):
+        result.problems.append(
+            f"{ROOT_FILE} has version {number}, which containerd {version} does not read. It requires containerd "
+            f"{_FIRST[number]} or later."
+        )
+    else:
+        return int(number)
+    return None
+
+
+def _effective(trees: list[dict[str, t.Any]], table: str, *, merges: bool) -> dict[str, t.Any]:
+    """Return the table of CRI that containerd uses: merged from all files, or that of the last file with one."""
+    found: dict[str, t.Any] = {}
+    for tree in trees:
+        own = toml_text.get(tree, ("plugins", table))
+        if isinstance(own, dict):
+            found = _merged(found, own) if merges else own
+    return copy.deepcopy(found)
+
+
+def _merged(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, t.Any]:
+    result = dict(one)
+    for key, item in other.items():
+        both = isinstance(item, dict) and isinstance(result.get(key), dict)
+        result[key] = _merged(result[key], item) if both else item
+    return result
+
+
+def _with_runtime(table: dict[str, t.Any], version: str, default_runtime: bool, *, merges: bool) -> dict[str, t.Any]:
+    """Return the table with the runtime. It has the options of the default runtime, for example SystemdCgroup."""
+    runtimes = toml_text.get(table, ("containerd", "runtimes")) or {}
+    default = toml_text.get(table, ("containerd", "default_runtime_name"))
+    base = next((name for name in (default, "runc", "crun") if name in runtimes and name != NAME), None)
+    runtime = copy.deepcopy(runtimes[base]) if base else {}
+    options = {**(runtime.get("options") or {}), "BinaryName": PATH}
+    ours = {**runtime, "runtime_type": runtime.get("runtime_type") or _RUNC, "options": options}
+    carried = {} if merges else table
+    containerd_table = dict(carried.get("containerd") or {})
+    containerd_table["runtimes"] = {**(containerd_table.get("runtimes") or {}), NAME: ours}
+    if default_runtime:
+        containerd_table["default_runtime_name"] = NAME
+    cdi = {"enable_cdi": True} if not merges and version_key(version) >= version_key(_CDI) else {}
+    return {**carried, **cdi, "containerd": containerd_table}
+
+
+def _with_import(text: str | None, root: dict[str, t.Any], number: int) -> str | None:
+    """Return the text of the root file with an import of the drop-in, or None if it already has one."""
+    imports = list(root.get("imports") or [])
+    if any(fnmatch.fnmatchcase(DROP_IN, pattern) for pattern in imports):
+        return None
+    new = text or ""
+    if "version" not in root:
+        new = toml_text.changed(new, ("version",), number)
+    return toml_text.changed(new, ("imports",), [*imports, DROP_IN])
+
+
+def crio(texts: t.Iterable[str], *, default_runtime: bool = False) -> str:
+    """Return the drop-in for CRI-O. `texts`: its configuration files in the order in which it reads them."""
+    tree: dict[str, t.Any] = {}
+    for text in texts:
+        tree = _merged(tree, toml_text.parse(text))
+    section = toml_text.get(tree, ("crio", "runtime")) or {}
+    runtimes = section.get("runtimes") or {}
+    base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
+    runtime = {**(runtimes[base] if base and base != NAME else {}), "runtime_path": PATH, "runtime_type": "oci"}
+    own: dict[str, t.Any] = {"runtimes": {NAME: runtime}}
+    if default_runtime:
+        own["default_runtime"] = NAME
+    return _HEADER + toml_text.document({"crio": {"runtime": own}})

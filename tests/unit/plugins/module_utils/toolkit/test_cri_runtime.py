@@ -1,0 +1,167 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_runtime, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import (
+    DROP_IN,
+    Registration,
+    containerd,
+)
+
+V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
+BINARY = "/usr/bin/nvidia-container-runtime"
+OLD = f"""\
+version = 2 # of the file
+
+[plugins."{V2}"]
+  sandbox_image = "registry.example/pause:3.10"
+  [plugins."{V2}".containerd]
+    snapshotter = "overlayfs"
+    [plugins."{V2}".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."{V2}".containerd.runtimes.runc.options]
+        SystemdCgroup = true
+"""
+NEW = f"""\
+version = 3
+imports = ["/etc/containerd/other.d/*.toml"]
+
+[plugins."{V3}".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+# Docker's package containerd.io: docker/containerd-packaging, common/containerd.toml (2161c61).
+OF_DOCKER = 'disabled_plugins = ["cri"]\n'
+NVIDIA = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True, "BinaryName": BINARY}}
+
+
+def cri(done: Registration, table: str) -> dict:
+    """Return the table of CRI in the drop-in."""
+    assert done.problems == done.reasons == []
+    assert done.drop_in is not None
+    return toml_text.parse(done.drop_in)["plugins"][table]
+
+
+@pytest.mark.parametrize(("version", "cdi"), [("1.6.20~ds1-1+deb12u3", None), ("1.7.24~ds1-6", True)])
+def test_old_containerd_replaces_the_table_so_the_drop_in_carries_it(version: str, cdi: bool | None) -> None:
+    table = cri(containerd(version, OLD), V2)
+    assert table["sandbox_image"] == "registry.example/pause:3.10"
+    assert table["containerd"]["snapshotter"] == "overlayfs"
+    assert table["containerd"]["runtimes"]["nvidia"] == NVIDIA
+    assert table["containerd"]["runtimes"]["runc"]["options"] == {"SystemdCgroup": True}
+    assert table.get("enable_cdi") == cdi
+    assert "default_runtime_name" not in table["containerd"]
+
+
+def test_old_containerd_uses_the_table_of_the_last_file_that_has_one() -> None:
+    other = f'version = 2\n[plugins."{V2}"]\nsandbox_image = "other:1"\n'
+    ours = f'version = 2\n[plugins."{V2}"]\nsandbox_image = "ours:1"\n'
+    files = {"/etc/containerd/conf.d/10.toml": other, "/etc/containerd/conf.d/20.toml": "version = 2\n", DROP_IN: ours}
+    table = cri(containerd("1.7.24", OLD, files), V2)
+    assert table["sandbox_image"] == "other:1"
+    # The base runtime of the root file is replaced, too.
+    assert table["containerd"]["runtimes"] == {"nvidia": {**NVIDIA, "options": {"BinaryName": BINARY}}}
+
+
+def test_new_containerd_merges_so_the_drop_in_has_only_the_runtime() -> None:
+    done = containerd("2.2.5", NEW)
+    assert cri(done, V3) == {"containerd": {"runtimes": {"nvidia": NVIDIA}}}
+    assert toml_text.parse(str(done.drop_in))["version"] == 3
+    assert done.root == NEW.replace('other.d/*.toml"]', f'other.d/*.toml", "{DROP_IN}"]')
+
+
+@pytest.mark.parametrize(
+    ("version", "root", "number"),
+    [
+        ("1.6.20", None, 2),
+        ("1.7.24", "", 2),
+        ("2.0.0", None, 3),
+        ("2.3.0", "", 3),
+        ("2.3.0", "version = 4\n", 4),
+        ("2.2.5", "version = 2\n", 2),
+    ],
+)
+def test_drop_in_has_the_version_of_the_root_file(version: str, root: str | None, number: int) -> None:
+    done = containerd(version, root)
+    assert toml_text.parse(str(done.drop_in))["version"] == number
+    assert toml_text.parse(str(done.root)) == {"version": number, "imports": [DROP_IN]}
+
+
+def test_root_file_is_not_created_where_the_directory_is_imported_by_default() -> None:
+    # Its import would replace the default one, and disable the drop-ins of others.
+    done = containerd("2.2.5", None)
+    assert (done.root, bool(done.drop_in)) == (None, True)
+
+
+def test_import_is_one_line_and_the_rest_of_the_file_stays() -> None:
+    done = containerd("1.7.24", OLD)
+    assert str(done.root).replace(f'imports = ["{DROP_IN}"]\n', "") == OLD
+    assert containerd("1.7.24", done.root).root is None
+    pattern = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+    assert containerd("2.2.5", pattern).root is None
+
+
+def test_default_runtime_on_request() -> None:
+    assert cri(containerd("1.7.24", OLD, default_runtime=True), V2)["containerd"]["default_runtime_name"] == "nvidia"
+    # nvidia is not its own base.
+    default = OLD.replace('snapshotter = "overlayfs"', 'default_runtime_name = "nvidia"')
+    assert cri(containerd("1.7.24", default), V2)["containerd"]["runtimes"]["nvidia"] == NVIDIA
+
+
+@pytest.mark.parametrize(
+    ("version", "root", "existing", "words"),
+    [
+        ("2.1.5", OF_DOCKER, (), "disables CRI"),
+        ("2.2.5", NEW, ("/var/lib/rancher/k3s/agent/etc/containerd/config.toml",), "k3s writes containerd's"),
+        (
+            "2.2.5",
+            f'version = 3\n[plugins."{V3}".containerd.runtimes.nvidia]\n'
+            'base_runtime_spec = "/etc/containerd/base-runtime-spec.json"\n',
+            (),
+            "nodeadm writes containerd's configuration, so it stays unchanged.",
+        ),
+        (
+            "1.7.24",
+            f'version = 2\n[plugins."{V2}".containerd.runtimes.runc]\n'
+            'base_runtime_spec = "/etc/containerd/cri-base.json"\n',
+            (),
+            "Kubespray writes",
+        ),
+    ],
+)
+def test_files_of_others_are_left_alone_and_reported(
+    version: str, root: str, existing: tuple[str, ...], words: str
+) -> None:
+    done = containerd(version, root, existing=existing)
+    assert (done.drop_in, done.root, done.problems) == (None, None, [])
+    assert words in " ".join(done.reasons)
+
+
+@pytest.mark.parametrize(
+    ("version", "root", "words"),
+    [
+        ("1.7.24", "[plugins.cri]\n", "has version 1, for which drop-ins do not work. Migrate the file with"),
+        ("2.3.0", "version = 5\n", "has version 5, which is not known. Known versions: 2, 3, 4."),
+        ("1.7.24", "version = 3\n", "which containerd 1.7.24 does not read. It requires containerd 2.0 or later."),
+        ("2.2.5", "version = 4\n", "It requires containerd 2.3 or later."),
+        ("2.2.5", "version = \n", "cannot be used: not valid TOML"),
+    ],
+)
+def test_configuration_that_cannot_be_used_is_refused(version: str, root: str, words: str) -> None:
+    done = containerd(version, root)
+    assert (done.drop_in, done.root) == (None, None)
+    assert words in " ".join(done.problems)
+
+
+def test_crio_gets_a_drop_in_with_the_options_of_its_runtime() -> None:
+    texts = [
+        '[crio.runtime]\ndefault_runtime = "runc"\n[crio.runtime.runtimes.runc]\nruntime_path = "/usr/bin/runc"\n',
+        '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nmonitor_path = "/usr/bin/conmon"\n',
+    ]
+    runtime = {"monitor_path": "/usr/bin/conmon", "runtime_path": BINARY, "runtime_type": "oci"}
+    assert toml_text.parse(cri_runtime.crio(texts)) == {"crio": {"runtime": {"runtimes": {"nvidia": runtime}}}}
+    bare = toml_text.parse(cri_runtime.crio([], default_runtime=True))["crio"]["runtime"]
+    assert (bare["default_runtime"], bare["runtimes"]["nvidia"]["runtime_path"]) == ("nvidia", BINARY)
