@@ -145,7 +145,7 @@ options:
       key:
         description: >-
           Public key of the repository, as a URL or as the absolute path of a key file on the host. With apt, the key
-          signs the metadata; with dnf, every package; with zypper, the metadata, or every package if the metadata is
+          signs the metadata; with dnf, every package, or with O(repositories[].signed=metadata) the metadata; with zypper, the metadata, or every package if the metadata is
           not signed.
         type: str
         required: true
