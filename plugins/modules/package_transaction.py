@@ -145,8 +145,8 @@ options:
       key:
         description: >-
           Public key of the repository, as a URL or as the absolute path of a key file on the host. With apt, the key
-          signs the metadata; with dnf, every package, or with O(repositories[].signed=metadata) the metadata; with zypper, the metadata, or every package if the metadata is
-          not signed.
+          signs the metadata; with dnf, every package, or the metadata with O(repositories[].signed=metadata); with
+          zypper, the metadata, or every package if the metadata is not signed.
         type: str
         required: true
       fingerprint:

@@ -150,6 +150,9 @@ CONTAINER_TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-cont
 
 # The keys that the role set in the toolkit's config.toml, with the lines that they replaced.
 CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
+# The runtime in containerd and CRI-O. CRI-O reads only this directory.
+CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
+CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
 # When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
 

@@ -83,8 +83,8 @@ def plan(host: Host, toolkit: str | None, unit_text: str | None, driver: str | N
     for path, spec in sorted(specs.items()):
         if path != vendors and not spec["ours"]:
             result.problems.append(
-                f"{spec['path']} is a second specification nvidia.com/gpu beside {SPECIFICATION}. It becomes stale with "
-                "the next driver. Remove the file, or mask nvidia-cdi-refresh.service and nvidia-cdi-refresh.path."
+                f"{spec['path']} is a second specification nvidia.com/gpu beside {SPECIFICATION}. It becomes stale "
+                "with the next driver. Remove the file, or mask nvidia-cdi-refresh.service and nvidia-cdi-refresh.path."
             )
     return result
 

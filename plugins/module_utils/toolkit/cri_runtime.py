@@ -13,15 +13,14 @@ import dataclasses
 import fnmatch
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import toml_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runtime import NAME, PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 ROOT_FILE = "/etc/containerd/config.toml"
-DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
-# CRI-O reads only this directory.
-CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
+DROP_IN = owned.CONTAINERD_DROP_IN
 # Drop-ins that nvidia-ctk wrote where no engine reads them: containerd with 1.18.0, CRI-O with 1.18.0 to 1.19.0.
 LEFTOVERS = ("/etc/containerd/config.d/99-nvidia.toml", "/etc/crio/conf.d/99-nvidia.toml")
 _HEADER = "# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost.\n"
