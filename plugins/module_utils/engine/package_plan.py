@@ -12,7 +12,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_repository
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_repository,
+    kernel_modules,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
@@ -109,6 +113,7 @@ def plan(
         return result
     if request.source != "preinstalled":
         work.install += [name for name in _support(case) if not is_installed(host, name)]
+        _kernel_modules(case, result, work)
         _holds(case, result, work)
     if (work.install or work.remove) and request.name != "containerd" and coexistence.kubernetes(host):
         work.keep = [name for name in coexistence.RUNTIMES if is_installed(host, name) and name not in work.remove]
@@ -361,6 +366,23 @@ def _support(case: _Case) -> list[str]:
     interpreters = case.engine.get("interpreters", {})
     libraries = [library for package, library in interpreters.items() if is_installed(case.host, package)]
     return [*case.engine.get("support", ()), *libraries]
+
+
+def _kernel_modules(case: _Case, result: Packages, work: Transaction) -> None:
+    """Plan the packages of the kernel modules that dockerd needs, and the query of them."""
+    rules = (case.engine.get(result.source or "") or {}).get("kernel_modules", ())
+    options = {**(case.host["docker_daemon_json"].get("content") or {}), **case.request.docker_options}
+    for package in kernel_modules.missing(case.host, rules, options):
+        available = (case.versions or {}).get(package.name)
+        if available is None:
+            result.query = result.query or {"query": [], "repositories": work.repositories}
+            result.query["query"] = list(dict.fromkeys([*result.query["query"], package.name]))
+        if available is None or package.version in available:
+            work.install.append(package.item)
+            continue
+        is_fatal = result.installs and package.kernel == case.host["kernel"]["next_boot"]
+        text = kernel_modules.unavailable(case.host, package, is_fatal=is_fatal)
+        (result.problems if is_fatal else result.reasons).append(text)
 
 
 def _core(data: t.Mapping[str, t.Any]) -> list[str]:

@@ -157,6 +157,59 @@ def test_entry_of_the_user_for_the_repository_stays(key: str, more: dict[str, t.
     assert bool(done.transaction.repositories) == adds
 
 
+# --- kernel modules -----------------------------------------------------------------------------------------------------
+
+KERNEL, NEXT = "6.12.0-211.7.1.el10_2", "6.12.0-230.el10_3"
+EXTRA = "kernel-modules-extra"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "packages", "variables", "expected"),
+    [
+        ((f"{KERNEL}.x86_64",) * 2, {}, {}, [f"{EXTRA}={KERNEL}"]),
+        ((f"{KERNEL}.aarch64",) * 2, {}, {}, [f"{EXTRA}={KERNEL}"]),
+        ((f"{KERNEL}.x86_64", f"{NEXT}.x86_64"), {}, {}, [f"{EXTRA}={KERNEL}", f"{EXTRA}={NEXT}"]),
+        ((f"{KERNEL}.x86_64", f"{NEXT}.x86_64"), {EXTRA: KERNEL}, {}, [f"{EXTRA}={NEXT}"]),
+        ((f"{KERNEL}.x86_64+rt",) * 2, {}, {}, [f"kernel-rt-modules-extra={KERNEL}"]),
+        ((f"{KERNEL}.aarch64+64k",) * 2, {}, {}, [f"kernel-64k-modules-extra={KERNEL}"]),
+        # Oracle's kernel has the module in its base package.
+        (("6.12.0-107.59.3.3.el10uek.x86_64",) * 2, {}, {}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"docker_options": {"firewall-backend": "nftables"}}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"name": "podman"}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"name": "containerd"}, []),
+    ],
+)
+def test_docker_gets_its_kernel_module_on_enterprise_linux_10(
+    kernels: tuple[str, str], packages: dict[str, str], variables: dict[str, t.Any], expected: list[str]
+) -> None:
+    seen = host("el-10", packages, kernel={"running": kernels[0], "next_boot": kernels[1], "kernels": []})
+    names = (EXTRA, "kernel-rt-modules-extra", "kernel-64k-modules-extra")
+    done = answered(seen, {**offers("el"), **dict.fromkeys(names, [NEXT, KERNEL])}, **variables)
+    assert done.problems == []
+    assert [name for name in done.packages if "modules-extra" in name] == expected
+
+
+def test_adopted_docker_gets_its_kernel_module_for_the_next_kernel() -> None:
+    packages = {**RPM_CE, "ca-certificates": "1", "python3-requests": "1", EXTRA: KERNEL}
+    kernel = {"running": f"{KERNEL}.x86_64", "next_boot": f"{NEXT}.x86_64", "kernels": []}
+    seen = host("el-10", packages, kernel=kernel)
+    assert answered(seen, {EXTRA: [NEXT]}).packages == [f"{EXTRA}={NEXT}"]
+    assert answered(seen, {EXTRA: [NEXT]}, source="preinstalled").packages == []
+    done = answered(seen, {EXTRA: [KERNEL]})
+    assert (done.problems, done.acts) == ([], False)
+    assert f"do not have {EXTRA} for kernel {NEXT}.x86_64, so Docker may not start after a reboot" in done.reason
+
+
+def test_docker_without_its_kernel_module_is_refused_before_the_installation() -> None:
+    (problem,) = answered(host("el-10"), {**offers("el"), EXTRA: []}).problems
+    assert f"do not have {EXTRA} for kernel {KERNEL}.x86_64" in problem
+    assert "module xt_addrtype" in problem
+    kernel = {"running": f"{KERNEL}.x86_64", "next_boot": f"{NEXT}.x86_64", "kernels": []}
+    done = answered(host("el-10", kernel=kernel), {**offers("el"), EXTRA: [NEXT]})
+    assert done.problems == []
+    assert f"so Docker may not start before a reboot into {NEXT}.x86_64" in done.reason
+
+
 # --- which source ---------------------------------------------------------------------------------------------------
 
 
