@@ -271,8 +271,9 @@ host:
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
     engine_processes:
       description: >-
-        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio)),
-        from the processes of the host, and the IDs of the users that run a C(rootless_docker).
+        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio); and
+        with their own containerd C(snap), C(k3s), C(rootless)), from the processes of the host, and the IDs of the
+        users that run a C(rootless_docker).
       type: dict
       sample: {containers: {podman: 2}, rootless_docker: [1000]}
     cdi_specs:

@@ -30,13 +30,13 @@ class Missing(t.NamedTuple):
         return f"{self.name}={self.version}"
 
 
-def missing(host: Host, rules: t.Iterable[t.Mapping[str, str]], options: t.Mapping[str, t.Any]) -> list[Missing]:
+def missing(host: Host, rules: t.Collection[t.Mapping[str, str]], options: t.Mapping[str, t.Any]) -> list[Missing]:
     """Return the missing packages of the running and the next kernel.
 
     The first of the `rules` whose `match` finds a kernel release names its `package`. `options` are those of dockerd,
     which needs no module of iptables without iptables.
     """
-    if options.get("iptables") is False or options.get("firewall-backend") == "nftables":
+    if not rules or options.get("iptables") is False or options.get("firewall-backend") == "nftables":
         return []
     found = []
     for release in dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]]):

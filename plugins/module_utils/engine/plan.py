@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_repository,
     package_plan,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 if t.TYPE_CHECKING:
@@ -160,11 +160,12 @@ def _found(
     name: str, engine: dict[str, t.Any], service: dict[str, t.Any], platform: dict[str, t.Any] | None
 ) -> package_plan.Found:
     """Return the installed engine, and where it comes from."""
-    package, version = engine["package"], (engine.get("info") or {}).get("server_version") or engine["version"]
+    package = engine["package"]
     if package:
-        return package_plan.Found(
-            package, package_plan.source_of(package, platform or {}) or f"package {package}", version
-        )
+        # The daemon may still run with an older version.
+        origin = package_plan.source_of(package, platform or {}) or f"package {package}"
+        return package_plan.Found(package, origin, engine["version"])
+    version = (engine.get("info") or {}).get("server_version") or engine["version"]
     if name != "podman" and service.get("load_state") == "loaded":
         return package_plan.Found(None, f"unit {service.get('fragment_path')}", version)
     return package_plan.Found(None, None, None)
@@ -283,17 +284,20 @@ def _reason(
 ) -> str:
     titles = {"distribution": "the distribution", "docker": "Docker's repository"}
     name, origin = result.engine, titles.get(str(found.origin), str(found.origin))
-    installed = f"{name} {found.version or ''} from {origin}".replace("  ", " ")
+    installed = f"{name} {plain_version(found.version)} from {origin}".replace("  ", " ")
     if packages.installs or not result.is_installed:
         place = titles["docker"] if result.source == "docker" else host["os"]["name"]
         before = f"{installed} is replaced" if result.is_installed else f"{name} is not installed"
         return f"{before}; the role installs it from {place}"
-    fate = f"is changed to {result.version or 'another version'}" if packages.moves else "is kept"
+    fate = f"is changed to {plain_version(result.version) or 'another version'}" if packages.moves else "is kept"
     text = f"{installed} is installed and {fate}"
     if service.get("load_state") == "masked":
         text += "; its unit is masked"
     elif service and service.get("active_state") != "active":
         text += f"; its unit is {service.get('active_state') or 'not running'}"
+    running = (host["engines"][name].get("info") or {}).get("server_version")
+    if found.package and running and version_key(running) != version_key(found.version):
+        text += f"; a restart is pending, because the daemon still runs version {plain_version(running)}"
     return text
 
 
