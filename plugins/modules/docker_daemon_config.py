@@ -357,7 +357,8 @@ def validate(module: AnsibleModule, text: str) -> str:
         if is_root():
             os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
             os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
-        return dockerd.validate(module.run_command, run_unprivileged, path, file)
+        requested = module.params["options"] if module.params["state"] == "present" else {}
+        return dockerd.validate(module.run_command, run_unprivileged, path, file, requested)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -304,9 +304,10 @@ host:
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that prevents Docker from reading it, and the C(flags) of the
-        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). Passwords and tokens
-        are masked. C(digests) of the options that contain them allow comparisons. C(applied) is V(false) if the daemon
-        has not applied the last change that the collection made.
+        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). C(has_command) says whether the unit or
+        a drop-in has the command of the daemon. Passwords and tokens are masked. C(digests) of the options that
+        contain them allow comparisons. C(applied) is V(false) if the daemon has not applied the last change that the
+        collection made.
       type: dict
       sample:
         path: /etc/docker/daemon.json
@@ -314,6 +315,7 @@ host:
         content: {live-restore: true}
         error: null
         flags: []
+        has_command: true
         applied: true
         digests: {file: [], record: {}}
     files:

@@ -129,7 +129,7 @@ def test_old_dockerd_gets_a_file_that_it_reads(host: Host, content: bytes, left:
     host.write("")
     host.file.write_bytes(content)
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
-    host({"features": {"cdi": True}})
+    host({"features": {"buildkit": True}})
     predicted = host(state=back, check=True)
     assert predicted["diff"]["after"] == left.decode()
     assert host(state=back)["diff"] == predicted["diff"]

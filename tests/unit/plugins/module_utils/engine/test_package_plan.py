@@ -729,6 +729,57 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
     assert other.transaction.keep == []
 
 
+# --- options for daemon.json that depend on the version and the package -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "options", "words"),
+    [
+        ("debian-12", {}, {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 has no CDI"),
+        ("debian-12", {}, {"cdi-spec-dirs": ["/etc/cdi"]}, "install Docker 25.0 or later."),
+        ("debian-12", {"minimum_version": "25"}, {"features": {"cdi": True}, "cdi-spec-dirs": ["/etc/cdi"]}, None),
+        ("el-9", {}, {"nri-opts": {"enable": True}}, "nri-opts: Docker 29.1.2 does not have this option."),
+        ("el-9", {}, {"option-of-29": 1}, "option-of-29: dockerd has no such option."),
+        # The unit of the package that the role installs has these flags.
+        ("el-9", {}, {"hosts": ["tcp://0.0.0.0:2376"]}, "hosts: the package's unit starts dockerd with -H fd://, and"),
+        ("debian-12", {}, {"hosts": ["tcp://0.0.0.0:2376"]}, "hosts: the package's unit starts dockerd with -H fd://"),
+        (
+            "amazon-2023",
+            {},
+            {"containerd": "/run/x.sock"},
+            "containerd: the package's unit starts dockerd with --conta",
+        ),
+        ("el-9", {}, {"hosts": ["fd://"]}, None),
+        ("el-9", {}, {"hosts": None}, None),
+    ],
+)
+def test_option_that_the_new_docker_cannot_have_is_refused_before_the_installation(
+    key: str, variables: dict[str, t.Any], options: dict[str, t.Any], words: str | None
+) -> None:
+    done = answered(host(key), offers(key), docker_options=options, **variables)
+    assert [words in problem for problem in done.problems if words] == ([True] if words else [])
+    assert bool(done.problems) == bool(words)
+
+
+def test_option_of_a_newer_docker_than_the_known_ones_is_left_to_dockerd() -> None:
+    newer = {"docker-ce": ["3:31.0.0-1.el9"], "docker-ce-cli": ["1:31.0.0-1.el9"]}
+    assert answered(host("el-9"), newer, docker_options={"option-of-31": 1}).problems == []
+    assert answered(host("el-9"), newer, docker_options={"nri-opts": {"enable": True}}).problems == []
+
+
+def test_drop_in_that_removes_the_flags_before_the_installation_is_respected() -> None:
+    seen = host("el-9")
+    seen["docker_daemon_json"]["has_command"] = True
+    assert answered(seen, offers("el"), docker_options={"hosts": ["tcp://0.0.0.0:2376"]}).problems == []
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("5:24.0.9-1", True), ("5:25.0.0-1", False)])
+def test_option_that_the_installed_docker_cannot_have_is_refused(version: str, is_refused: bool) -> None:
+    seen = host("debian-12", {**dict.fromkeys(DEB_CE, version), **SUPPORT})
+    done = plan(seen, docker_options={"cdi-spec-dirs": ["/etc/cdi"], "features": {"cdi": True}})
+    assert len(done.problems) == (2 if is_refused else 0)
+
+
 # --- repository and record --------------------------------------------------------------------------------------------
 
 
