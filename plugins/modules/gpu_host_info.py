@@ -271,8 +271,9 @@ host:
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
     engine_processes:
       description: >-
-        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio)),
-        from the processes of the host, and the IDs of the users that run a C(rootless_docker).
+        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio); and
+        with their own containerd C(snap), C(k3s), C(rootless)), from the processes of the host, and the IDs of the
+        users that run a C(rootless_docker).
       type: dict
       sample: {containers: {podman: 2}, rootless_docker: [1000]}
     cdi_specs:
@@ -303,9 +304,10 @@ host:
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that prevents Docker from reading it, and the C(flags) of the
-        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). Passwords and tokens
-        are masked. C(digests) of the options that contain them allow comparisons. C(applied) is V(false) if the daemon
-        has not applied the last change that the collection made.
+        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). C(has_command) says whether the unit or
+        a drop-in has the command of the daemon. Passwords and tokens are masked. C(digests) of the options that
+        contain them allow comparisons. C(applied) is V(false) if the daemon has not applied the last change that the
+        collection made.
       type: dict
       sample:
         path: /etc/docker/daemon.json
@@ -313,6 +315,7 @@ host:
         content: {live-restore: true}
         error: null
         flags: []
+        has_command: true
         applied: true
         digests: {file: [], record: {}}
     files:

@@ -298,13 +298,18 @@ class Digests(TypedDict):
 
 
 class DaemonJson(TypedDict):
-    """Docker's daemon.json, with masked passwords and tokens. `applied`: whether dockerd uses the last change."""
+    """Docker's daemon.json, with masked passwords and tokens.
+
+    `has_command`: whether the unit or a drop-in has the command of dockerd. `applied`: whether dockerd uses the last
+    change.
+    """
 
     path: str
     exists: bool
     content: dict[str, Any] | None
     error: str | None
     flags: list[DaemonFlag]
+    has_command: bool
     applied: bool
     digests: Digests
 

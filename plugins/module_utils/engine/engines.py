@@ -67,6 +67,11 @@ def version_key(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
+def plain_version(version: str | None) -> str:
+    """Return a version without the epoch and the release of the package ("5:27.3.1-1.el9" → "27.3.1")."""
+    return ".".join(map(str, version_key(version))) or version or ""
+
+
 def environment(entries: Any) -> dict[str, str]:
     """Convert the NAME=value entries of an environment into a dictionary."""
     return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}

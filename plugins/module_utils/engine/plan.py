@@ -14,18 +14,24 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
     DEFAULT_PATH,
     DaemonConfigError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
+    Flag,
+    of_command,
+    without_options_set_by_flags,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
+    NEWEST_KNOWN,
     unknown_options,
     value_problems,
+    version_problems,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     docker_repository,
     package_plan,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 if t.TYPE_CHECKING:
@@ -100,7 +106,8 @@ def plan(
     engine = host["engines"][request.name]
     unit = UNITS[request.name]
     service = host["services"].get(unit or "", {})
-    found = _found(request.name, engine, service, (platforms.get(host["os"]["key"] or "") or {}).get(request.name))
+    sources = (platforms.get(host["os"]["key"] or "") or {}).get(request.name) or {}
+    found = _found(request.name, engine, service, sources)
     packages = package_plan.plan(host, request, platforms, found, versions)
     result = Plan(request.name, bool(found.origin), found.origin, packages.version or found.version, packages.source)
     result.problems += packages.problems
@@ -109,7 +116,8 @@ def plan(
         result.packages = packages.transaction.install
         result.query = packages.query
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
-    config = _config(result, host, request, service) if request.name == "docker" else []
+    command = (sources.get(result.source or "") or {}).get("command", "")
+    config = _config(result, host, request, service, command) if request.name == "docker" else []
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
@@ -157,21 +165,22 @@ def _starts(service: Service | None) -> list[str]:
 
 
 def _found(
-    name: str, engine: dict[str, t.Any], service: dict[str, t.Any], platform: dict[str, t.Any] | None
+    name: str, engine: dict[str, t.Any], service: dict[str, t.Any], sources: dict[str, t.Any]
 ) -> package_plan.Found:
     """Return the installed engine, and where it comes from."""
-    package, version = engine["package"], (engine.get("info") or {}).get("server_version") or engine["version"]
+    package = engine["package"]
     if package:
-        return package_plan.Found(
-            package, package_plan.source_of(package, platform or {}) or f"package {package}", version
-        )
+        # The daemon may still run with an older version.
+        origin = package_plan.source_of(package, sources) or f"package {package}"
+        return package_plan.Found(package, origin, engine["version"])
+    version = (engine.get("info") or {}).get("server_version") or engine["version"]
     if name != "podman" and service.get("load_state") == "loaded":
         return package_plan.Found(None, f"unit {service.get('fragment_path')}", version)
     return package_plan.Found(None, None, None)
 
 
-def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any]) -> list[str]:
-    """Plan the options, and return the changes of daemon.json."""
+def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str) -> list[str]:
+    """Plan the options, and return the changes of daemon.json. `command`: how the package's unit starts dockerd."""
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
@@ -181,10 +190,15 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     masked_options = masked_tree(options)
     has_secrets = masked_options != options
     result.has_secrets |= has_secrets
-    result.problems += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
-    if not result.is_installed and not result.problems:
-        # No dockerd can validate the options yet, and the role installs no version that has other options.
-        result.problems += [f"container_engine_docker_options.{text}" for text in unknown_options(options)]
+    wrong = value_problems(masked_options)
+    version = version_key(result.version)
+    if not result.problems and not wrong and version:
+        wrong = version_problems(masked_options, version)
+    if not result.is_installed and not result.problems and not wrong:
+        # No dockerd can validate the options yet. A newer version than the known ones may have other options.
+        wrong = unknown_options(options) if version[:2] <= NEWEST_KNOWN and (version or not result.query) else []
+        wrong += [] if host["docker_daemon_json"].get("has_command") else _set_by_unit(masked_options, command)
+    result.problems += [f"container_engine_docker_options.{text}" for text in wrong]
     if host["docker_daemon_json"].get("error"):
         result.problems.append(host["docker_daemon_json"]["error"])
     if result.problems:
@@ -216,6 +230,19 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     if by_flags:
         return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"]
     return _pending(host, state, request.restart_policy, service)
+
+
+def _set_by_unit(options: dict[str, t.Any], command: str) -> list[str]:
+    """Report the options that the unit of a package that is not installed yet will set to another value."""
+    coming = of_command(command, UNITS["docker"])
+    differing = without_options_set_by_flags(options, coming)
+    return [
+        f"{flag.key}: the package's unit starts dockerd with {flag.text}, and dockerd does not start if daemon.json "
+        "sets this option, too. Remove the option, or first write a drop-in to /etc/systemd/system/docker.service.d "
+        "that starts dockerd without the flag."
+        for flag in coming
+        if differing.get(flag.key) is not None
+    ]
 
 
 def _differing_secrets(host: Host, options: dict[str, t.Any], satisfied: list[str]) -> tuple[list[str], bool]:
@@ -283,17 +310,20 @@ def _reason(
 ) -> str:
     titles = {"distribution": "the distribution", "docker": "Docker's repository"}
     name, origin = result.engine, titles.get(str(found.origin), str(found.origin))
-    installed = f"{name} {found.version or ''} from {origin}".replace("  ", " ")
+    installed = f"{name} {plain_version(found.version)} from {origin}".replace("  ", " ")
     if packages.installs or not result.is_installed:
         place = titles["docker"] if result.source == "docker" else host["os"]["name"]
         before = f"{installed} is replaced" if result.is_installed else f"{name} is not installed"
         return f"{before}; the role installs it from {place}"
-    fate = f"is changed to {result.version or 'another version'}" if packages.moves else "is kept"
+    fate = f"is changed to {plain_version(result.version) or 'another version'}" if packages.moves else "is kept"
     text = f"{installed} is installed and {fate}"
     if service.get("load_state") == "masked":
         text += "; its unit is masked"
     elif service and service.get("active_state") != "active":
         text += f"; its unit is {service.get('active_state') or 'not running'}"
+    running = (host["engines"][name].get("info") or {}).get("server_version")
+    if found.package and running and version_key(running) != version_key(found.version):
+        text += f"; a restart is pending, because the daemon still runs version {plain_version(running)}"
     return text
 
 

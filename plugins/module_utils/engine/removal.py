@@ -56,7 +56,9 @@ class Removal:
 def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     """Return what to remove, and why it is not possible."""
     result = Removal(record=_exists(host, owned.ENGINE_RECORD))
-    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, list(host["installed_packages"]))
+    installed = list(host["installed_packages"])
+    # The record also lists packages that somebody else has removed since.
+    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
     known = packages_record.read(host, owned.ENGINE_RECORD)
     # Dependencies stay if another package needs them.
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
@@ -90,9 +92,10 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
 def _check_containers(host: Host, name: str, result: Removal) -> None:
     number = coexistence.running(host, name)
     if number:
+        # The kubelet starts stopped containers again.
+        first = "Remove the node from the cluster" if coexistence.kubernetes(host) else "Stop the containers"
         result.problems.append(
-            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. Stop the "
-            "containers first."
+            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. {first} first."
         )
 
 

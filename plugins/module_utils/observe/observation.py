@@ -32,7 +32,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    journal,
+    nvidia_repository,
+    ownership,
+    record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
@@ -142,7 +147,7 @@ def observe(
         "modules_loaded": devices.modules_loaded(root),
         "module_users": devices.module_users(root),
         "daemon_users": _daemon_users(root),
-        "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
+        "files": {path: _file(root, path) for path in sorted({*FILES, *journal.record_paths(root), *(files or [])})},
         "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
@@ -161,7 +166,7 @@ def observe(
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys((record.DRIVER, record.TOOLKIT, owned.ENGINE_RECORD), record.without_former_files),
+        **dict.fromkeys(filter(ownership.is_record, host["files"]), record.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
         **{path: functools.partial(docker_files.sealed, path) for path in docker_files.WITH_LOGINS},

@@ -165,6 +165,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "exists": False,
             "content": None,
             "error": None,
+            "has_command": False,
             "flags": [],
             "applied": True,
             "digests": {"file": [], "record": {}},
