@@ -36,6 +36,14 @@ options:
     type: list
     elements: str
     default: []
+  users:
+    description:
+      - Names of users to look up. C(docker_group) says which of them exist.
+      - Users that neither F(/etc/passwd) nor group C(docker) contains are looked up in the name service of the host,
+        for example in a directory service.
+    type: list
+    elements: str
+    default: []
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -275,6 +283,13 @@ host:
         from the processes of the host, and the IDs of the users that run a C(rootless_docker).
       type: dict
       sample: {containers: {podman: 2}, rootless_docker: [1000]}
+    docker_group:
+      description:
+        - Group C(docker) - whether it C(exists), its C(members), the users whose primary group it is
+          (C(primary_members)), and the group of F(/run/docker.sock) (C(socket_group)), null without a socket.
+        - C(users) has the names in O(users), and whether each user exists.
+      type: dict
+      sample: {exists: true, members: [alice], primary_members: [], users: {alice: true}, socket_group: docker}
     cdi_specs:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
@@ -377,6 +392,7 @@ import http.client
 import importlib.util
 import json
 import os
+import pwd
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -401,6 +417,15 @@ def ask(path: str, request: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+def find_user(name: str) -> bool:
+    """Return whether the name service of the host has a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -408,6 +433,7 @@ def main() -> None:
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "users": {"type": "list", "elements": "str", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
             "driver_volume": {
                 "type": "dict",
@@ -463,6 +489,8 @@ def main() -> None:
         units=module.params["services"],
         files=module.params["files"],
         packages=module.params["packages"],
+        users=module.params["users"],
+        find_user=find_user,
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

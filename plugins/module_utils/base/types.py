@@ -242,6 +242,16 @@ class EngineProcesses(TypedDict):
     rootless_docker: list[int]
 
 
+class DockerGroup(TypedDict):
+    """Group docker, its members, and the requested users that exist. engine/docker_group.py reads it."""
+
+    exists: bool
+    members: list[str]
+    primary_members: list[str]
+    users: dict[str, bool]
+    socket_group: str | None
+
+
 class CdiSpec(TypedDict):
     """A CDI specification of NVIDIA GPUs."""
 
@@ -406,6 +416,7 @@ class Host(TypedDict):
     services: dict[str, Unit]
     engines: Engines
     engine_processes: EngineProcesses
+    docker_group: DockerGroup
     cdi_specs: list[CdiSpec]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

@@ -22,8 +22,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    docker_group,
     docker_repository,
     package_plan,
+    users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
@@ -71,6 +73,9 @@ class Plan:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
+    # The users to add to group docker, and all users that the role has added afterwards.
+    users: list[str] = dataclasses.field(default_factory=list)
+    recorded_users: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -113,14 +118,19 @@ def plan(
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
-    result.acts = bool(result.transaction or config or (result.service and result.service.needed))
+    members = users.plan(
+        host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
+    )
+    result.users, result.recorded_users = members.add, members.record
+    result.problems += members.problems
+    result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
-    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service)]
-    result.reason = "; ".join(
-        [*packages.reasons, _reason(result, host, service, found, packages), *coexistence.notes(host, request.name)]
-    )
+    joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
+    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
+    reasons = [*packages.reasons, _reason(result, host, service, found, packages), *members.reasons]
+    result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name)])
     return result
 
 
@@ -147,6 +157,11 @@ def _no_engine(host: Host, request: Request) -> Plan:
         result.problems.append(
             "container_engine_name is none, but container_engine_docker_options contains options. Remove the options, "
             "or set container_engine_name=docker."
+        )
+    if request.users:
+        result.problems.append(
+            "container_engine_name is none, but container_engine_users contains users. Remove the users, or set "
+            "container_engine_name=docker."
         )
     return result
 

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
     DEFAULT_PATH,
     DaemonConfigError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_group, users
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -45,6 +45,9 @@ class Removal:
     record: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     service: str | None = None
+    # The users to remove from group docker, and whether there is a record of them.
+    users: list[str] = dataclasses.field(default_factory=list)
+    user_record: bool = False
     # Whether Docker itself is among the packages. Its daemon then does not apply changed options.
     removes_docker: bool = False
     acts: bool = False
@@ -76,9 +79,10 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     harmed = coexistence.removal_problems(host, recorded)
     result.problems += [] if result.problems else harmed
     _options(host, result)
+    result.users, result.user_record = users.added(host), users.has_record(host)
     if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
         result.reasons.append(f"{request.name} is kept because this role did not install it")
-    result.acts = result.record or result.revokes
+    result.acts = result.record or result.revokes or result.user_record
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
@@ -107,6 +111,8 @@ def _options(host: Host, result: Removal) -> None:
 
 def _changes(result: Removal) -> list[str]:
     parts = (
+        (f"remove {', '.join(result.users)} from group {docker_group.GROUP}", result.users),
+        ("remove the record of the users in group docker", result.user_record and not result.users),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
         (f"stop and disable {result.service}", result.service),
         (f"remove {', '.join(result.packages)}", result.packages),

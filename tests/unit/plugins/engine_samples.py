@@ -91,6 +91,7 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
         "services": {**services, **more.pop("services", {})},
         "engines": engines,
         "engine_processes": {"containers": more.pop("containers", {}), "rootless_docker": more.pop("rootless", [])},
+        "docker_group": {"exists": False, "members": [], "primary_members": [], "users": {}, "socket_group": None},
         "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"exists": False, "content": None}},
     }
