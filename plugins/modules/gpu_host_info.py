@@ -290,6 +290,13 @@ host:
         - C(users) has the names in O(users), and whether each user exists.
       type: dict
       sample: {exists: true, members: [alice], primary_members: [], users: {alice: true}, socket_group: docker}
+    docker_data:
+      description:
+        - Docker's data directory (C(root), and C(directory) with resolved links), and how many C(containers), C(images)
+          and C(volumes) it contains.
+        - Images of the containerd image store are in another directory and are not counted.
+      type: dict
+      sample: {root: /var/lib/docker, directory: /data/docker, containers: 2, images: 5, volumes: 0}
     cdi_specs:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other

@@ -252,6 +252,16 @@ class DockerGroup(TypedDict):
     socket_group: str | None
 
 
+class DockerData(TypedDict):
+    """Docker's data directory without and with resolved links, and the numbers of what it contains."""
+
+    root: str
+    directory: str
+    containers: int
+    images: int
+    volumes: int
+
+
 class CdiSpec(TypedDict):
     """A CDI specification of NVIDIA GPUs."""
 
@@ -417,6 +427,7 @@ class Host(TypedDict):
     engines: Engines
     engine_processes: EngineProcesses
     docker_group: DockerGroup
+    docker_data: DockerData
     cdi_specs: list[CdiSpec]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
+    parse,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
@@ -22,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    docker_data,
     docker_group,
     docker_repository,
     package_plan,
@@ -114,7 +116,8 @@ def plan(
         result.packages = packages.transaction.install
         result.query = packages.query
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
-    config = _config(result, host, request, service) if request.name == "docker" else []
+    notes: list[str] = []
+    config = _config(result, host, request, service, notes) if request.name == "docker" else []
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
@@ -129,7 +132,7 @@ def plan(
     unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
     joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
     result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
-    reasons = [*packages.reasons, _reason(result, host, service, found, packages), *members.reasons]
+    reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
     result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name)])
     return result
 
@@ -185,8 +188,8 @@ def _found(
     return package_plan.Found(None, None, None)
 
 
-def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any]) -> list[str]:
-    """Plan the options, and return the changes of daemon.json."""
+def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any], notes: list[str]) -> list[str]:
+    """Plan the options, and return the changes of daemon.json. Add to the notes what the user should know."""
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
@@ -221,6 +224,13 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return []
+    before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
+    hidden = docker_data.hidden(host, before, change.config)
+    if hidden and result.is_installed:
+        result.problems.append(docker_data.problem(*hidden))
+        return []
+    if hidden:
+        notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:

@@ -16,12 +16,14 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
+    parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_group, users
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_data, docker_group, users
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -103,10 +105,22 @@ def _check_containers(host: Host, name: str, result: Removal) -> None:
 def _options(host: Host, result: Removal) -> None:
     try:
         state = record.load_state((host["files"].get(RECORD_FILE) or {}).get("content"), RECORD_FILE)
+        result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
+        if result.revokes and not result.removes_docker:
+            _check_data(host, state, result)
     except DaemonConfigError as error:
         result.problems.append(str(error))
-        return
-    result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
+
+
+def _check_data(host: Host, state: record.State, result: Removal) -> None:
+    """Refuse to restore a `data-root` in which the Docker that stays would not find its data."""
+    file = host["files"][DEFAULT_PATH]
+    text = file["content"] if file["exists"] else None
+    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    change = changes.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
+    hidden = docker_data.hidden(host, parse(text, DEFAULT_PATH) if text is not None else {}, change.config)
+    if hidden and host["engines"]["docker"]["package"]:
+        result.problems.append(docker_data.problem(*hidden))
 
 
 def _changes(result: Removal) -> list[str]:

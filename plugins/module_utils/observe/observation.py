@@ -16,7 +16,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_files, docker_group
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_data,
+    docker_files,
+    docker_group,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
@@ -178,6 +183,8 @@ def observe(
     host["docker_group"] = docker_group.read(root, users or [], find_user)
     gpu_users.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
+    flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
+    host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     version = host["driver"]["loaded"] or host["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None
