@@ -170,7 +170,7 @@ class ActionModule(ActionBase):
         if driver is not None and (driver.extra_packages or driver.kernel_packages):
             arguments["packages"] = [*driver.extra_packages, *driver.kernel_packages]
         engine = engine_request.read(values["container_engine"]) if "container_engine" in values else None
-        if engine is not None and engine.users and engine.state == "present":
+        if engine is not None and engine.users and (engine.name, engine.state) == ("docker", "present"):
             arguments["users"] = engine.users
         if "driver_volume" in parts:
             arguments["driver_volume"] = site_plan.volume_engines(values, parts)

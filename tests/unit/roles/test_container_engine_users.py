@@ -79,14 +79,12 @@ class Machine:
 
     def absent(self, *, dry: bool = False) -> str:
         gone = removal.plan(t.cast("t.Any", self.seen()), read({"state": "absent"}), PLATFORMS)
-        return self.run("absent.yml", plain(gone), dry=dry)
+        return self.run("users_absent.yml", plain(gone), dry=dry)
 
     def run(self, file: str, planned: dict[str, t.Any], *, dry: bool, fails: bool = False) -> str:
-        """Run the tasks of a file that are about users. Return the last lines of the output."""
+        """Run the tasks of a file. Return the output."""
         text = (TASKS / file).read_text(encoding="utf-8").replace("/var/lib/gpufleet", str(self.record.parent))
-        tasks = [task for task in yaml.safe_load(text) if "user" in task["name"]]
-        assert tasks
-        play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
+        play = {"hosts": "localhost", "gather_facts": False, "tasks": yaml.safe_load(text)}
         self.record.parent.parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
         values = {"__container_engine_plan": planned, "ansible_python_interpreter": sys.executable}
@@ -117,7 +115,15 @@ def test_users_are_added_once_and_only_these_are_removed(machine: Machine) -> No
     assert machine.members() == "carol,alice,bob"
     machine.absent()
     assert machine.members() == "carol"
-    assert not machine.record.exists()
+    assert not machine.record.parent.exists()
+
+
+def test_other_records_stay(machine: Machine) -> None:
+    machine.present("alice")
+    other = machine.record.parent / "container_engine.json"
+    other.write_text("{}")
+    machine.absent()
+    assert (machine.record.exists(), other.exists()) == (False, True)
 
 
 def test_check_mode_reports_a_change_and_makes_none(machine: Machine) -> None:

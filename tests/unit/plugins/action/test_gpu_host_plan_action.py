@@ -234,6 +234,7 @@ OBSERVED = [
     (PARTS, {"container_engine_name": "none"}, {"driver_volume": {"engine": ["none"], "expected_engines": []}}),
     ([ENGINE], {"container_engine_users": ["alice", "bob"]}, {"users": ["alice", "bob"]}),
     ([ENGINE], {"container_engine_users": ["alice"], "container_engine_state": "absent"}, {}),
+    ([ENGINE], {"container_engine_users": ["alice"], "container_engine_name": "podman"}, {}),
     ([DRIVER], {"container_engine_users": ["alice"]}, {}),
     (
         [DRIVER],
