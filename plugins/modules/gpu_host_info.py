@@ -36,6 +36,14 @@ options:
     type: list
     elements: str
     default: []
+  users:
+    description:
+      - Names of users to look up. C(docker_group) says which of them exist.
+      - Users that neither F(/etc/passwd) nor group C(docker) contains are looked up in the name service of the host,
+        for example in a directory service.
+    type: list
+    elements: str
+    default: []
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -276,6 +284,20 @@ host:
         users that run a C(rootless_docker).
       type: dict
       sample: {containers: {podman: 2}, rootless_docker: [1000]}
+    docker_group:
+      description:
+        - Group C(docker) - whether it C(exists), its C(members), the users whose primary group it is
+          (C(primary_members)), and the group of F(/run/docker.sock) (C(socket_group)), null without a socket.
+        - C(users) has the names in O(users), and whether each user exists.
+      type: dict
+      sample: {exists: true, members: [alice], primary_members: [], users: {alice: true}, socket_group: docker}
+    docker_data:
+      description:
+        - Docker's data directory (C(root), and C(directory) with resolved links), and how many C(containers), C(images)
+          and C(volumes) it contains.
+        - Images of the containerd image store are in another directory and are not counted.
+      type: dict
+      sample: {root: /var/lib/docker, directory: /data/docker, containers: 2, images: 5, volumes: 0}
     cdi_specs:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
@@ -380,6 +402,7 @@ import http.client
 import importlib.util
 import json
 import os
+import pwd
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -404,6 +427,15 @@ def ask(path: str, request: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+def find_user(name: str) -> bool:
+    """Return whether the name service of the host has a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -411,6 +443,7 @@ def main() -> None:
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "users": {"type": "list", "elements": "str", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
             "driver_volume": {
                 "type": "dict",
@@ -466,6 +499,8 @@ def main() -> None:
         units=module.params["services"],
         files=module.params["files"],
         packages=module.params["packages"],
+        users=module.params["users"],
+        find_user=find_user,
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

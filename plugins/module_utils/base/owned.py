@@ -53,6 +53,8 @@ USER_DIRECTORY = "/tmp/gpufleet-{}"
 DRIVER_RECORD = f"{STATE_DIRECTORY}/nvidia_driver.json"
 TOOLKIT_RECORD = f"{STATE_DIRECTORY}/cuda_toolkit.json"
 ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"
+# Role container_engine: the users that the role added to group docker.
+ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.

@@ -242,6 +242,26 @@ class EngineProcesses(TypedDict):
     rootless_docker: list[int]
 
 
+class DockerGroup(TypedDict):
+    """Group docker, its members, and the requested users that exist. engine/docker_group.py reads it."""
+
+    exists: bool
+    members: list[str]
+    primary_members: list[str]
+    users: dict[str, bool]
+    socket_group: str | None
+
+
+class DockerData(TypedDict):
+    """Docker's data directory without and with resolved links, and the numbers of what it contains."""
+
+    root: str
+    directory: str
+    containers: int
+    images: int
+    volumes: int
+
+
 class CdiSpec(TypedDict):
     """A CDI specification of NVIDIA GPUs."""
 
@@ -411,6 +431,8 @@ class Host(TypedDict):
     services: dict[str, Unit]
     engines: Engines
     engine_processes: EngineProcesses
+    docker_group: DockerGroup
+    docker_data: DockerData
     cdi_specs: list[CdiSpec]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
+    parse,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
     Flag,
@@ -28,8 +29,11 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    docker_data,
+    docker_group,
     docker_repository,
     package_plan,
+    users,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
@@ -77,6 +81,9 @@ class Plan:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
+    # The users to add to group docker, and all users that the role has added afterwards.
+    users: list[str] = dataclasses.field(default_factory=list)
+    recorded_users: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -117,18 +124,24 @@ def plan(
         result.query = packages.query
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
-    config = _config(result, host, request, service, command) if request.name == "docker" else []
+    notes: list[str] = []
+    config = _config(result, host, request, service, command, notes) if request.name == "docker" else []
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
-    result.acts = bool(result.transaction or config or (result.service and result.service.needed))
+    members = users.plan(
+        host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
+    )
+    result.users, result.recorded_users = members.add, members.record
+    result.problems += members.problems
+    result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
-    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service)]
-    result.reason = "; ".join(
-        [*packages.reasons, _reason(result, host, service, found, packages), *coexistence.notes(host, request.name)]
-    )
+    joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
+    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
+    reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
+    result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name)])
     return result
 
 
@@ -156,6 +169,11 @@ def _no_engine(host: Host, request: Request) -> Plan:
             "container_engine_name is none, but container_engine_docker_options contains options. Remove the options, "
             "or set container_engine_name=docker."
         )
+    if request.users:
+        result.problems.append(
+            "container_engine_name is none, but container_engine_users contains users. Remove the users, or set "
+            "container_engine_name=docker."
+        )
     return result
 
 
@@ -179,8 +197,13 @@ def _found(
     return package_plan.Found(None, None, None)
 
 
-def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str) -> list[str]:
-    """Plan the options, and return the changes of daemon.json. `command`: how the package's unit starts dockerd."""
+def _config(
+    result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str, notes: list[str]
+) -> list[str]:
+    """Plan the options, and return the changes of daemon.json. Add to the notes what the user should know.
+
+    command: how the package's unit starts dockerd
+    """
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
@@ -220,6 +243,13 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
     except DaemonConfigError as error:
         result.problems.append(str(error))
         return []
+    before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
+    hidden = docker_data.hidden(host, before, change.config)
+    if hidden and result.is_installed:
+        result.problems.append(docker_data.problem(*hidden))
+        return []
+    if hidden:
+        notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:

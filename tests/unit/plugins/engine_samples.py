@@ -60,6 +60,9 @@ FULL = {
 }
 
 
+NO_DATA = {"root": "/var/lib/docker", "directory": "/var/lib/docker", "containers": 0, "images": 0, "volumes": 0}
+
+
 def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -> dict[str, t.Any]:
     """Describe a host. `packages` has the installed packages with their versions. `more` replaces or adds values."""
     family = key.partition("-")[0]
@@ -94,6 +97,8 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
         "services": {**services, **more.pop("services", {})},
         "engines": engines,
         "engine_processes": {"containers": more.pop("containers", {}), "rootless_docker": more.pop("rootless", [])},
+        "docker_data": {**NO_DATA, **more.pop("data", {})},
+        "docker_group": {"exists": False, "members": [], "primary_members": [], "users": {}, "socket_group": None},
         "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"exists": False, "content": None}},
     }
