@@ -37,6 +37,7 @@ _PROGRAM = {"docker": "{}+dfsg1", "containerd": "{}~ds1"}
 NEWER = ("docker.io", "docker-cli", "docker-buildx", "docker-compose", "containerd")
 # Packages with all files of Debian's packages.
 TREES = {
+    "docker-ce-rootless-extras": ("rootlesskit",),
     "podman": ("podman",),
     "podman-docker": ("podman-docker",),
     "conmon": ("conmon",),
@@ -290,7 +291,7 @@ def base_archives(platform: str) -> list[tuple[dict[str, str], archives.Archive]
     values = data["variants"][platform]
     newest = {"docker": DOCKER[-1], "containerd": CONTAINERD[-1]}
     if family == "amazon":
-        # Docker 25 needs an option for CDI, so the version of Amazon's package must not tell 25 of a daemon that is 26.
+        # Amazon has version 25. The daemon is newer and handles CDI differently, so the package has its version.
         values["docker"] = [{"docker_": f"{DOCKER[-1]}-1.amzn2023.0.1"}]
     elif family == "sles":
         values["docker"] = [{"docker_": f"{DOCKER[-1]}_ce-150000.1.1", "upstream": f"{DOCKER[-1]}_ce"}]
