@@ -51,6 +51,8 @@ class System:
     origin: str = ""
     # The repository that the package manager recorded for the driver's packages.
     recorded: str | None = None
+    # With apt: the packages that the administrator holds.
+    held: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> list[str]:
