@@ -124,8 +124,7 @@ def plan(
         result.query = packages.query
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
-    notes: list[str] = []
-    config = _config(result, host, request, service, command, notes) if request.name == "docker" else []
+    config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
@@ -197,22 +196,17 @@ def _found(
     return package_plan.Found(None, None, None)
 
 
-def _config(
-    result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str, notes: list[str]
-) -> list[str]:
-    """Plan the options, and return the changes of daemon.json. Add to the notes what the user should know.
+def _options(
+    result: Plan, host: Host, request: Request, flags: list[Flag], command: str
+) -> tuple[dict[str, t.Any], list[str]]:
+    """Return the options of daemon.json that the role wants, and what is wrong with them.
 
     command: how the package's unit starts dockerd
     """
-    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     options = dict(request.docker_options)
     if request.docker_recommended:
         options = recommended(options, version_key(result.version), is_swarm(host), {flag.key for flag in flags})
-    result.options = options
-    # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
-    has_secrets = masked_options != options
-    result.has_secrets |= has_secrets
     wrong = value_problems(masked_options)
     version = version_key(result.version)
     if not result.problems and not wrong and version:
@@ -221,11 +215,29 @@ def _config(
         # No dockerd can validate the options yet. A newer version than the known ones may have other options.
         wrong = unknown_options(options) if version[:2] <= NEWEST_KNOWN and (version or not result.query) else []
         wrong += [] if host["docker_daemon_json"].get("has_command") else _set_by_unit(masked_options, command)
+    return options, wrong
+
+
+def _config(
+    result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str
+) -> tuple[list[str], list[str]]:
+    """Plan the options. Return the changes of daemon.json, and what the user should know.
+
+    command: how the package's unit starts dockerd
+    """
+    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    options, wrong = _options(result, host, request, flags, command)
+    result.options = options
+    # The observation is masked, so compare it with masked options.
+    masked_options = masked_tree(options)
+    has_secrets = masked_options != options
+    result.has_secrets |= has_secrets
+    notes: list[str] = []
     result.problems += [f"container_engine_docker_options.{text}" for text in wrong]
     if host["docker_daemon_json"].get("error"):
         result.problems.append(host["docker_daemon_json"]["error"])
     if result.problems:
-        return []
+        return [], notes
     file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
     try:
         state = record.load_state(record_file.get("content"), RECORD_FILE)
@@ -242,24 +254,24 @@ def _config(
         )
     except DaemonConfigError as error:
         result.problems.append(str(error))
-        return []
+        return [], notes
     before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
     hidden = docker_data.hidden(host, before, change.config)
     if hidden and result.is_installed:
         result.problems.append(docker_data.problem(*hidden))
-        return []
+        return [], notes
     if hidden:
         notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:
-        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"]
+        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"], notes
     if change.state.record != state.record or not is_recorded:
-        return [f"update the record of the options in {DEFAULT_PATH}"]
+        return [f"update the record of the options in {DEFAULT_PATH}"], notes
     by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
     if by_flags:
-        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"]
-    return _pending(host, state, request.restart_policy, service)
+        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"], notes
+    return _pending(host, state, request.restart_policy, service), notes
 
 
 def _set_by_unit(options: dict[str, t.Any], command: str) -> list[str]:
