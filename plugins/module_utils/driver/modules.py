@@ -98,7 +98,11 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
 
 def build_limit(host: Host, data: dict, flavor: str | None) -> dict | None:
     """Return a known build failure of the source's modules that affects the host, with the affected `kernels`."""
-    built = {entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]}
+    built = {
+        entry["release"]
+        for entry in host["kernel"]["kernels"]
+        if entry["nvidia_module"] and entry["nvidia_module"]["flavor"] in (flavor, None)
+    }
     for limit in data.get("build_limits", []):
         new = [
             name
