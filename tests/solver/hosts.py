@@ -54,6 +54,8 @@ class System:
     # ID and version of a distribution of the family, and whether its kernel loads only modules that its vendor signed.
     distribution: tuple[str, str] | None = None
     secure_boot: bool = False
+    # With apt: the packages that the administrator holds.
+    held: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> list[str]:

@@ -159,6 +159,20 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("docker", "podman", "containerd", "crio", "container_toolkit")
         },
         "engine_processes": {"containers": {}, "rootless_docker": []},
+        "docker_data": {
+            "root": "/var/lib/docker",
+            "directory": "/var/lib/docker",
+            "containers": 0,
+            "images": 0,
+            "volumes": 0,
+        },
+        "docker_group": {
+            "exists": False,
+            "members": [],
+            "primary_members": [],
+            "users": {},
+            "socket_group": None,
+        },
         "cdi_specs": [],
         "driver_volume": None,
         "docker_daemon_json": {
@@ -166,6 +180,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "exists": False,
             "content": None,
             "error": None,
+            "has_command": False,
             "flags": [],
             "applied": True,
             "digests": {"file": [], "record": {}},
