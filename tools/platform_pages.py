@@ -49,6 +49,8 @@ PLACEHOLDERS = {
     "KERNEL": "the release of the kernel (`uname -r`)",
     "VERSION": "the release of the kernel without its variant, for example without `-default`",
     "ARCH": "the architecture",
+    "DRIVER": "the version of the driver",
+    "RELEASE": "the release of the kernel up to the distribution, for example without `.el10_1.x86_64`",
 }
 
 
@@ -84,9 +86,41 @@ def with_secure_boot(key: str, gpu: str, result) -> str:
     """Describe what changes on a host with Secure Boot and no enrolled key."""
     secure = resolved(key, gpu, secure_boot={"enabled": True})
     if secure.errors:
-        is_signed = samples.platform(key).get("signed_modules_hint") and result.flavor == "open"
-        return f"fails until a key is enrolled{' or signed modules are installed' if is_signed else ''}"
+        is_signed = result.flavor == "open" and with_signed_modules(key)
+        return f"fails until a key is enrolled{', except on the distributions below' if is_signed else ''}"
     return "works" if choice(secure) == choice(result) else ", ".join(choice(secure))
+
+
+def with_signed_modules(key: str) -> dict[str, dict]:
+    """Return the distributions of a family whose vendor signs modules, by ID, with the data of their source."""
+    vendors = samples.platform(key).get("vendors", {})
+    return {name: data for name, data in vendors.items() if "precompiled" in data["builds"]}
+
+
+def of_vendors(key: str) -> list[str]:
+    """Render what the role installs from the distribution's vendor."""
+    lines = []
+    for name, data in samples.platform(key).get("vendors", {}).items():
+        system = {"key": key, "id": name, "version": data["from"]}
+        release = re.sub(r"-55\.el10_0", "-124.20.1.el10_1", samples.KERNELS[key])
+        there = samples.host(key, (samples.H100,), os=system, kernel=release)
+        result = samples.resolve(there, {"source": "distribution"}, samples.platform(key, there["os"]))
+        base = release.partition(".el")[0]
+        result.packages = [item.replace(f"*-{base}", "DRIVER-RELEASE") for item in result.packages]
+        first = f" (installed first if needed: {code(data['prerequisites'])})" if data.get("prerequisites") else ""
+        names = packages(result, release)
+        when = "with Secure Boot, or with" if "precompiled" in data["builds"] else "with"
+        lines.append(
+            f"- {data['vendor']}'s driver (release {data['from']} or newer, {', '.join(data['arches'])}), {when} "
+            f"`nvidia_driver_source: distribution`{first}: {code(names)}."
+        )
+        how = re.sub(r"(?<!\w)'([^']+)'(?!\w)", r"`\1`", data["enable"])
+        lines.append(f"  If no repository has these packages, {how}.")
+    if lines:
+        lines.insert(0, "")
+        lines.insert(0, "Source `distribution` is the driver of the distribution's own vendor:")
+        lines.append("")
+    return lines
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
@@ -146,17 +180,7 @@ def hints(key: str) -> list[str]:
         ]
     if data.get("prerequisites_hint"):
         lines += [f"On RHEL, enable EPEL yourself before the first run. {data['prerequisites_hint']}", ""]
-    if data.get("signed_modules_hint"):
-        lines += [
-            "With Secure Boot, you can install signed open modules instead of enrolling a key. The role then adopts",
-            "that driver (see [Drivers that another vendor built](../driver.md#drivers-that-another-vendor-built)):",
-            "",
-        ]
-        for signed in data["signed_modules_hint"].values():
-            how = re.sub(r"'([^']+)'", r"`\1`", signed["how"])
-            arches = ", ".join(signed["arches"])
-            lines.append(f"- {signed['vendor']} (release {signed['from']} or newer, {arches}): {how}.")
-        lines.append("")
+    lines += of_vendors(key)
     return lines
 
 

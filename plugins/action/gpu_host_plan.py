@@ -174,6 +174,9 @@ class ActionModule(ActionBase):
         driver = driver_request.read(values["nvidia_driver"]) if "nvidia_driver" in values else None
         if driver is not None and (driver.extra_packages or driver.kernel_packages):
             arguments["packages"] = [*driver.extra_packages, *driver.kernel_packages]
+        engine = engine_request.read(values["container_engine"]) if "container_engine" in values else None
+        if engine is not None and engine.users and (engine.name, engine.state) == ("docker", "present"):
+            arguments["users"] = engine.users
         if "driver_volume" in parts:
             arguments["driver_volume"] = site_plan.volume_engines(values, parts)
         return self._run_module(OBSERVE, arguments)["host"]

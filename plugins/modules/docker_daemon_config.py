@@ -19,7 +19,8 @@ description:
     option is removed, the module restores the original file, or removes the file if it did not exist.
   - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
     C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
-    exits before it changes anything. Without C(dockerd), the module only checks known options itself.
+    exits before it changes anything. Without C(dockerd), the module only checks known options itself. The module fails
+    if O(options) enables C(features.cdi) and C(dockerd) is older than 25.0, because C(dockerd) would ignore it.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - If the file is not a JSON object, the module fails with the line and the column, and does not overwrite the file.
@@ -75,7 +76,8 @@ options:
   lists:
     description:
       - V(union) adds the missing items to a list, and removes only these later. In C(exec-opts), C(labels) and
-        C(storage-opts), an item replaces the item with the same key before the C(=).
+        C(storage-opts), an item replaces the item with the same key before the C(=). The module fails if
+        C(default-address-pools) would contain a base twice with different sizes.
       - V(replace) treats a list as one value.
     type: str
     choices: [union, replace]
@@ -357,7 +359,8 @@ def validate(module: AnsibleModule, text: str) -> str:
         if is_root():
             os.chown(file, UNPRIVILEGED, UNPRIVILEGED)
             os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
-        return dockerd.validate(module.run_command, run_unprivileged, path, file)
+        requested = module.params["options"] if module.params["state"] == "present" else {}
+        return dockerd.validate(module.run_command, run_unprivileged, path, file, requested)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -36,6 +36,14 @@ options:
     type: list
     elements: str
     default: []
+  users:
+    description:
+      - Names of users to look up. C(docker_group) says which of them exist.
+      - Users that neither F(/etc/passwd) nor group C(docker) contains are looked up in the name service of the host,
+        for example in a directory service.
+    type: list
+    elements: str
+    default: []
   package_lock_timeout:
     description:
       - With apt, seconds to wait for a running package manager. If the package manager still runs after this time,
@@ -271,10 +279,25 @@ host:
       sample: {podman: {package: podman, version: 4.3.1+ds1-8}}
     engine_processes:
       description: >-
-        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio)),
-        from the processes of the host, and the IDs of the users that run a C(rootless_docker).
+        The number of running C(containers) by engine (C(docker), C(containerd), C(kubernetes), C(podman), C(crio); and
+        with their own containerd C(snap), C(k3s), C(rootless)), from the processes of the host, and the IDs of the
+        users that run a C(rootless_docker).
       type: dict
       sample: {containers: {podman: 2}, rootless_docker: [1000]}
+    docker_group:
+      description:
+        - Group C(docker) - whether it C(exists), its C(members), the users whose primary group it is
+          (C(primary_members)), and the group of F(/run/docker.sock) (C(socket_group)), null without a socket.
+        - C(users) has the names in O(users), and whether each user exists.
+      type: dict
+      sample: {exists: true, members: [alice], primary_members: [], users: {alice: true}, socket_group: docker}
+    docker_data:
+      description:
+        - Docker's data directory (C(root), and C(directory) with resolved links), and how many C(containers), C(images)
+          and C(volumes) it contains.
+        - Images of the containerd image store are in another directory and are not counted.
+      type: dict
+      sample: {root: /var/lib/docker, directory: /data/docker, containers: 2, images: 5, volumes: 0}
     cdi_specs:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
@@ -303,9 +326,10 @@ host:
     docker_daemon_json:
       description: >-
         The C(content) of daemon.json, or the C(error) that prevents Docker from reading it, and the C(flags) of the
-        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). Passwords and tokens
-        are masked. C(digests) of the options that contain them allow comparisons. C(applied) is V(false) if the daemon
-        has not applied the last change that the collection made.
+        daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). C(has_command) says whether the unit or
+        a drop-in has the command of the daemon. Passwords and tokens are masked. C(digests) of the options that
+        contain them allow comparisons. C(applied) is V(false) if the daemon has not applied the last change that the
+        collection made.
       type: dict
       sample:
         path: /etc/docker/daemon.json
@@ -313,6 +337,7 @@ host:
         content: {live-restore: true}
         error: null
         flags: []
+        has_command: true
         applied: true
         digests: {file: [], record: {}}
     files:
@@ -377,6 +402,7 @@ import http.client
 import importlib.util
 import json
 import os
+import pwd
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -401,6 +427,15 @@ def ask(path: str, request: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+def find_user(name: str) -> bool:
+    """Return whether the name service of the host has a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -408,6 +443,7 @@ def main() -> None:
             "services": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "path", "default": []},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "users": {"type": "list", "elements": "str", "default": []},
             "package_lock_timeout": {"type": "int", "default": 0},
             "driver_volume": {
                 "type": "dict",
@@ -463,6 +499,8 @@ def main() -> None:
         units=module.params["services"],
         files=module.params["files"],
         packages=module.params["packages"],
+        users=module.params["users"],
+        find_user=find_user,
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

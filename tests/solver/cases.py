@@ -81,6 +81,16 @@ class Outcome:
     # Installed after each of the administrator's upgrades, with the plan's holds.
     upgraded: dict[str, list[Package]] = dataclasses.field(default_factory=dict)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the plan refuses the case."""
+        return bool(self.errors)
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons of the plan."""
+        return list(self.plan.get("reasons", []))
+
 
 class Lab:
     """Answers queries and simulates transactions. Equal ones run once."""
@@ -94,7 +104,7 @@ class Lab:
         self._results: dict[str, tuple[list[Change], str]] = {}
         self._upgrades: dict[tuple, dict[str, list[Change]]] = {}
         self._platforms: dict[str, dict] = {}
-        self._known = catalogue({**manager.archives, **{f"later {name}": of for name, of in _later(manager).items()}})
+        self._known = known_packages(manager)
 
     def platform(self, key: str) -> dict:
         """Return the role's data for a platform."""
@@ -124,7 +134,7 @@ class Lab:
         outcome = Outcome(list(part.errors), part.plan)
         if not outcome.errors:
             outcome.changes, outcome.refused = self._simulated(case.host, part.plan["todo"])
-            outcome.system = self._after(case.host.packages, outcome.changes)
+            outcome.system = after(self._known, case.host.packages, outcome.changes)
             if self.manager.name == "apt" and not outcome.refused:
                 outcome.upgraded = self._upgraded(case.host, part.plan["todo"]["transaction"], outcome.system)
         return outcome
@@ -181,17 +191,20 @@ class Lab:
         if key not in self._upgrades:
             self.simulations += 1
             self._upgrades[key] = self.manager.upgraded(system, held, files, repositories)
-        return {command: self._after(system, changes) for command, changes in self._upgrades[key].items()}
-
-    def _after(self, packages: Iterable[Package], changes: list[Change]) -> list[Package]:
-        known = self._known
-        left = {change.name for change in changes if change.before or change.action == REMOVE}
-        kept = [package for package in packages if package.name not in left]
-        return kept + [_known(known, change) for change in changes if change.after]
+        return {command: after(self._known, system, changes) for command, changes in self._upgrades[key].items()}
 
 
-def _later(manager: Any) -> dict[str, Archive]:
-    return getattr(manager, "later", {})
+def known_packages(manager: Any) -> dict[tuple[str, str], Package]:
+    """Return all packages of a package manager's archives, also after they have moved on, by name and version."""
+    later = getattr(manager, "later", {})
+    return catalogue({**manager.archives, **{f"later {name}": archive for name, archive in later.items()}})
+
+
+def after(known: dict[tuple[str, str], Package], packages: Iterable[Package], changes: list[Change]) -> list[Package]:
+    """Return the installed packages after changes."""
+    left = {change.name for change in changes if change.before or change.action == REMOVE}
+    kept = [package for package in packages if package.name not in left]
+    return kept + [_known(known, change) for change in changes if change.after]
 
 
 def _known(known: dict[tuple[str, str], Package], change: Change) -> Package:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,11 @@ def manager(place: Path, platform: str) -> Rpm:
     found = {"base": archives.load(base, platform), "nvidia": archives.load("nvidia-rpm", platform)}
     if platform != "el-8":
         found[AMAZON if base == "amazon" else "vendor"] = archives.load("vendor-modules", platform)
+    # Both vendors' packages are in one data file.
+    for name, vendor in (("redhat", RED_HAT[0]), ("almalinux", ALMALINUX[0])):
+        if "vendor" in found:
+            own = tuple(package for package in found["vendor"].packages if package.vendor == vendor)
+            found[name] = dataclasses.replace(found["vendor"], packages=own)
     return Rpm(place, found, "dnf")
 
 
@@ -52,6 +59,7 @@ def cases(dnf: Rpm, platform: str) -> Iterator[Case]:
             for gpu, branch in BRANCHES:
                 yield _case(dnf, host, gpu, {"branch": branch})
     yield from vendor_cases(dnf, platform)
+    yield from source_cases(dnf, platform)
 
 
 def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
@@ -78,6 +86,56 @@ def vendor_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
         yield from _precompiled(dnf, platform, version)
     if platform == "amazon-2023":
         yield from _mirrored(dnf, platform, version)
+
+
+# By platform: the hosts on which the distribution's vendor has a driver. Name, ID and version of the distribution, and
+# the repositories besides the base.
+DISTRIBUTIONS = {
+    "el-9": (("AlmaLinux", ("almalinux", "9.7"), ("almalinux", "nvidia")),),
+    "el-10": (
+        ("AlmaLinux", ("almalinux", "10.1"), ("almalinux", "nvidia")),
+        ("RHEL", ("rhel", "10.1"), ("redhat",)),
+        ("RHEL-unsubscribed", ("rhel", "10.1"), ()),
+    ),
+    "amazon-2023": (("Amazon-mirror", ("amzn", "2023"), (AMAZON,)),),
+}
+# Red Hat's stand-in has modules for the kernel of this state.
+WITH_MODULES = "outdated"
+
+
+def source_cases(dnf: Rpm, platform: str) -> Iterator[Case]:
+    """Return the cases of source distribution. The repository of the release package is already enabled."""
+    base = dnf.archives["base"]
+    kernel = base.rows("kernels")[0]["flavor_"]
+    for title, distribution, repositories in DISTRIBUTIONS.get(platform, ()):
+        is_signed = platform != "amazon-2023"
+        explicit = (("source", "distribution"),)
+        for state in ("updated", "outdated", "waiting"):
+            host = hosts.system(
+                platform,
+                base,
+                kernel,
+                state,
+                ("base", *repositories),
+                addable=() if "nvidia" in repositories else ("nvidia",),
+                title=f"{title}-source",
+                distribution=distribution,
+                secure_boot=is_signed,
+            )
+            wanted = _of_vendor(host, title, state, is_signed)
+            for gpu in ("T4", "H100", "B200"):
+                for values in ((), explicit) if is_signed else (explicit,):
+                    yield Case(host, gpu, values, wanted)
+            if is_signed:
+                yield Case(host, "V100", (), Expected(refusals=("not signed with a key that this machine trusts",)))
+
+
+def _of_vendor(host: hosts.System, title: str, state: str, is_signed: bool) -> Expected:
+    if title == "RHEL-unsubscribed" or (title == "RHEL" and state != WITH_MODULES):
+        release = re.escape(host.upcoming.partition(".el")[0])
+        return Expected(refusals=(rf"repositories have no kmod-nvidia-open-\*-{release}\b",))
+    build = "precompiled" if is_signed else "dkms"
+    return Expected((build,), flavor="open" if is_signed else "", branch="580", source="distribution")
 
 
 def _mirrored(dnf: Rpm, platform: str, version: str) -> Iterator[Case]:

@@ -51,6 +51,11 @@ class System:
     origin: str = ""
     # The repository that the package manager recorded for the driver's packages.
     recorded: str | None = None
+    # ID and version of a distribution of the family, and whether its kernel loads only modules that its vendor signed.
+    distribution: tuple[str, str] | None = None
+    secure_boot: bool = False
+    # With apt: the packages that the administrator holds.
+    held: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> list[str]:
@@ -80,6 +85,9 @@ def observation(host: System, gpu: str, state: dict[str, Any]) -> dict[str, Any]
     there = driver_samples.host(
         host.platform, (GPUS[gpu],), kernel=host.running, next_kernel=host.upcoming, headers=headers
     )
+    if host.distribution:
+        there["os"]["id"], there["os"]["version"] = host.distribution
+    there["secure_boot"]["enabled"] = host.secure_boot
     there["packages"] = state["details"]
     there["installed_packages"] = state["all"]
     there["held_packages"] = state["held"]

@@ -125,7 +125,7 @@ class Apt:
         key = host.name, repositories
         if key not in self._roots:
             root = self.place / "hosts" / host.name.replace("/", "_") / "+".join(repositories)
-            self._prepare(root, repositories, archives.dpkg_status(host.packages))
+            self._prepare(root, repositories, archives.dpkg_status(host.packages, host.held))
             shutil.copytree(self._fetched(repositories), root / "var/lib/apt/lists", dirs_exist_ok=True)
             rc, out, err = execute(["apt-get", *options(root), "check"])
             if rc:

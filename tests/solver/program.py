@@ -13,7 +13,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ansible_collections.gpufleet.hosts.tests.solver import cases, debian, enterprise, suse, ubuntu
+from ansible_collections.gpufleet.hosts.tests.solver import (
+    cases,
+    debian,
+    engine_cases,
+    engines,
+    enterprise,
+    suse,
+    ubuntu,
+)
 
 MODULES = {"amazon": enterprise, "debian": debian, "el": enterprise, "sles": suse, "ubuntu": ubuntu}
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -23,34 +31,37 @@ def main() -> None:
     """Run the cases, and print one JSON document for each line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--platform", required=True)
+    parser.add_argument("--subject", choices=("driver", "engine"), default="driver")
     parser.add_argument("--only", default="", help="run only the cases whose name contains this text")
     parser.add_argument("--all", action="store_true", help="print the passed cases, too")
     options = parser.parse_args()
-    module = MODULES[options.platform.partition("-")[0]]
+    family = options.platform.partition("-")[0]
+    # The cases of a subject, and the module that plans and judges them.
+    module, judge = (engines, engine_cases) if options.subject == "engine" else (MODULES[family], cases)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         manager = module.manager(Path(scratch), options.platform)
-        lab = cases.Lab(manager)
+        lab = judge.Lab(manager)
         totals: Counter = Counter()
         for case in module.cases(manager, options.platform):
             if options.only not in str(case):
                 continue
             outcome = lab.plan(case)
-            found = cases.faults(case, outcome)
-            totals["failed" if found else "refused" if outcome.errors else "installed"] += 1
+            found = judge.faults(case, outcome)
+            totals["failed" if found else "refused" if outcome.is_refused else "installed"] += 1
             if found or options.all:
                 row = {
                     "case": str(case),
                     "faults": found,
-                    "errors": outcome.errors,
+                    "errors": [*outcome.errors, *filter(None, [outcome.refused])],
                     "changes": [str(change) for change in outcome.changes],
-                    "reasons": outcome.plan.get("reasons", []),
+                    "reasons": outcome.reasons,
                 }
                 print(json.dumps(row), flush=True)
     totals["simulated"] = lab.simulations
     totals["seconds"] = round(time.monotonic() - start)
     totals["cpu_seconds"] = round(sum(sum(resource.getrusage(who)[:2]) for who in _WHO))
-    print(json.dumps({"platform": options.platform, **totals}), flush=True)
+    print(json.dumps({"platform": options.platform, "subject": options.subject, **totals}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the planner's transactions with the real apt, dnf and zypper over indexes of the vendors' archives.
 
-    run.py [--platform PLATFORM]... [--only TEXT] [--list FILE]
+    run.py [--platform PLATFORM]... [--subject driver|engine] [--only TEXT] [--list FILE]
 
 The package managers run in containers that are made from the image of a simulated host, which `make solver` builds. A
 platform without a result is a failure.
@@ -39,6 +39,8 @@ PLATFORMS = {
     "debian-12": "apt",
     "debian-13": "apt",
 }
+# The plans of roles nvidia_driver and container_engine.
+SUBJECTS = ("driver", "engine")
 _PACKAGE = "ansible_collections/gpufleet/hosts"
 _SHOWN = 40
 
@@ -75,10 +77,10 @@ def image(manager: str) -> str:
     return name
 
 
-def matrix(platform: str, only: str) -> list[dict]:
+def matrix(platform: str, subject: str, only: str) -> list[dict]:
     """Run the matrix of a platform, and return its rows. The last one has the totals."""
     program = f"{_PACKAGE.replace('/', '.')}.tests.solver.program"
-    container = f"solver-{platform}-{os.getpid()}"
+    container = f"solver-{subject}-{platform}-{os.getpid()}"
     words = ["docker", "run", "--rm", "--name", container, "--network", "none", "--tmpfs", "/tmp:exec"]
     words += ["--tmpfs", "/var/tmp:exec", "--volume", f"{ROOT}:/srv/{_PACKAGE}:ro", "--env", "PYTHONPATH=/srv"]
     words += [
@@ -90,11 +92,11 @@ def matrix(platform: str, only: str) -> list[dict]:
         "-m",
         program,
     ]
-    words += ["--platform", platform, *(["--only", only] if only else [])]
+    words += ["--platform", platform, "--subject", subject, *(["--only", only] if only else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not rows or "platform" not in rows[-1]:
-        raise SetupError(f"The matrix of {platform} did not finish: {done.stderr.strip()[-2000:]}")
+        raise SetupError(f"The matrix of the {subject} on {platform} did not finish: {done.stderr.strip()[-2000:]}")
     return rows
 
 
@@ -117,22 +119,25 @@ def main() -> int:
     """Run the platforms, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--platform", action="append", choices=sorted(PLATFORMS), help="only this platform")
+    parser.add_argument("--subject", action="append", choices=SUBJECTS, help="only the plans of this subject")
     parser.add_argument("--only", default="", help="only the cases whose name contains this text")
     parser.add_argument("--list", type=Path, help="write all failed cases to a file")
     options = parser.parse_args()
     platforms = options.platform or list(PLATFORMS)
+    parts = [(platform, subject) for platform in platforms for subject in options.subject or SUBJECTS]
     failed, texts = 0, []
     try:
         for manager in dict.fromkeys(PLATFORMS[platform] for platform in platforms):
             image(manager)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for rows in pool.map(lambda platform: matrix(platform, options.only), platforms):
+            for rows in pool.map(lambda part: matrix(*part, options.only), parts):
                 totals = rows[-1]
-                failed += totals.get("failed", 0)
+                installed, refused, failures = (totals.get(name, 0) for name in ("installed", "refused", "failed"))
+                failed += failures
                 print(
-                    f"{totals['platform']:14} {totals.get('installed', 0):4} installable, {totals.get('refused', 0):4} "
-                    f"refused as expected, {totals.get('failed', 0):4} failed, {totals['simulated']:4} simulations, "
-                    f"{totals['seconds']} s ({totals['cpu_seconds']} s of CPU time)",
+                    f"{totals['platform']:12} {totals['subject']:6} {installed:4} installable, {refused:4} refused as "
+                    f"expected, {failures:4} failed, {totals['simulated']:4} simulations, {totals['seconds']} s "
+                    f"({totals['cpu_seconds']} s of CPU time)",
                     flush=True,
                 )
                 texts.append(report(rows))

@@ -242,6 +242,26 @@ class EngineProcesses(TypedDict):
     rootless_docker: list[int]
 
 
+class DockerGroup(TypedDict):
+    """Group docker, its members, and the requested users that exist. engine/docker_group.py reads it."""
+
+    exists: bool
+    members: list[str]
+    primary_members: list[str]
+    users: dict[str, bool]
+    socket_group: str | None
+
+
+class DockerData(TypedDict):
+    """Docker's data directory without and with resolved links, and the numbers of what it contains."""
+
+    root: str
+    directory: str
+    containers: int
+    images: int
+    volumes: int
+
+
 class CdiSpec(TypedDict):
     """A CDI specification of NVIDIA GPUs."""
 
@@ -298,13 +318,18 @@ class Digests(TypedDict):
 
 
 class DaemonJson(TypedDict):
-    """Docker's daemon.json, with masked passwords and tokens. `applied`: whether dockerd uses the last change."""
+    """Docker's daemon.json, with masked passwords and tokens.
+
+    `has_command`: whether the unit or a drop-in has the command of dockerd. `applied`: whether dockerd uses the last
+    change.
+    """
 
     path: str
     exists: bool
     content: dict[str, Any] | None
     error: str | None
     flags: list[DaemonFlag]
+    has_command: bool
     applied: bool
     digests: Digests
 
@@ -406,6 +431,8 @@ class Host(TypedDict):
     services: dict[str, Unit]
     engines: Engines
     engine_processes: EngineProcesses
+    docker_group: DockerGroup
+    docker_data: DockerData
     cdi_specs: list[CdiSpec]
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson

@@ -240,7 +240,7 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
     if engine.version_key < (19, 3):
         return f"{engine} does not support device requests, which require docker 19.03 or later"
     hook = _binary(host, _HOOKS)
-    by_cdi = engine.version_key >= (29, 2) and _binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs
+    by_cdi = requests_use_cdi(engine, host)
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None) if by_cdi else None
     if stale:
         return f"{engine} handles device requests through CDI, and {stale}"
@@ -256,6 +256,11 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
         if installed > engine.started and not by_cdi:
             return f"docker started before {hook} was installed, and searches for hooks only at startup: restart docker"
     return None
+
+
+def requests_use_cdi(engine: EngineState, host: Host) -> bool:
+    """Return whether Docker handles device requests through CDI instead of NVIDIA's hook."""
+    return engine.version_key >= (29, 2) and bool(_binary(host, ("nvidia-cdi-hook",)) and engine.cdi_dirs)
 
 
 def _ignores_environment(host: Host) -> bool:

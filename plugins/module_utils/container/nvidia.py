@@ -141,7 +141,7 @@ class Nvidia:
         host = self._host(engine)
         found = [
             risks.daemon_reload_risk(isolation, engine, host, units),
-            risks.selinux_risk(isolation, engine, host, options.get("security_opts") or ()),
+            risks.selinux_risk(isolation, engine, host, options),
             risks.restart_risk(isolation, engine, host, options.get("restart_policy")),
         ]
         prohibited = [

@@ -125,6 +125,7 @@ _ALIASES = {
         "published_ports": "publish",
         "restart": "force_restart",
         "ulimits": "ulimit",
+        "userns_mode": "userns",
         "volumes": "volume",
         "working_dir": "workdir",
     },

@@ -302,7 +302,10 @@ class Planner:
             self._params["isolation"], state, units, effective, current.isolation
         )
         names = container_options.NAMES[self._engine.name]
-        risk_options = {key: self._user_options.get(names[key]) for key in ("restart_policy", "security_opts")}
+        risk_options = {
+            key: self._user_options.get(names.get(key, key))
+            for key in ("privileged", "restart_policy", "security_opts", "userns")
+        }
         warnings = self._accelerator.risks(choice.name, state, units, risk_options)
         if image is not None:
             warnings += self._accelerator.check_image(image, env, units, choice.name)

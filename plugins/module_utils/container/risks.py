@@ -1,27 +1,41 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Events that can remove a container's access to its GPUs later."""
+"""What can deny a container access to its GPUs, or remove the access later."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
     DEVICE_REQUESTS,
     RUNTIME,
+    RUNTIME_CONFIG,
     VOLUME,
     Host,
     read_text,
+    requests_use_cdi,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 
 _CDI_BEFORE_RESTORE = (28, 2)
+# SELinux's booleans that let containers use device nodes with the host's label. Podman's documentation recommends the
+# first one (containers/podman, docs/source/markdown/options/device.md, c6580b4a). container-selinux 2.232 added the
+# second one for GPUs (containers/container-selinux, 6dfcb38).
+_BOOLEANS = ("container_use_devices", "container_use_xserver_devices")
+OWN_LABEL, HOST_LABEL, UNKNOWN_LABEL = "container", "host", "unknown"
+# The label by the mode of NVIDIA's runtime. The mode auto means legacy or jit-cdi, depending on the toolkit's version.
+_MODES = {"cdi": OWN_LABEL, "jit-cdi": OWN_LABEL, "legacy": HOST_LABEL}
+_CAUSES = {
+    HOST_LABEL: "because the nodes keep the host's label",
+    UNKNOWN_LABEL: "because with NVIDIA's hook (mode legacy of the runtime) the nodes keep the host's label",
+}
 
 
 def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
@@ -45,18 +59,50 @@ def daemon_reload_risk(name: str, engine: EngineState, host: Host, units: Sequen
     return None
 
 
-def selinux_risk(name: str, engine: EngineState, host: Host, security_opts: Sequence[str]) -> str | None:
-    """Return a warning if SELinux denies the container access to its device nodes, else None."""
-    if name not in (CDI, VOLUME) or not engine.selinux or "label=disable" in security_opts:
+def selinux_risk(name: str, engine: EngineState, host: Host, options: Mapping[str, Any]) -> str | None:
+    """Return a warning if SELinux denies the container access to its device nodes, else None.
+
+    `options`: `security_opts`, `privileged` and `userns` of the container.
+    """
+    is_enforcing = host.read("/sys/fs/selinux/enforce").startswith("1")
+    if not is_enforcing or not engine.selinux or _has_other_type(options):
         return None
-    if not host.read("/sys/fs/selinux/enforce").startswith("1"):
+    allowed = [boolean for boolean in _BOOLEANS if host.read(f"/sys/fs/selinux/booleans/{boolean}").startswith("1")]
+    label = node_label(name, engine, host, options.get("userns"))
+    if allowed or label == OWN_LABEL:
         return None
-    if host.read("/sys/fs/selinux/booleans/container_use_devices").startswith("1"):
-        return None
+    verb = "denies" if label == HOST_LABEL else "may deny"
+    boolean = next((boolean for boolean in _BOOLEANS if host.has(f"/sys/fs/selinux/booleans/{boolean}")), None)
+    remedy = f"Run 'setsebool -P {boolean} on' on the host, or set" if boolean else "Set"
     return (
-        "SELinux is enforcing and denies containers access to GPU device nodes (Failed to initialize NVML: "
-        "Insufficient Permissions). Set the boolean container_use_devices, or security_opts: [label=disable]."
+        f"SELinux is enforcing and {verb} the container access to GPU device nodes (Failed to initialize NVML: "
+        f"Insufficient Permissions), {_CAUSES[label]}. {remedy} security_opts: [label=disable]."
     )
+
+
+def node_label(name: str, engine: EngineState, host: Host, userns: str | None = None) -> str:
+    """Return which SELinux label the device nodes in the container have.
+
+    A runtime creates the nodes of a container in its /dev, whose label the container may use. In a user namespace, the
+    runtime cannot create nodes and bind-mounts those of the host, which keep the host's label (containers/crun,
+    linux.c, ba38286f; opencontainers/runc, rootfs_linux.go, 76d9cf5d). NVIDIA's hook always bind-mounts them
+    (NVIDIA/libnvidia-container, nvc_mount.c, 077f498c). The labels that a container may use:
+    containers/container-selinux, container.te (66ae652).
+    """
+    if engine.rootless or userns not in (None, "", "host"):
+        return HOST_LABEL
+    if name == DEVICE_REQUESTS:
+        return OWN_LABEL if requests_use_cdi(engine, host) else HOST_LABEL
+    if name != RUNTIME:
+        return OWN_LABEL
+    mode = re.search(r"^\s*mode\s*=\s*[\"']([\w-]+)[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE)
+    return _MODES.get(mode.group(1) if mode else "", UNKNOWN_LABEL)
+
+
+def _has_other_type(options: Mapping[str, Any]) -> bool:
+    """Return whether the container runs without the type container_t: unconfined, or with a type of the user."""
+    labels = [str(option) for option in options.get("security_opts") or ()]
+    return bool(options.get("privileged")) or any(re.match(r"label[=:](disable$|type:)", label) for label in labels)
 
 
 def restart_risk(name: str, engine: EngineState, host: Host, policy: str | None) -> str | None:

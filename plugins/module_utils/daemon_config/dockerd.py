@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
     KNOWN_OPTIONS,
     PROXIES,
     unknown_option,
+    version_problems,
 )
 
 Run = t.Callable[..., tuple[int, str, str]]
@@ -26,14 +27,21 @@ def version_of(run: Run, dockerd: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
-def validate(run: Run, run_unprivileged: Run, dockerd: str, file: str) -> str:
+def validate(
+    run: Run, run_unprivileged: Run, dockerd: str, file: str, requested: dict[str, t.Any] | None = None
+) -> str:
     """Validate a file with dockerd before it becomes live. Return dockerd's path and version, or raise its message.
+
+    `requested`: the options that the user requests, of which dockerd may ignore some without a message.
 
     dockerd 23.0 and later have a flag for this. dockerd 19.03 to 20.10 runs as an unprivileged user instead: it checks
     the whole file, then it requires root and exits before it changes anything.
     """
     version = version_of(run, dockerd)
     shown = f"{dockerd} {'.'.join(str(part) for part in version)}"
+    ignored = version_problems(requested or {}, version) if version else []
+    if ignored:
+        raise DaemonConfigError(" ".join(ignored))
     if version >= (23,):
         rc, out, err = run([dockerd, "--validate", "--config-file", file])
         accepted = rc == 0

@@ -47,6 +47,16 @@ def unit_flags(root: str = "/", unit: str = DEFAULT_UNIT) -> list[Flag]:
     return _flags(_exec_start(root, unit))
 
 
+def has_command(root: str = "/", unit: str = DEFAULT_UNIT) -> bool:
+    """Return whether the unit or a drop-in contains the command of the daemon. A drop-in can exist before the unit."""
+    return any(name == "ExecStart" for path in _unit_files(root, unit) for name, _value in _assignments(_read(path)))
+
+
+def of_command(command: str, place: str) -> list[Flag]:
+    """Return the flags of the command of a unit that is not installed yet. `place` describes the unit."""
+    return _flags([(word, place) for word in _split(command)])
+
+
 def runtimes(flags: list[Flag]) -> list[str]:
     """Return the names of the runtimes that flags register."""
     return [name.partition("=")[0] for flag in flags if flag.key == "runtimes" for name in flag.value]

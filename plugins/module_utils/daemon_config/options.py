@@ -19,8 +19,8 @@ _OPTIONS = {
     "bool": """allow-direct-routing cri-containerd debug experimental icc init ip-forward ip-forward-no-drop
         ip-masq ip6tables iptables ipv6 live-restore no-new-privileges raw-logs rootless selinux-enabled tls tlsverify
         userland-proxy""",
-    "int": """cpu-rt-period cpu-rt-runtime max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu
-        network-control-plane-mtu network-diagnostic-port oom-score-adjust shutdown-timeout
+    "int": """cpu-rt-period cpu-rt-runtime default-stop-timeout max-concurrent-downloads max-concurrent-uploads
+        max-download-attempts mtu network-control-plane-mtu network-diagnostic-port oom-score-adjust shutdown-timeout
         swarm-raft-election-tick swarm-raft-heartbeat-tick""",
     "str": """api-cors-header bip bip6 bridge bridge-accept-fwmark cgroup-parent cluster-advertise cluster-store
         containerd containerd-namespace containerd-plugin-namespace containerd-plugins-namespace data-root
@@ -32,8 +32,8 @@ _OPTIONS = {
     "list": """allow-nondistributable-artifacts authorization-plugins cdi-spec-dirs default-address-pools dns dns-opts
         dns-search exec-opts host-gateway-ips hosts insecure-registries labels node-generic-resources registry-mirrors
         storage-opts""",
-    "map": """builder cluster-store-opts default-network-opts default-ulimits features log-opts proxies runtimes
-        tls-options""",
+    "map": """builder cluster-store-opts default-network-opts default-ulimits features log-opts nri-opts proxies
+        runtimes tls-options""",
     "any": "default-shm-size",
 }
 KNOWN_OPTIONS = {name: kind for kind, names in _OPTIONS.items() for name in names.split()}
@@ -61,26 +61,65 @@ _NETWORKS = ("bip", "bip6", "fixed-cidr", "fixed-cidr-v6")
 _KEYED_LISTS = ("exec-opts", "labels", "storage-opts")
 PROXIES = ("http-proxy", "https-proxy", "no-proxy")
 
-# SIGHUP makes dockerd reload these options. All others need a restart, also `features`: dockerd reloads the list, but
-# creates the CDI cache that `features.cdi` enables only when it starts.
+# The first versions of dockerd with an option: moby/moby, daemon/config/config.go at the tags from 20.10.0 to 29.7.0.
+_SINCE = {
+    "proxies": (23, 0),
+    "default-network-opts": (24, 0),
+    "cdi-spec-dirs": (25, 0),
+    "log-format": (25, 0),
+    "bip6": (28, 0),
+    "host-gateway-ips": (28, 0),
+    "ip-forward-no-drop": (28, 0),
+    "allow-direct-routing": (28, 2),
+    "bridge-accept-fwmark": (29, 0),
+    "firewall-backend": (29, 0),
+    "min-api-version": (29, 0),
+    "nri-opts": (29, 2),
+    "default-stop-timeout": (29, 7),
+}
+# The version up to which all options are known.
+NEWEST_KNOWN = (29, 7)
+# Older versions of dockerd accept this feature and ignore it.
+_CDI_SINCE = (25, 0)
+
+# SIGHUP makes dockerd reload these options, in each version that has them: moby/moby, daemon/reload.go and
+# daemon/reload_unix.go of the branches 20.10 to 29.x. 28.0 and later ignore allow-nondistributable-artifacts.
+# All others need a restart, also `features`: dockerd reloads the list, but creates the CDI cache that `features.cdi`
+# enables only when it starts.
 RELOADABLE = frozenset(
     (
+        "allow-nondistributable-artifacts",
         "authorization-plugins",
         "debug",
+        "default-cgroupns-mode",
+        "default-ipc-mode",
         "default-runtime",
+        "default-shm-size",
+        "default-stop-timeout",
         "insecure-registries",
         "labels",
         "live-restore",
         "max-concurrent-downloads",
         "max-concurrent-uploads",
         "max-download-attempts",
+        "network-diagnostic-port",
+        "nri-opts",
         "registry-mirrors",
         "runtimes",
+        "shutdown-timeout",
     )
 )
 # A reload resets these to their defaults when they are removed from the file. For all others dockerd keeps the old
 # value (observed with 26.1; 20.10 kept only the runtimes).
-_RESET_ON_RELOAD = frozenset(("max-concurrent-downloads", "max-concurrent-uploads", "max-download-attempts"))
+_RESET_ON_RELOAD = frozenset(
+    (
+        "max-concurrent-downloads",
+        "max-concurrent-uploads",
+        "max-download-attempts",
+        "network-diagnostic-port",
+        "nri-opts",
+    )
+)
 
 # Flags whose name differs from the key in daemon.json.
 FLAG_KEYS = {
@@ -154,6 +193,24 @@ def restart_required(
         if key not in reloadable or (key not in after and key not in _RESET_ON_RELOAD):
             found.append(name)
     return sorted(found)
+
+
+def version_problems(options: dict[str, t.Any], version: tuple[int, ...]) -> list[str]:
+    """Report requested options that dockerd in this version does not have, or accepts and ignores."""
+    features = options.get("features")
+    found = [
+        _too_old(key, "does not have this option", version, first)
+        for key, first in _SINCE.items()
+        if options.get(key) is not None and version < first
+    ]
+    if isinstance(features, dict) and features.get("cdi") and version < _CDI_SINCE:
+        found.append(_too_old("features.cdi", "has no CDI and ignores this feature", version, _CDI_SINCE))
+    return found
+
+
+def _too_old(name: str, lack: str, version: tuple[int, ...], first: tuple[int, ...]) -> str:
+    shown, since = (".".join(map(str, numbers)) for numbers in (version, first))
+    return f"{name}: Docker {shown} {lack}. Remove it, or install Docker {since} or later."
 
 
 def unknown_options(options: dict[str, t.Any]) -> list[str]:
@@ -266,6 +323,12 @@ def _runtime_problems(name: str, runtime: dict[str, t.Any]) -> list[str]:
 def _list_problems(key: str, value: list[t.Any]) -> list[str]:
     kind = _ITEM_TYPES.get(key, "str")
     found = [problem for item in value for problem in _type_problem(key, item, kind)]
+    if key == "default-address-pools" and not found:
+        sizes: dict[t.Any, t.Any] = {}
+        for pool in value:
+            base, size = pool.get("base"), pool.get("size")
+            if sizes.setdefault(base, size) != size:
+                found.append(f"{key}: {base!r} has two sizes, {sizes[base]} and {size}. Keep one of them.")
     texts = [item for item in value if isinstance(item, str)]
     if key in _KEYED_LISTS:
         last = {item.partition("=")[0]: item for item in texts}

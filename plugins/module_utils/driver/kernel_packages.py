@@ -10,17 +10,20 @@ kernel that does not boot again does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    OR_BUILD,
     NoVersion,
     Offers,
     Resolution,
     capitalized,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import satisfies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
@@ -68,8 +71,7 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
         raise NoVersion(
             f"The host's repositories have no {', '.join(needed)}, so there is no prebuilt module for kernel "
             f"{upcoming}, which boots next. {capitalized(result.prebuilt_hint)}, add a repository that has the "
-            "package, or set nvidia_driver_module_build to auto or dkms to build the module on this host."
-            f"{how_to_release(host)}"
+            f"package{'' if result.only_prebuilt else OR_BUILD}.{how_to_release(host)}"
         )
     if unavailable:
         result.reasons.append(
@@ -270,9 +272,13 @@ _EXACT = re.compile(r"\s*(\S+) \(= ([^)\s]+)\)\s*")
 
 
 def packages_for(result: Resolution, release: str) -> list[str]:
-    """Name the packages with prebuilt modules for a kernel. A package of SUSE is for all kernels of a flavor."""
-    flavor = release.rpartition("-")[2]
-    return [name for name in result.prebuilt if name.endswith((f"-{release}", f"-kmp-{flavor}"))]
+    """Name the packages with prebuilt modules for a kernel.
+
+    A package of SUSE is for all kernels of a flavor, one of AlmaLinux for all kernels. The names of Red Hat's packages
+    have the release of the kernel without its distribution.
+    """
+    ends = (f"-{release}", f"-kmp-{release.rpartition('-')[2]}", f"-{release.partition('.el')[0]}")
+    return [name for name in result.prebuilt if name.endswith(ends) or not re.search(r"\d", name)]
 
 
 def queried(result: Resolution) -> list[str]:
@@ -304,9 +310,10 @@ def driver_versions(host: Host, result: Resolution, offers: Offers) -> set[str] 
     names = packages_for(result, host["kernel"]["next_boot"])
     if result.module_version_from is None:
         # The package itself has the driver's version.
-        there = [host["packages"][name]["version"] for name in names if name in host["packages"]]
-        builds_of = [*there, *(build for name in names for build in offers.versions.get(name) or [])]
-        return {upstream_version(build) for build in builds_of} or None
+        there = {name: [host["packages"][name]["version"]] if name in host["packages"] else [] for name in names}
+        builds_of = [[*there[name], *(offers.versions.get(name) or [])] for name in names]
+        common = [{upstream_version(build) for build in entries} for entries in builds_of]
+        return (set.intersection(*common) or None) if common else None
     # The archive may no longer have the installed build.
     found = [{*builds(name, result, offers), _installed_build(host, name, result, offers)} for name in names]
     known = [{version for version in versions if version} for versions in found]
@@ -358,6 +365,67 @@ def _installed_build(host: Host, name: str, result: Resolution, offers: Offers) 
     entry = host["packages"].get(name)
     depends = offers.dependencies.get(name, {}).get(entry["version"], "") if entry else ""
     return driver_version(depends, result.module_version_from or "")
+
+
+# --- prebuilt modules with the driver's version in their names --------------------------------------------------------
+# Until the version is chosen, a pattern stands for the name: kmod-nvidia-open-*-6.12.0-124.20.1.
+
+_NAME_WITH_DRIVER = re.compile(r"(.+)-\d+\.[\d.]+-(\d[\d.]*-\d[\d.]*)")
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name stands for packages of all driver versions."""
+    return "*" in name
+
+
+def _of_pattern(name: str) -> str | None:
+    """Return the pattern that stands for a package, or None if its name has no driver version."""
+    found = _NAME_WITH_DRIVER.fullmatch(name)
+    return f"{found[1]}-*-{found[2]}" if found else None
+
+
+def with_patterns(available: dict) -> dict:
+    """Add the patterns for the available packages, with the versions of all packages that they match."""
+    found: dict[str, list[str]] = {}
+    for name, versions in available.items():
+        pattern = _of_pattern(name)
+        if pattern:
+            found[pattern] = [*found.get(pattern, []), *versions]
+    return {**available, **found}
+
+
+def installed_match(host: Host, request: Request, pattern: str, branch: str) -> str:
+    """Return the installed package of a pattern if it fits the request and the libraries, else the pattern."""
+    library = host["driver"]["library"]
+    for name, package in host["packages"].items():
+        version = upstream_version(package["version"])
+        if _of_pattern(name) == pattern and satisfies(version, branch, request) and library in (None, version):
+            return name
+    return pattern
+
+
+def other_builds(host: Host, chosen: Collection[str]) -> list[str]:
+    """Name the installed packages with modules of another driver version for the same kernels."""
+    patterns = {name if is_pattern(name) else _of_pattern(name) for name in chosen} - {None}
+    return [name for name in host["packages"] if name not in chosen and _of_pattern(name) in patterns]
+
+
+def name_builds(host: Host, result: Resolution, version: str, available: dict) -> None:
+    """Replace the patterns by the packages of the chosen driver version. Drop missing ones of the running kernel."""
+    running, upcoming = host["kernel"]["running"], host["kernel"]["next_boot"]
+    for pattern in [name for name in result.prebuilt if is_pattern(name)]:
+        names = [name for name in available if _of_pattern(name) == pattern and _has(available[name], version)]
+        if not names:
+            result.reasons.append(
+                f"no module for the running kernel {running}: the repositories have no {pattern} of driver {version}; "
+                f"the driver works after a reboot into {upcoming}"
+            )
+        for own in (result.packages, result.lockstep, result.prebuilt, result.unheld):
+            own[:] = [item for name in own for item in (names[:1] if name == pattern else [name])]
+
+
+def _has(versions: Iterable[str], version: str) -> bool:
+    return any(upstream_version(build) == version for build in versions)
 
 
 def _matches(form: re.Pattern, dependencies: str) -> list[tuple[str, str]]:

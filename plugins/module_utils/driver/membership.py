@@ -15,12 +15,14 @@ import re
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.names import DRIVER_PACKAGES, DRIVER_VERSION
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, pattern
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Resolution
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed as packages_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import origin
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -80,9 +82,14 @@ def source_of_packages(host: Host, platform: dict | None, is_recorded: bool = Fa
     The source is None without driver packages and for packages of another vendor. If a role's record has the packages
     (`is_recorded`), they are from one of the platform's sources, unless the user replaced the modules.
     """
-    sources = (platform or {}).get("sources") or {}
+    sources = dict((platform or {}).get("sources") or {})
     if modules_of_no_source(host, platform):
         return None, True
+    vendor = _of_vendor(platform)
+    if vendor is not None:
+        if is_of_vendor(host, platform):
+            return "distribution", True
+        sources.pop("distribution")
     # NVIDIA's repository for Debian also has packages with the distribution's names, so its own names come first.
     order = sorted(sources, key=lambda name: name != "nvidia")
     marked = {source: _marked(host, sources[source]["marks"]) for source in order}
@@ -114,13 +121,35 @@ def modules_of_no_source(host: Host, platform: dict | None) -> list[str]:
     """Name the installed rpm packages with kernel modules of the driver that none of the sources provides."""
     if host["os"]["package_manager"] == "apt":
         return []
-    own = _any_of(rule for data in ((platform or {}).get("sources") or {}).values() for rule in _module_rules(data))
+    sources = ((platform or {}).get("sources") or {}).values()
+    is_ours = is_of_vendor(host, platform)
+    own = _any_of(rule for data in sources if is_ours or "vendor" not in data for rule in _module_rules(data))
     modules = [
         name
         for name, package in host["packages"].items()
         if (_KMOD.fullmatch(name) or own.fullmatch(name)) and is_part_of_driver(name, package["version"])
     ]
     return [] if any(own.fullmatch(name) for name in modules) else sorted(modules)
+
+
+def is_of_vendor(host: Host, platform: dict | None) -> bool:
+    """Return whether this role installed the driver of the distribution's vendor. It adopts such drivers of others."""
+    data = _of_vendor(platform)
+    if data is None or packages_record.is_abandoned(host, packages_record.DRIVER):
+        return False
+    record = packages_record.read(host, packages_record.DRIVER)
+    if not module_packages([*record["packages"], *record["pending"]], data):
+        return False
+    there = module_packages(host["packages"], data)
+    if data["is_mirror"]:
+        is_from_mirror = known_origins(host, there, platform or {}) == {origin.OTHER}
+        return is_from_mirror and owned.REPOSITORY_ID not in record["repositories"]
+    return bool(there)
+
+
+def _of_vendor(platform: dict | None) -> dict | None:
+    data = ((platform or {}).get("sources") or {}).get("distribution")
+    return data if data and "vendor" in data else None
 
 
 def has_only_kmps(host: Host, platform: dict | None) -> bool:
@@ -187,7 +216,8 @@ def of_resolution(host: Host, result: Resolution) -> list[str]:
     return sorted(
         name
         for name, package in host["packages"].items()
-        if name in result.lockstep or is_of_source(names, name, package["version"], {result.version})
+        if (name in result.lockstep or is_of_source(names, name, package["version"], {result.version}))
+        and name not in result.unheld
     )
 
 

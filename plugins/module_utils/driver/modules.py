@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, capitalized, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
@@ -98,7 +98,11 @@ def flavor(case: Case, data: dict, is_installed: bool) -> str:
 
 def build_limit(host: Host, data: dict, flavor: str | None) -> dict | None:
     """Return a known build failure of the source's modules that affects the host, with the affected `kernels`."""
-    built = {entry["release"] for entry in host["kernel"]["kernels"] if entry["nvidia_module"]}
+    built = {
+        entry["release"]
+        for entry in host["kernel"]["kernels"]
+        if entry["nvidia_module"] and entry["nvidia_module"]["flavor"] in (flavor, None)
+    }
     for limit in data.get("build_limits", []):
         new = [
             name
@@ -181,14 +185,25 @@ def is_trusted(host: Host, signer: str | None) -> bool:
     return bool(signer) and any(signer in trusted for trusted in host["secure_boot"]["trusted_signers"])
 
 
+def needs_signed(case: Case) -> bool:
+    """Return whether the kernel loads only signed modules, and does not trust a key for those built on the host."""
+    state, request = case.host["secure_boot"], case.request
+    is_enforced = state["enabled"] or state["signatures_enforced"]
+    may_build = request.secure_boot_key_enrolled or request.module_build == "dkms" or _keys_for_builds(case.host)
+    return bool(is_enforced and not may_build)
+
+
+def _keys_for_builds(host: Host) -> list[str]:
+    signers = host["secure_boot"]["trusted_signers"]
+    return [signer for signer in signers if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)]
+
+
 def check_secure_boot(case: Case, data: dict) -> None:
     """Refuse modules that the kernel would not load, before they are built."""
     state = case.host["secure_boot"]
     if not (state["enabled"] or state["signatures_enforced"]) or case.result.signed:
         return
-    trusted = [
-        signer for signer in state["trusted_signers"] if re.search("dkms|mok|secure boot module", signer, re.IGNORECASE)
-    ]
+    trusted = _keys_for_builds(case.host)
     if trusted:
         case.result.reasons.append(
             f"Secure Boot is enabled, and the kernel trusts a key for modules built on this host ({trusted[0]})"
@@ -236,20 +251,25 @@ def _how_to_trust(case: Case) -> str:
             "Enroll the vendor's signing key once at the console ('mokutil --import' with the vendor's certificate, "
             "reboot, confirm)"
         )
-    signed = _signed_elsewhere(case)
-    vendor = _signed_by_vendor(case)
+    signed, vendor = _signed_elsewhere(case), _signed_by_vendor(case)
     if vendor:
-        installed = driver_membership.marked_packages(case.host, case.platform)
-        remove = "Remove the installed driver (nvidia_driver_state absent). " if installed else ""
-        enroll = (
-            f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key. {remove}"
-            f"Install them ({vendor['how']}), reboot, and run the role again with nvidia_driver_source auto: it adopts "
-            f"that driver. To use source {case.result.source} instead: {enroll}"
-        )
+        signed.remove("distribution")
+        enroll = f"{_instead(case, vendor)} To use source {case.result.source} instead: {enroll}"
     other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
     return (
         f"{enroll}. Then set nvidia_driver_secure_boot_key_enrolled to true. Alternatively, {other}disable Secure Boot."
     )
+
+
+def _instead(case: Case, vendor: dict) -> str:
+    """Return how to get the vendor's modules instead of the resolved ones."""
+    signs = f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key"
+    missing = case.result.rejected_sources.get("distribution")
+    if missing:
+        return f"{signs}, but {missing}. {capitalized(vendor['enable'])}, and run the role again."
+    installed = driver_membership.marked_packages(case.host, case.platform)
+    remove = "remove the installed driver (nvidia_driver_state absent) and " if installed else ""
+    return f"{signs}: {remove}set nvidia_driver_source to distribution."
 
 
 def _enroll_dkms_key(host: Host) -> str:
@@ -275,17 +295,9 @@ def _key_command(host: Host) -> str:
 
 
 def _signed_by_vendor(case: Case) -> dict | None:
-    """Return who signs open kernel modules for the host's distribution, and how to install them."""
-    system = case.host["os"]
-    signed = (case.platform or {}).get("signed_modules_hint", {}).get(system["id"])
-    request = case.request
-    if not signed or case.result.flavor != "open" or request.module_build == "dkms":
-        return None
-    # It is unknown whether the vendor has this driver.
-    if request.branch or request.version or request.minimum_version:
-        return None
-    is_old = natural_key(system["version"] or "") < natural_key(signed["from"])
-    return signed if system["arch"] in signed["arches"] and not is_old else None
+    """Return the data of a source with modules that the vendor of the host's distribution signs."""
+    data = ((case.platform or {}).get("sources") or {}).get("distribution", {})
+    return data if "vendor" in data and "distribution" in _signed_elsewhere(case) else None
 
 
 def _signed_elsewhere(case: Case) -> list[str]:
@@ -294,14 +306,18 @@ def _signed_elsewhere(case: Case) -> list[str]:
         return []
     sources = (case.platform or {}).get("sources") or {}
     complete = [name for name in sources if not package_choice.missing_companions(case, sources[name])]
-    return [name for name in complete if name != case.result.source and _has_signed(case, sources[name])]
+    return [name for name in complete if name != case.result.source and has_signed(case, sources[name])]
 
 
-def _has_signed(case: Case, data: dict) -> bool:
+def has_signed(case: Case, data: dict) -> bool:
+    """Return whether a source has signed modules for these GPUs, this kernel and the request."""
     arch = case.host["os"]["arch"]
     if arch not in data["arches"] or not kernel_rule(case.host["kernel"]["next_boot"], data).get("precompiled"):
         return False
-    context = {"flavor": case.result.flavor, "arch": arch}
+    flavor = case.result.flavor or case.request.flavor
+    needs_proprietary = any(not generation.open_modules for generation in case.generations.values())
+    flavor = "proprietary" if needs_proprietary else "open" if flavor == "auto" else flavor
+    context = {"flavor": flavor, "arch": arch}
     # It is unknown whether the source has a requested branch that its data does not list.
     known = [branch for branch in driver_branch.candidates(case, data) if branch in data["branches"]]
     return any(

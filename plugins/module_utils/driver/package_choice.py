@@ -12,7 +12,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import n
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, NoVersion, Refused, Resolution
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
+    Case,
+    NoVersion,
+    Refused,
+    Resolution,
+    capitalized,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
@@ -66,8 +72,18 @@ def choose(case: Case, data: dict) -> None:
     case.result.replaced_modules = driver_membership.module_packages(case.result.replaced, data)
     case.result.leftover_config = driver_membership.leftover_config(case.host, data, context)
     case.result.prebuilt = [rule["name"] for rule in chosen if rule.get("build") == "precompiled"]
-    hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule]
-    case.result.prebuilt_hint = hints[0] if hints else case.result.prebuilt_hint
+    hints = [rule["prebuilt_hint"] for rule in chosen if "prebuilt_hint" in rule] or [data.get("enable")]
+    case.result.prebuilt_hint = hints[0] or case.result.prebuilt_hint
+    case.result.only_prebuilt = "dkms" not in data["builds"]
+    case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
+    if case.result.unheld:
+        case.result.reasons.append(
+            f"the kernel is not held: an upgrade may install a kernel without a module of {data['vendor']}. Run this "
+            "role again after an upgrade of the kernel and before the reboot"
+        )
+    others = kernel_packages.other_builds(case.host, case.result.prebuilt)
+    case.result.replaced = sorted({*case.result.replaced, *others})
+    case.result.removable = sorted({*case.result.removable, *others})
     if case.result.prebuilt and data.get("module_version_from"):
         case.result.module_version_from = data["module_version_from"].format(**names)
     elif data.get("module_version_from"):
@@ -78,7 +94,9 @@ def choose(case: Case, data: dict) -> None:
     case.result.hold_needs = data.get("hold_needs", []) if case.request.hold else []
     case.result.prerequisites = [*data.get("prerequisites", []), *case.result.hold_needs]
     case.result.prerequisites_bring = data.get("prerequisites_bring", [])
-    case.result.prerequisites_hint = (case.platform or {}).get("prerequisites_hint")
+    case.result.prerequisites_hint = (
+        f"{capitalized(data['enable'])}." if "enable" in data else (case.platform or {}).get("prerequisites_hint")
+    )
     # The repositories may lack an optional package. The role plans again after the installation.
     with_service = [rule for rule in chosen if rule.get("service")]
     units = [rule["service"] for rule in with_service if not rule["optional"] or is_installed(case.host, rule["name"])]
@@ -120,11 +138,15 @@ def _stem(name: str) -> str:
 
 
 def _fill(case: Case, data: dict, name: str, names: dict) -> list[str]:
-    """Fill in the placeholders of a name. A name with a kernel release gives one name for each of the kernels."""
-    if "{release}" not in name:
+    """Fill in the placeholders of a name. A name with a kernel release gives one name for each of the kernels.
+
+    A name with the driver's version, which is still unknown, gives an installed package or a pattern.
+    """
+    if "{release}" not in name and "{driver}" not in name:
         return [name.format(**names)]
     rules = [kernel_rule(release, data) for release in kernels(case.host)]
-    return [name.format(**{**names, **rule["names"]}) for rule in rules if rule.get("precompiled")]
+    found = [name.format(**{**names, "driver": "*", **rule["names"]}) for rule in rules if rule.get("precompiled")]
+    return [kernel_packages.installed_match(case.host, case.request, item, str(case.result.branch)) for item in found]
 
 
 def _headers(case: Case, data: dict, names: dict) -> None:

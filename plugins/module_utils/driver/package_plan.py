@@ -71,11 +71,16 @@ def _absent(path: str) -> dict[str, str]:
 
 def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | None) -> None:
     module, _colon, stream = (result.stream or "").partition(":")
-    if not result.stream or not result.repository:
+    if not result.stream:
         return
+    if result.repository is None:
+        # Another repository than NVIDIA's may have no streams.
+        todo.query_streams = [module]
+        if stream not in (streams or {}).get(module, []):
+            return
     if host["module_streams"].get(module) != stream:
         todo.transaction.module_streams = [result.stream]
-        if streams is not None:
+        if streams is not None and result.repository:
             driver_version.check_stream(result.stream, streams, result.repository["url"])
     # Alternative branches are in other streams of the module.
     if todo.transaction.module_streams or result.alternative_branches:
@@ -120,7 +125,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     if host["os"]["package_manager"] == "apt":
         work.purge = sorted({*work.purge, *result.replaced_modules})
     work.remove = [name for name in result.replaced if name not in work.purge]
-    if offers is None:
+    todo.plans_again = offers is not None and bool(enabling_driver(host, result, offers))
+    if offers is None or todo.plans_again:
         # The version is unknown until the repositories have been queried.
         work.install = [_item(host, name) for name in missing or moves or useless]
         return
@@ -135,6 +141,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
         # NVIDIA's installer provides the requested version; the packages only build its modules.
         version = upstream_version(str(result.version))
     result.version = version
+    driver_kernel_packages.name_builds(host, result, version, available)
+    lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
     is_update = any(name in installed for name in changing)
@@ -216,7 +224,7 @@ def with_versions(host: Host, available: dict) -> dict:
         for version in versions
         for arch in _ARCHES
     }
-    return {**exact, **available}
+    return driver_kernel_packages.with_patterns({**exact, **available})
 
 
 def to_query(result: Resolution) -> list[str]:
@@ -244,6 +252,7 @@ def _search(host: Host, request: Request, result: Resolution, offers: Offers) ->
         module_versions=driver_kernel_packages.driver_versions(host, result, offers),
         kernel=host["kernel"]["next_boot"],
         prebuilt_hint=result.prebuilt_hint,
+        has_dkms=not result.only_prebuilt,
     )
 
 
@@ -298,6 +307,14 @@ def _prerequisites(host: Host, result: Resolution, available: dict | None) -> li
     return absent
 
 
+def enabling_driver(host: Host, result: Resolution, offers: Offers) -> list[str]:
+    """Name the available packages that add the driver's repository, if no repository of the host has the driver."""
+    needed = [name for name in _needed_from_repository(host, result) if name in result.lockstep]
+    if not needed or any(offers.versions.get(name) for name in needed):
+        return []
+    return [name for name in _repository_packages(host, result) if offers.versions.get(name)]
+
+
 def _repository_packages(host: Host, result: Resolution) -> list[str]:
     names = [name for name in result.prerequisites if name not in result.hold_needs]
     return [name for name in names if not is_installed(host, name)]
@@ -314,8 +331,9 @@ def _no_repository(unavailable: list[str], enabling: list[str], result: Resoluti
         if enabling
         else f", although {', '.join(installed)} is installed"
     )
+    what = "the driver needs" if {*unavailable} & {*result.lockstep} else "builds the driver's modules"
     return (
-        f"No enabled repository provides {', '.join(unavailable)}, which builds the driver's modules{also}. "
+        f"No enabled repository provides {', '.join(unavailable)}, which {what}{also}. "
         f"{result.prerequisites_hint or 'Enable the repository that has it.'}"
     )
 
@@ -335,11 +353,12 @@ def plan_holds(host: Host, request: Request, result: Resolution, todo: Todo) -> 
     of_kernel = driver_kernel_packages.held_with_driver(host, result, coming) if request.hold else []
     if request.hold:
         members += [name for name in of_kernel if is_installed(host, name)]
-        missing = [name for name in result.lockstep if name not in result.optional and not is_installed(host, name)]
+        required = [name for name in result.lockstep if name not in (*result.optional, *result.unheld)]
+        missing = [name for name in required if not is_installed(host, name)]
         lacking = missing + [name for name in members if not host["packages"][name]["held"]]
         if lacking or stale or work.install:
-            kept = [name for name in result.lockstep if name in missing or is_installed(host, name)]
-            work.hold = sorted({*kept, *of_kernel, *(name for name in coming if name in result.lockstep)})
+            kept = [name for name in result.lockstep if name in {*missing, *coming} or is_installed(host, name)]
+            work.hold = sorted({*kept, *of_kernel} - {*result.unheld})
             # Their dependencies.
             work.hold += [driver_membership.selector(names, result.version)] if result.version else []
         # If all packages are installed, plan_packages has not planned the plugin that holds need.

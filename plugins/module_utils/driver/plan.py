@@ -13,6 +13,7 @@ import fnmatch
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
@@ -71,12 +72,15 @@ def plan(
     if available is not None:
         offers = Offers(package_plan.with_versions(host, available), streams, dependencies or {})
     if offers is not None and not result.errors:
-        result = _first_available_branch(host, request, platform, result, offers.versions)
-        if request.source == "auto" and result.other_sources and _lacks_version(request, result, offers.versions):
-            other = plan(host, values, platform, rejected_sources=_rejected(result))
-            if not other.errors:
+        result = _first_available_branch(host, request, platform, result, offers)
+        enables = bool(package_plan.enabling_driver(host, result, offers))
+        may_reject = request.source == "auto" and bool(result.other_sources) and not enables
+        if may_reject and _lacks_version(host, request, result, offers):
+            other = plan(host, values, platform, rejected_sources=_rejected(result, host))
+            # The refusal for the next source says how to get signed modules, too.
+            if not other.errors or result.only_prebuilt:
                 return other
-        if request.module_build == "auto":
+        if request.module_build == "auto" and not enables:
             result = _dkms_without_prebuilt(host, request, platform, result, offers)
     todo = Todo()
     if not result.errors and result.action != "none":
@@ -152,7 +156,7 @@ def _other_branches(host: Host, request: Request, platform: dict | None, result:
 
 
 def _first_available_branch(
-    host: Host, request: Request, platform: dict | None, result: Resolution, available: dict
+    host: Host, request: Request, platform: dict | None, result: Resolution, offers: Offers
 ) -> Resolution:
     """Return the resolution for the first branch with an available version that satisfies the minimum.
 
@@ -161,27 +165,43 @@ def _first_available_branch(
     if not result.alternative_branches:
         return result
     for other in (result, *_other_branches(host, request, platform, result)):
-        if _is_offered(request, other, available):
+        if _is_offered(host, request, other, offers):
             return other
     return result
 
 
-def _is_offered(request: Request, result: Resolution, available: dict) -> bool:
-    """Return whether the repositories have a version of the resolved branch that satisfies the request."""
+def _is_offered(host: Host, request: Request, result: Resolution, offers: Offers) -> bool:
+    """Return whether the repositories have a version of the resolved branch that satisfies the request.
+
+    If nothing else can replace prebuilt modules, these decide.
+    """
     needed = [name for name in result.lockstep if name not in result.optional]
-    return not needed or driver_version.is_available(available, needed, result.branch, request, result.first_version)
+    if result.only_prebuilt:
+        needed = [name for name in needed if name not in result.prebuilt]
+        modules = kernel_packages.driver_versions(host, result, offers) or set()
+        offered = {name: offers.versions.get(name) or [] for name in needed}
+        offers = Offers({name: [v for v in of if upstream_version(v) in modules] for name, of in offered.items()})
+    versions = offers.versions
+    return not needed or driver_version.is_available(versions, needed, result.branch, request, result.first_version)
 
 
-def _lacks_version(request: Request, result: Resolution, available: dict) -> bool:
-    """Return whether the repositories have the driver, but no suitable version. Without any, they are incomplete."""
-    patterns = [*result.lockstep, *result.name_patterns]
+def _lacks_version(host: Host, request: Request, result: Resolution, offers: Offers) -> bool:
+    """Return whether the repositories have the driver, but no suitable version. Without any, they are incomplete.
+
+    The host may not have the repositories with a vendor's prebuilt modules.
+    """
+    patterns, available = [*result.lockstep, *result.name_patterns], offers.versions
     has_driver = any(fnmatch.fnmatchcase(name, item) for name in available if available[name] for item in patterns)
-    return has_driver and not _is_offered(request, result, available)
+    return (has_driver or result.only_prebuilt) and not _is_offered(host, request, result, offers)
 
 
-def _rejected(result: Resolution) -> dict[str, str]:
+def _rejected(result: Resolution, host: Host) -> dict[str, str]:
     branches = ", ".join(name for name in [result.branch, *result.alternative_branches] if name)
     why = f"its repositories have no suitable version of branch {branches}"
+    if result.only_prebuilt:
+        upcoming = host["kernel"]["next_boot"]
+        names = ", ".join(kernel_packages.packages_for(result, upcoming))
+        why = f"the repositories have no {names} for kernel {upcoming}, which boots next, and a driver of its version"
     return {**result.rejected_sources, str(result.source): why}
 
 

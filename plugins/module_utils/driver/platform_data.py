@@ -11,26 +11,61 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository_data
 
 if TYPE_CHECKING:
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, System
 
 # Patterns for the placeholders in package names. The flavor suffix `open` is not part of a kernel's name.
-_FILLED = {"branch": r"\d+", "release": r"\d.+", "kernel": r"(?!open-)[a-z0-9].*", "series": r".*"}
+_FILLED = {
+    "branch": r"\d+",
+    "release": r"\d.+",
+    "kernel": r"(?!open-)[a-z0-9].*",
+    "series": r".*",
+    "driver": r"\d+\.[\d.]+",
+    "base": r"\d.*",
+}
+# The role locks the libraries, which require the modules in their version. Locks on modules would keep out builds of
+# the same driver for later kernels.
+_HOLD_OF_VENDOR = "^(lib)?nvidia-(?!open-kmod)|^cuda-drivers|^xorg-x11-nvidia"
 
 
-def complete(platform: dict | None, key: str | None) -> dict | None:
-    """Return the data of a platform with what is known about NVIDIA's repository there."""
-    known = nvidia_repository_data.of(key)
+def complete(platform: dict | None, system: System) -> dict | None:
+    """Return the data of a platform with the driver of the distribution's vendor, and with NVIDIA's repository."""
+    known = nvidia_repository_data.of(system["key"])
     if not platform or known is None:
         return platform or None
     sources = dict(platform["sources"])
     sources["nvidia"] = {**known["nvidia"], **sources["nvidia"]}
-    if "distribution" in sources:
+    vendor = platform.get("vendors", {}).get(system["id"])
+    if vendor and natural_key(system["version"] or "") >= natural_key(vendor["from"]):
+        sources["distribution"] = _of_vendor(vendor, sources["nvidia"])
+    elif "distribution" in sources:
         patterns = {**sources["distribution"]["patterns"], "own": known["driver_of_distribution"]}
         sources["distribution"] = {**sources["distribution"], "patterns": patterns}
     return {**platform, "sources": sources}
+
+
+def _of_vendor(vendor: dict, nvidia: dict) -> dict:
+    """Return the data of a vendor's source. Without modules of its own, it is a mirror of NVIDIA's repository."""
+    user_space = [rule for rule in nvidia["packages"] if "build" not in rule]
+    own = {
+        "is_mirror": "packages" not in vendor,
+        "branches": nvidia["branches"],
+        "kernels": nvidia["kernels"],
+        "blacklists": nvidia["blacklists"],
+        "hold_needs": nvidia["hold_needs"],
+        "patterns": nvidia["patterns"],
+        "packages": nvidia["packages"],
+        "marks": [],
+        **vendor,
+        "streams": nvidia.get("streams", []) if vendor.get("streams") else [],
+    }
+    if own["is_mirror"]:
+        return own
+    patterns = {**nvidia["patterns"], "hold": _HOLD_OF_VENDOR}
+    return {**own, "patterns": patterns, "packages": [*vendor["packages"], *user_space]}
 
 
 def kernels(host: Host) -> list[str]:

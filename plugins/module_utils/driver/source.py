@@ -135,12 +135,16 @@ def choose(case: Case, installed: str | None) -> str:
     ]
     if not order:
         raise Refused(_unknown_arch(case.host, case.platform))
+    vendor = case.platform["sources"].get("distribution", {}).get("vendor")
+    if vendor and modules.needs_signed(case) and modules.has_signed(case, case.platform["sources"]["distribution"]):
+        order = ["distribution", *order]
     for source in order:
         obstacle = case.result.rejected_sources.get(source) or _obstacle(case, case.platform["sources"][source])
         if obstacle is None:
-            case.result.reasons.append(
-                f"source {source}: the first source of {case.platform['title']} that supports this hardware"
-            )
+            why = f"the first source of {case.platform['title']} that supports this hardware"
+            if vendor and source == "distribution":
+                why = f"Secure Boot is enabled, and {vendor} signs kernel modules that this host's kernel trusts"
+            case.result.reasons.append(f"source {source}: {why}")
             return source
         case.result.reasons.append(f"not source {source}: {obstacle}")
     # The refusal for the preferred source is the most useful one.
@@ -192,6 +196,8 @@ def others(case: Case, source: str) -> list[str]:
         name
         for name, data in sources.items()
         if name not in (source, *case.result.rejected_sources)
+        # The host may lack the repositories of the distribution's vendor.
+        and "vendor" not in data
         and arch in data["arches"]
         and _obstacle(case, data) is None
     ]

@@ -24,6 +24,8 @@ class NoVersion(Exception):
     """No version of the driver satisfies the request."""
 
 
+# What to do instead, if the source has modules for DKMS.
+OR_BUILD = ", or set nvidia_driver_module_build to auto or dkms to build the module on this host"
 # How to get prebuilt modules, if the rule of their package does not say it.
 UPGRADE_KERNEL = "upgrade the kernel and reboot first"
 
@@ -36,11 +38,8 @@ def capitalized(text: str) -> str:
 class NoModule(NoVersion):
     """No available version of the driver has a prebuilt module for the next kernel. `why` is the cause alone."""
 
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(
-            f"{capitalized(why)}. {capitalized(hint)}, or set nvidia_driver_module_build to auto or dkms to build the "
-            "module on this host."
-        )
+    def __init__(self, why: str, hint: str, has_dkms: bool = True) -> None:
+        super().__init__(f"{capitalized(why)}. {capitalized(hint)}{OR_BUILD if has_dkms else ''}.")
         self.why = why
 
 
@@ -90,8 +89,10 @@ class Resolution:
     # Those of them that contain prebuilt modules, and whether these are signed.
     prebuilt: list[str] = dataclasses.field(default_factory=list)
     signed: bool = False
-    # How to get these, for messages.
+    # How to get these, for messages; whether the source has no others; and those of them that are not held.
     prebuilt_hint: str = UPGRADE_KERNEL
+    only_prebuilt: bool = False
+    unheld: list[str] = dataclasses.field(default_factory=list)
     # The package that prebuilt modules of one driver version require in that version.
     module_version_from: str | None = None
     # Patterns for the names of a driver package in all branches, and packages with the same name in all branches.
@@ -168,8 +169,9 @@ class Todo:
     query_dependencies: list[str] = dataclasses.field(default_factory=list)
     query_files: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
-    # Packages to install first.
+    # Packages to install first, and whether they add the repository of the driver, so that another query is necessary.
     prerequisites: list[str] = dataclasses.field(default_factory=list)
+    plans_again: bool = False
     transaction: Transaction = dataclasses.field(default_factory=Transaction)
     # Whether an interrupted run left packages that the transaction completes or records.
     unfinished: bool = False

@@ -78,8 +78,9 @@ class Search(NamedTuple):
     # The driver versions of the prebuilt modules for the next kernel, or None without such modules; and that kernel.
     module_versions: Collection[str] | None = None
     kernel: str = ""
-    # How to get other prebuilt modules.
+    # How to get other prebuilt modules, and whether DKMS can build the modules instead.
     prebuilt_hint: str = UPGRADE_KERNEL
+    has_dkms: bool = True
 
 
 def choose_version(available: dict, lockstep: list[str], search: Search, installed: set[str] | None = None) -> str:
@@ -106,6 +107,7 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
             f"the prebuilt module for kernel {search.kernel}, which boots next, is for driver {of_module}, but "
             f"{search.place} has only driver {', '.join(without_module)} for this request",
             search.prebuilt_hint,
+            search.has_dkms,
         )
     explicit = bool(request.version)
     kept = [version for version in suitable if version in (installed or set())]

@@ -16,7 +16,6 @@ if t.TYPE_CHECKING:
 
 SNAP_UNIT = "snap.docker.dockerd.service"
 RUNTIMES = ("containerd", "containerd.io", "moby-containerd", "runc", "moby-runc")
-_PODMAN = ("podman", "conmon")
 _TITLES = {
     "docker": "Docker",
     "containerd": "containerd",
@@ -54,41 +53,62 @@ def snap_problem(host: Host) -> str | None:
     )
 
 
-def removal_problems(host: Host, packages: t.Collection[str]) -> list[str]:
-    """Refuse to remove packages that running containers or Kubernetes need."""
+def removal_problems(host: Host, packages: t.Collection[str], instead: str = "") -> list[str]:
+    """Refuse to remove packages that running containers or Kubernetes need.
+
+    `instead`: what to do on a node of Kubernetes other than to remove the node, as the end of a sentence.
+    """
     needs_runtime = [name for name in packages if name in RUNTIMES]
     of_docker = [name for name in packages if name in RUNTIMES or name.startswith(("docker", "moby"))]
-    of_podman = [name for name in packages if name in _PODMAN]
+    # CRI-O and Podman start the processes that run their containers with conmon.
+    of_conmon = [name for name in packages if name == "conmon"]
     if "crun" not in host["installed_packages"]:
-        of_podman += [name for name in packages if name in ("runc", "moby-runc")]
+        of_conmon += [name for name in packages if name in ("runc", "moby-runc")]
     needed = {
         "docker": [name for name in of_docker if name not in ("docker-compose", "docker-doc")],
         "containerd": needs_runtime,
         "kubernetes": needs_runtime,
-        "podman": of_podman,
-        "crio": of_podman,
+        "podman": [*(name for name in packages if name == "podman"), *of_conmon],
+        "crio": of_conmon,
     }
+    owner = kubernetes(host)
+    leave = f"Remove the node from the cluster first{instead}."
     found = []
     for engine, names in needed.items():
         number = running(host, engine)
         if number and names:
+            is_of_node = engine == "kubernetes" or (engine == "crio" and owner)
             found.append(
                 f"{', '.join(names)} cannot be removed: running containers of {_TITLES[engine]} ({number}) need "
-                f"{'it' if len(names) == 1 else 'them'}. Nothing was changed. Stop these containers first."
+                f"{'it' if len(names) == 1 else 'them'}. Nothing was changed. "
+                f"{leave if is_of_node else 'Stop these containers first.'}"
             )
-    owner = kubernetes(host)
     if owner and needs_runtime and not found:
         found.append(
             f"{', '.join(needs_runtime)} cannot be removed: Kubernetes uses this host ({owner}). Nothing was changed. "
-            "Remove the node from the cluster first, or set container_engine_source=distribution."
+            f"{leave}"
         )
     return found
 
 
-def restart_problems(host: Host, request: Request, versions: str) -> list[str]:
-    """Refuse a change of Docker's version that would stop containers, because the packages restart the daemon."""
+def restart_problems(host: Host, request: Request, versions: str, *, is_older: bool) -> list[str]:
+    """Refuse a change of the version that would stop containers, because the packages restart the daemon.
+
+    The containers of containerd do not stop, but an older containerd may be unable to manage them.
+    """
+    if request.restart_policy == "always":
+        return []
+    if request.name == "containerd":
+        counts = {_TITLES[name]: running(host, name) for name in ("docker", "containerd") if running(host, name)}
+        if not counts or not is_older:
+            return []
+        listed = " and ".join(f"{name} ({number})" for name, number in counts.items())
+        return [
+            f"The change of containerd from {versions} is a downgrade, and the older version may be unable to manage "
+            f"the running containers of {listed}. Stop these containers, or set container_engine_restart_policy=always."
+        ]
     number = running(host, "docker")
-    if request.name != "docker" or not number or request.restart_policy == "always":
+    if request.name != "docker" or not number:
         return []
     if (host["engines"]["docker"]["info"] or {}).get("live_restore"):
         return []
@@ -103,7 +123,13 @@ def notes(host: Host, name: str) -> list[str]:
     found = []
     if name in ("docker", "none") and host["engines"]["docker"]["package"] == "moby-engine":
         found.append("moby-engine is Microsoft's build of Docker")
-    if name != "docker" and (host["services"].get(SNAP_UNIT) or {}).get("load_state") == "loaded":
+    has_snap = (host["services"].get(SNAP_UNIT) or {}).get("load_state") == "loaded"
+    if has_snap and name == "docker" and host["engines"]["docker"]["package"]:
+        found.append(
+            "Docker is also installed as a snap, which uses the same socket /run/docker.sock and which this role does "
+            "not change; keep only one of them"
+        )
+    elif has_snap and name != "docker":
         found.append("Docker is also installed as a snap, which this role does not change")
     users = host["engine_processes"]["rootless_docker"]
     if users:
@@ -112,6 +138,8 @@ def notes(host: Host, name: str) -> list[str]:
     owner = kubernetes(host)
     if owner and name != "podman":
         found.append(f"Kubernetes uses this host ({owner})")
+    if running(host, "k3s"):
+        found.append("k3s or RKE2 runs on this host with its own containerd, which this role does not change")
     flags = sorted({flag["place"] for flag in host["docker_daemon_json"]["flags"] if "/etc/sysconfig" in flag["place"]})
     if name == "docker" and flags:
         found.append(f"{', '.join(flags)} sets flags of dockerd")

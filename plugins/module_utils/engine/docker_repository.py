@@ -63,20 +63,25 @@ def has_password(repositories: list[dict[str, t.Any]]) -> bool:
 
 
 def others(host: Host, data: dict[str, t.Any]) -> list[str]:
-    """Return the files with enabled entries for the repository or a mirror of it, except the role's own file."""
+    """Return the files with enabled entries for the repository or a mirror of it, except the role's own file.
+
+    With apt, an entry for the component `test` counts, too. apt rejects a second entry for the suite with another key.
+    """
     if host["apt"] is not None:
         entries = [entry for entry in host["apt"]["sources"] if entry["enabled"] and _is_apt_entry(entry, data)]
     else:
         path = re.compile(rf"docker.*/{data['release']}/{host['os']['arch']}/stable/*$", re.IGNORECASE)
-        entries = [entry for entry in host["repositories"] if entry["enabled"] and path.search(_resolved(entry, host))]
+        urls = [(entry, _resolved(entry, host)) for entry in host["repositories"] if entry["enabled"]]
+        # Docker no longer updates the folder centos of a release that it builds only for another folder.
+        is_frozen = "centos" not in data.get("folders", {})
+        entries = [entry for entry, url in urls if path.search(url) and not (is_frozen and "/centos/" in url)]
     own = _ENTRIES.values()
     return sorted({entry["file"] for entry in entries if entry["file"] not in own})
 
 
 def _is_apt_entry(entry: dict[str, t.Any], data: dict[str, t.Any]) -> bool:
     path = re.compile(rf"docker.*/{data['folder']}/*$", re.IGNORECASE)
-    is_stable = data["suite"] in entry["suites"] and "stable" in entry["components"]
-    return is_stable and any(path.search(uri) for uri in entry["uris"])
+    return data["suite"] in entry["suites"] and any(path.search(uri) for uri in entry["uris"])
 
 
 def _resolved(entry: t.Mapping[str, t.Any], host: Host) -> str:

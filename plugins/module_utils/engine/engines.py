@@ -67,6 +67,20 @@ def version_key(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
+def plain_version(version: str | None) -> str:
+    """Return a version without the epoch and the release of the package ("5:27.3.1-1.el9" → "27.3.1")."""
+    return ".".join(map(str, version_key(version))) or version or ""
+
+
+def _podman_cdi_dirs(version: str) -> tuple[str, ...]:
+    """Return the directories that Podman reads by default. `podman info` does not show them.
+
+    Podman 5.5 reads only /etc/cdi: containers/podman, vendor/github.com/containers/common/pkg/config/default.go and
+    pkg/specgen/generate/config_linux.go at v5.4.2, v5.5.0, v5.5.2 and v5.6.0.
+    """
+    return ("/etc/cdi",) if version_key(version)[:2] == (5, 5) else ("/etc/cdi", "/var/run/cdi")
+
+
 def environment(entries: Any) -> dict[str, str]:
     """Convert the NAME=value entries of an environment into a dictionary."""
     return {name: value for name, _sign, value in (entry.partition("=") for entry in entries or ())}
@@ -197,10 +211,11 @@ class Podman(volumes.Podman):
             host = info.get("host") or {}
             security = host.get("security") or {}
             runtime = host.get("ociRuntime") or {}
+            version = (info.get("version") or {}).get("Version") or ""
             self._state = EngineState(
                 name=self.name,
-                version=(info.get("version") or {}).get("Version") or "",
-                cdi_dirs=("/etc/cdi", "/var/run/cdi"),
+                version=version,
+                cdi_dirs=_podman_cdi_dirs(version),
                 runtimes={runtime.get("name") or "": runtime.get("path") or ""},
                 default_runtime=runtime.get("name") or "",
                 cgroup_driver=host.get("cgroupManager") or "",

@@ -12,8 +12,12 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_repository
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_repository,
+    kernel_modules,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -109,7 +113,13 @@ def plan(
         return result
     if request.source != "preinstalled":
         work.install += [name for name in _support(case) if not is_installed(host, name)]
-        _holds(case, result, work)
+        _kernel_modules(case, result, work)
+    _holds(case, result, work)
+    first = _FIRST_VERSIONS["podman"]
+    if request.name == "podman" and result.version and version_key(result.version) < version_key(first):
+        result.reasons.append(
+            f"Podman {plain_version(result.version)} does not support CDI, Podman {first} and later do"
+        )
     if (work.install or work.remove) and request.name != "containerd" and coexistence.kubernetes(host):
         work.keep = [name for name in coexistence.RUNTIMES if is_installed(host, name) and name not in work.remove]
     work.install = list(dict.fromkeys(work.install))
@@ -142,10 +152,11 @@ def _replaces(case: _Case, result: Packages) -> bool:
         return False
     if request.source not in case.engine or request.replace:
         return True
+    is_of_node = coexistence.kubernetes(case.host)
     result.problems.append(
-        f"container_engine_source={request.source}, but {request.name} {found.version or ''} of package "
-        f"{found.package} is installed, which has another origin. Set container_engine_source=auto to keep it, or "
-        "container_engine_replace=true to replace it."
+        f"container_engine_source={request.source}, but {request.name} {plain_version(found.version)} of package "
+        f"{found.package} is installed, which has another origin. Set container_engine_source=auto to keep it"
+        + ("." if is_of_node else ", or container_engine_replace=true to replace it.")
     )
     return False
 
@@ -159,9 +170,9 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     if request.source == "preinstalled" or data is None:
         if is_wrong:
             result.problems.append(
-                f"{_requested(request)}, but {request.name} {found.version} of {found.origin} is installed, and this "
-                "role does not change its version. Change the version with the tool that installed it"
-                + (", or set container_engine_source." if request.source == "preinstalled" else ".")
+                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {found.origin} is "
+                "installed, and this role does not change its version. Change the version with the tool that installed "
+                "it" + (", or set container_engine_source." if request.source == "preinstalled" else ".")
             )
         return
     known = packages_record.read(host, owned.ENGINE_RECORD)["requested"]
@@ -169,18 +180,23 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     work.install = [name for name in dict.fromkeys(needed) if not is_installed(host, name)]
     _repository(case, result, work, needs=bool(work.install) or is_wrong)
     if not is_wrong:
+        missing = [name for name in _core(data) if name in work.install]
+        if missing:
+            _complete(case, result, work, missing)
         return
     result.moves = True
     owner = coexistence.kubernetes(host)
     if owner and request.name == "containerd":
         result.problems.append(
-            f"{_requested(request)}, but Kubernetes uses the installed containerd {found.version} ({owner}). Remove "
-            "the setting, and change the version when you upgrade the node."
+            f"{_requested(request)}, but Kubernetes uses the installed containerd {plain_version(found.version)} "
+            f"({owner}). Remove the setting, and change the version when you upgrade the node."
         )
         return
-    _select(case, result, work, [name for name in _core(data) if is_installed(host, name)])
+    _select(case, result, work, _core(data))
     if not result.query:
-        result.problems += coexistence.restart_problems(host, request, f"{found.version} to {result.version}")
+        before, after = plain_version(found.version), plain_version(result.version)
+        is_older = version_key(after) < version_key(before)
+        result.problems += coexistence.restart_problems(host, request, f"{before} to {after}", is_older=is_older)
 
 
 # --- a missing engine -----------------------------------------------------------------------------------------------
@@ -195,6 +211,8 @@ def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[s
         )
         return
     candidates = [source for source in SOURCES if source in case.engine and request.source in ("auto", source)]
+    if _uses_docker(case):
+        candidates.reverse()
     if not candidates:
         result.problems.append(_unsupported(case, platforms))
         return
@@ -221,6 +239,15 @@ def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[s
     result.problems.append(f"{'. '.join(_sentence(text) for text in rejected)}. {_remedy(case, candidates)}")
 
 
+def _uses_docker(case: _Case) -> bool:
+    """Return whether the host has packages of Docker's repository, or an entry for it."""
+    if "repository" not in case.platform:
+        return False
+    has_package = any(is_installed(case.host, name) for name in ("containerd.io", "docker-ce-cli"))
+    has_entry = docker_repository.is_ours(case.host) or docker_repository.others(case.host, case.platform["repository"])
+    return bool(has_package or has_entry)
+
+
 def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_last: bool) -> None:
     """Plan the installation from one source, and the query of it. Raise _NoVersion if no version suits."""
     data, request = case.engine[source], case.request
@@ -228,7 +255,7 @@ def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_l
     _repository(case, result, work, needs=source == "docker")
     first = "" if is_last else _FIRST_VERSIONS[request.name]
     static = data.get("version")
-    if static and not (request.version or request.minimum_version):
+    if static and not _is_pinned(case, _core(data)):
         # The versions of a stable release do not change.
         result.version = static
         if version_key(static) < version_key(first):
@@ -246,25 +273,44 @@ def _select(case: _Case, result: Packages, work: Transaction, names: list[str], 
         return
     main, place = names[0], _place(case, source)
     if not available[main]:
-        hint = case.engine[source].get("hint")
+        data = case.engine[source]
+        hint = data.get("hints", {}).get(case.host["os"]["id"]) or data.get("hint")
         where = "no repository of this host" if source == "distribution" else place
         raise _NoVersion(f"{where} has {'' if source == 'distribution' else 'no '}{main}{f' ({hint})' if hint else ''}")
     suitable = [version for version in available[main] if _fits(version, request, first)]
     if not suitable:
-        some = ", ".join(available[main][:_MOST_NAMED_VERSIONS])
+        some = ", ".join(list(dict.fromkeys(map(plain_version, available[main])))[:_MOST_NAMED_VERSIONS])
         wanted = _requested(request) or f"{request.name} {first} or newer is required"
         raise _NoVersion(f"{wanted}, but {place} has no such version of {main}. It has {some}")
     result.version = suitable[0]
-    if not (request.version or request.minimum_version):
+    if not _is_pinned(case, names):
         # The package manager knows pins and priorities.
         return
     items = {}
     for name in names:
         builds = [version for version in available[name] if version_key(version) == version_key(suitable[0])]
         if not builds:
-            raise _NoVersion(f"{place} has {main} {suitable[0]}, but not {name} in this version")
+            raise _NoVersion(f"{place} has {main} {plain_version(suitable[0])}, but not {name} in this version")
         items[name] = f"{name}={builds[0]}"
     work.install = [*items.values(), *(name for name in work.install if name not in items)]
+
+
+def _is_pinned(case: _Case, names: list[str]) -> bool:
+    """Return whether packages get an exact version: on request, or so that an installed one changes with the others."""
+    is_requested = case.request.version or case.request.minimum_version
+    return bool(is_requested) or any(is_installed(case.host, name) for name in names)
+
+
+def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]) -> None:
+    """Plan the missing packages of an installed engine in its version, or the query of their versions."""
+    available = case.versions or {}
+    if any(name not in available for name in names):
+        result.query = {"query": names, "repositories": work.repositories}
+        return
+    wanted = version_key(case.found.version)
+    for name in names:
+        builds = [version for version in available[name] if version_key(version) == wanted]
+        work.install = [f"{name}={builds[0]}" if item == name and builds else item for item in work.install]
 
 
 def _fits(version: str, request: Request, first: str = "") -> bool:
@@ -331,14 +377,21 @@ def _conflicts(case: _Case, result: Packages, work: Transaction, source: str) ->
         names.insert(0, found)
     if not names:
         return
+    owner = coexistence.kubernetes(host) if set(names).intersection(coexistence.RUNTIMES) else None
+    others = [other for other in SOURCES if other in case.engine and other != source]
+    other_name = f"container_engine_source={others[0]}" if others else "container_engine_name=none"
     if not request.replace:
+        advice = (
+            f"Kubernetes uses the installed runtime ({owner}). Set {other_name}."
+            if owner
+            else "Set container_engine_replace=true to remove these packages, or choose another "
+            "container_engine_source or container_engine_name."
+        )
         result.problems.append(
-            f"{request.name} from {_place(case, source)} cannot be installed together with {', '.join(names)}. Set "
-            "container_engine_replace=true to remove these packages, or choose another container_engine_source or "
-            "container_engine_name."
+            f"{request.name} from {_place(case, source)} cannot be installed together with {', '.join(names)}. {advice}"
         )
         return
-    result.problems += coexistence.removal_problems(host, names)
+    result.problems += coexistence.removal_problems(host, names, f", or set {other_name}")
     work.remove = names
 
 
@@ -363,6 +416,23 @@ def _support(case: _Case) -> list[str]:
     return [*case.engine.get("support", ()), *libraries]
 
 
+def _kernel_modules(case: _Case, result: Packages, work: Transaction) -> None:
+    """Plan the packages of the kernel modules that dockerd needs, and the query of them."""
+    rules = (case.engine.get(result.source or "") or {}).get("kernel_modules", ())
+    options = {**(case.host["docker_daemon_json"].get("content") or {}), **case.request.docker_options}
+    for package in kernel_modules.missing(case.host, rules, options):
+        available = (case.versions or {}).get(package.name)
+        if available is None:
+            result.query = result.query or {"query": [], "repositories": work.repositories}
+            result.query["query"] = list(dict.fromkeys([*result.query["query"], package.name]))
+        if available is None or package.version in available:
+            work.install.append(package.item)
+            continue
+        is_fatal = result.installs and package.kernel == case.host["kernel"]["next_boot"]
+        text = kernel_modules.unavailable(case.host, package, is_fatal=is_fatal)
+        (result.problems if is_fatal else result.reasons).append(text)
+
+
 def _core(data: t.Mapping[str, t.Any]) -> list[str]:
     """Return the packages of a source that always have one version, the engine first."""
     return list(data.get("lockstep") or data["packages"][:1])
@@ -385,4 +455,10 @@ def _holds(case: _Case, result: Packages, work: Transaction) -> None:
     if any(name in coming or name not in held for name in members):
         work.hold = members
         plugin = case.platform.get("hold_needs")
-        work.install += [plugin] if plugin and not is_installed(host, plugin) else []
+        if plugin and not is_installed(host, plugin) and request.source == "preinstalled":
+            result.problems.append(
+                f"container_engine_hold=true needs {plugin}, but container_engine_source=preinstalled installs no "
+                f"package. Install {plugin}, or set container_engine_source=auto."
+            )
+        elif plugin and not is_installed(host, plugin):
+            work.install.append(plugin)

@@ -13,19 +13,29 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
+    parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import (
+    Flag,
+    of_command,
+    without_options_set_by_flags,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import (
+    NEWEST_KNOWN,
     unknown_options,
     value_problems,
+    version_problems,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    docker_data,
+    docker_group,
     docker_repository,
     package_plan,
+    users,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 if t.TYPE_CHECKING:
@@ -71,6 +81,9 @@ class Plan:
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
+    # The users to add to group docker, and all users that the role has added afterwards.
+    users: list[str] = dataclasses.field(default_factory=list)
+    recorded_users: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -100,7 +113,8 @@ def plan(
     engine = host["engines"][request.name]
     unit = UNITS[request.name]
     service = host["services"].get(unit or "", {})
-    found = _found(request.name, engine, service, (platforms.get(host["os"]["key"] or "") or {}).get(request.name))
+    sources = (platforms.get(host["os"]["key"] or "") or {}).get(request.name) or {}
+    found = _found(request.name, engine, service, sources)
     packages = package_plan.plan(host, request, platforms, found, versions)
     result = Plan(request.name, bool(found.origin), found.origin, packages.version or found.version, packages.source)
     result.problems += packages.problems
@@ -109,18 +123,24 @@ def plan(
         result.packages = packages.transaction.install
         result.query = packages.query
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
-    config = _config(result, host, request, service) if request.name == "docker" else []
+    command = (sources.get(result.source or "") or {}).get("command", "")
+    config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
         result.service = _service(unit, service)
     result.config_needed = bool(config)
-    result.acts = bool(result.transaction or config or (result.service and result.service.needed))
+    members = users.plan(
+        host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
+    )
+    result.users, result.recorded_users = members.add, members.record
+    result.problems += members.problems
+    result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
-    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service)]
-    result.reason = "; ".join(
-        [*packages.reasons, _reason(result, host, service, found, packages), *coexistence.notes(host, request.name)]
-    )
+    joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
+    result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
+    reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
+    result.reason = "; ".join([*reasons, *coexistence.notes(host, request.name)])
     return result
 
 
@@ -148,6 +168,11 @@ def _no_engine(host: Host, request: Request) -> Plan:
             "container_engine_name is none, but container_engine_docker_options contains options. Remove the options, "
             "or set container_engine_name=docker."
         )
+    if request.users:
+        result.problems.append(
+            "container_engine_name is none, but container_engine_users contains users. Remove the users, or set "
+            "container_engine_name=docker."
+        )
     return result
 
 
@@ -157,38 +182,62 @@ def _starts(service: Service | None) -> list[str]:
 
 
 def _found(
-    name: str, engine: dict[str, t.Any], service: dict[str, t.Any], platform: dict[str, t.Any] | None
+    name: str, engine: dict[str, t.Any], service: dict[str, t.Any], sources: dict[str, t.Any]
 ) -> package_plan.Found:
     """Return the installed engine, and where it comes from."""
-    package, version = engine["package"], (engine.get("info") or {}).get("server_version") or engine["version"]
+    package = engine["package"]
     if package:
-        return package_plan.Found(
-            package, package_plan.source_of(package, platform or {}) or f"package {package}", version
-        )
+        # The daemon may still run with an older version.
+        origin = package_plan.source_of(package, sources) or f"package {package}"
+        return package_plan.Found(package, origin, engine["version"])
+    version = (engine.get("info") or {}).get("server_version") or engine["version"]
     if name != "podman" and service.get("load_state") == "loaded":
         return package_plan.Found(None, f"unit {service.get('fragment_path')}", version)
     return package_plan.Found(None, None, None)
 
 
-def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any]) -> list[str]:
-    """Plan the options, and return the changes of daemon.json."""
-    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+def _options(
+    result: Plan, host: Host, request: Request, flags: list[Flag], command: str
+) -> tuple[dict[str, t.Any], list[str]]:
+    """Return the options of daemon.json that the role wants, and what is wrong with them.
+
+    command: how the package's unit starts dockerd
+    """
     options = dict(request.docker_options)
     if request.docker_recommended:
         options = recommended(options, version_key(result.version), is_swarm(host), {flag.key for flag in flags})
+    masked_options = masked_tree(options)
+    wrong = value_problems(masked_options)
+    version = version_key(result.version)
+    if not result.problems and not wrong and version:
+        wrong = version_problems(masked_options, version)
+    if not result.is_installed and not result.problems and not wrong:
+        # No dockerd can validate the options yet. A newer version than the known ones may have other options.
+        wrong = unknown_options(options) if version[:2] <= NEWEST_KNOWN and (version or not result.query) else []
+        wrong += [] if host["docker_daemon_json"].get("has_command") else _set_by_unit(masked_options, command)
+    return options, wrong
+
+
+def _config(
+    result: Plan, host: Host, request: Request, service: dict[str, t.Any], command: str
+) -> tuple[list[str], list[str]]:
+    """Plan the options. Return the changes of daemon.json, and what the user should know.
+
+    command: how the package's unit starts dockerd
+    """
+    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    options, wrong = _options(result, host, request, flags, command)
     result.options = options
     # The observation is masked, so compare it with masked options.
     masked_options = masked_tree(options)
     has_secrets = masked_options != options
     result.has_secrets |= has_secrets
-    result.problems += [f"container_engine_docker_options.{text}" for text in value_problems(masked_options)]
-    if not result.is_installed and not result.problems:
-        # No dockerd can validate the options yet, and the role installs no version that has other options.
-        result.problems += [f"container_engine_docker_options.{text}" for text in unknown_options(options)]
+    notes: list[str] = []
+    result.problems += [f"container_engine_docker_options.{text}" for text in wrong]
     if host["docker_daemon_json"].get("error"):
         result.problems.append(host["docker_daemon_json"]["error"])
     if result.problems:
-        return []
+        return [], notes
     file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
     try:
         state = record.load_state(record_file.get("content"), RECORD_FILE)
@@ -205,17 +254,37 @@ def _config(result: Plan, host: Host, request: Request, service: dict[str, t.Any
         )
     except DaemonConfigError as error:
         result.problems.append(str(error))
-        return []
+        return [], notes
+    before = parse(file["content"], DEFAULT_PATH) if file["exists"] else {}
+    hidden = docker_data.hidden(host, before, change.config)
+    if hidden and result.is_installed:
+        result.problems.append(docker_data.problem(*hidden))
+        return [], notes
+    if hidden:
+        notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:
-        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"]
+        return [f"change {', '.join(changed)} in {DEFAULT_PATH}"], notes
     if change.state.record != state.record or not is_recorded:
-        return [f"update the record of the options in {DEFAULT_PATH}"]
+        return [f"update the record of the options in {DEFAULT_PATH}"], notes
     by_flags = sorted(key for key in change.satisfied if masked_options[key] != options[key])
     if by_flags:
-        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"]
-    return _pending(host, state, request.restart_policy, service)
+        return [f"compare the passwords in {', '.join(by_flags)} with the flags in {UNITS['docker']}"], notes
+    return _pending(host, state, request.restart_policy, service), notes
+
+
+def _set_by_unit(options: dict[str, t.Any], command: str) -> list[str]:
+    """Report the options that the unit of a package that is not installed yet will set to another value."""
+    coming = of_command(command, UNITS["docker"])
+    differing = without_options_set_by_flags(options, coming)
+    return [
+        f"{flag.key}: the package's unit starts dockerd with {flag.text}, and dockerd does not start if daemon.json "
+        "sets this option, too. Remove the option, or first write a drop-in to /etc/systemd/system/docker.service.d "
+        "that starts dockerd without the flag."
+        for flag in coming
+        if differing.get(flag.key) is not None
+    ]
 
 
 def _differing_secrets(host: Host, options: dict[str, t.Any], satisfied: list[str]) -> tuple[list[str], bool]:
@@ -283,17 +352,20 @@ def _reason(
 ) -> str:
     titles = {"distribution": "the distribution", "docker": "Docker's repository"}
     name, origin = result.engine, titles.get(str(found.origin), str(found.origin))
-    installed = f"{name} {found.version or ''} from {origin}".replace("  ", " ")
+    installed = f"{name} {plain_version(found.version)} from {origin}".replace("  ", " ")
     if packages.installs or not result.is_installed:
         place = titles["docker"] if result.source == "docker" else host["os"]["name"]
         before = f"{installed} is replaced" if result.is_installed else f"{name} is not installed"
         return f"{before}; the role installs it from {place}"
-    fate = f"is changed to {result.version or 'another version'}" if packages.moves else "is kept"
+    fate = f"is changed to {plain_version(result.version) or 'another version'}" if packages.moves else "is kept"
     text = f"{installed} is installed and {fate}"
     if service.get("load_state") == "masked":
         text += "; its unit is masked"
     elif service and service.get("active_state") != "active":
         text += f"; its unit is {service.get('active_state') or 'not running'}"
+    running = (host["engines"][name].get("info") or {}).get("server_version")
+    if found.package and running and version_key(running) != version_key(found.version):
+        text += f"; a restart is pending, because the daemon still runs version {plain_version(running)}"
     return text
 
 

@@ -14,11 +14,17 @@ import typing as t
 
 # containerd's namespaces, which are arguments of its shims, by engine.
 _NAMESPACES = {"moby": "docker", "k8s.io": "kubernetes"}
-ENGINES = ("docker", "containerd", "kubernetes", "podman", "crio")
+# Engines with their own containerd, by the start of the path of its socket, which is an argument of its shims, or of
+# the shim. k3s and RKE2: harvester/harvester, issue 5718. Docker's snap: canonical/docker-snap, pull request 9. All
+# programs of snaps are in /snap.
+_OWN_CONTAINERD = {"/run/k3s/": "k3s", "/run/snap.": "snap", "/var/snap/": "snap", "/snap/": "snap"}
 
 
 def read(root: str) -> dict[str, t.Any]:
     """Return the number of running `containers` by engine, and the IDs of users with a `rootless_docker`.
+
+    The engines are those of the system's packages: docker, containerd, kubernetes, podman and crio; and those that have
+    their own containerd: snap, k3s (also RKE2) and rootless (that of a user).
 
     Processes in other PID namespaces are those of containers, also of engines inside containers, and do not count.
     """
@@ -28,7 +34,7 @@ def read(root: str) -> dict[str, t.Any]:
     own = _namespace(proc, "self")
     for pid in _numbers(proc):
         words = _command(proc, pid)
-        engine = _engine(words)
+        engine = _engine(words, _user(proc, pid))
         is_dockerd = bool(words) and os.path.basename(words[0]) == "dockerd"
         if (engine or is_dockerd) and _namespace(proc, pid) == own:
             if engine:
@@ -53,15 +59,20 @@ def _command(proc: str, pid: str) -> list[str]:
     return []
 
 
-def _engine(words: list[str]) -> str | None:
+def _engine(words: list[str], user: int) -> str | None:
     """Return the engine of a container from the command of its shim or monitor."""
     name = os.path.basename(words[0]) if words else ""
+    known = dict(zip(words, words[1:]))
     if name.startswith("containerd-shim"):
-        known = dict(zip(words, words[1:]))
+        address = known.get("-address") or known.get("--address") or ""
+        for start, owner in _OWN_CONTAINERD.items():
+            if address.startswith(start) or words[0].startswith(start):
+                return owner
         namespace = known.get("-namespace") or known.get("--namespace") or ""
-        return _NAMESPACES.get(namespace, "containerd")
+        return "rootless" if user else _NAMESPACES.get(namespace, "containerd")
     if name == "conmon":
-        return "podman" if any(os.path.basename(word) == "podman" for word in words[1:]) else "crio"
+        # Only Podman has a command to clean up. Other arguments, such as the name of a pod, can be any text.
+        return "podman" if os.path.basename(known.get("--exit-command", "")) == "podman" else "crio"
     return None
 
 

@@ -16,12 +16,14 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
+    parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_data, docker_group, users
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -45,6 +47,9 @@ class Removal:
     record: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     service: str | None = None
+    # The users to remove from group docker, and whether there is a record of them.
+    users: list[str] = dataclasses.field(default_factory=list)
+    user_record: bool = False
     # Whether Docker itself is among the packages. Its daemon then does not apply changed options.
     removes_docker: bool = False
     acts: bool = False
@@ -56,7 +61,9 @@ class Removal:
 def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     """Return what to remove, and why it is not possible."""
     result = Removal(record=_exists(host, owned.ENGINE_RECORD))
-    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, list(host["installed_packages"]))
+    installed = list(host["installed_packages"])
+    # The record also lists packages that somebody else has removed since.
+    recorded = packages_record.possibly_installed(host, owned.ENGINE_RECORD, installed).intersection(installed)
     known = packages_record.read(host, owned.ENGINE_RECORD)
     # Dependencies stay if another package needs them.
     requested = {item.partition("=")[0] for item in (*known["requested"], *known["asked"])}
@@ -76,9 +83,10 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
     harmed = coexistence.removal_problems(host, recorded)
     result.problems += [] if result.problems else harmed
     _options(host, result)
+    result.users, result.user_record = users.added(host), users.has_record(host)
     if not result.record and request.name in UNITS and host["engines"][request.name]["package"]:
         result.reasons.append(f"{request.name} is kept because this role did not install it")
-    result.acts = result.record or result.revokes
+    result.acts = result.record or result.revokes or result.user_record
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
@@ -90,23 +98,38 @@ def plan(host: Host, request: Request, platforms: dict[str, t.Any]) -> Removal:
 def _check_containers(host: Host, name: str, result: Removal) -> None:
     number = coexistence.running(host, name)
     if number:
+        # The kubelet starts stopped containers again.
+        first = "Remove the node from the cluster" if coexistence.kubernetes(host) else "Stop the containers"
         result.problems.append(
-            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. Stop the "
-            "containers first."
+            f"{name} cannot be removed: its containers are running ({number}). Nothing was changed. {first} first."
         )
 
 
 def _options(host: Host, result: Removal) -> None:
     try:
         state = record.load_state((host["files"].get(RECORD_FILE) or {}).get("content"), RECORD_FILE)
+        result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
+        if result.revokes and not result.removes_docker:
+            _check_data(host, state, result)
     except DaemonConfigError as error:
         result.problems.append(str(error))
-        return
-    result.revokes = any(MANAGER in entry.managers for entry in state.record.entries.values())
+
+
+def _check_data(host: Host, state: record.State, result: Removal) -> None:
+    """Refuse to restore a `data-root` in which the Docker that stays would not find its data."""
+    file = host["files"][DEFAULT_PATH]
+    text = file["content"] if file["exists"] else None
+    flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
+    change = changes.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
+    hidden = docker_data.hidden(host, parse(text, DEFAULT_PATH) if text is not None else {}, change.config)
+    if hidden and host["engines"]["docker"]["package"]:
+        result.problems.append(docker_data.problem(*hidden))
 
 
 def _changes(result: Removal) -> list[str]:
     parts = (
+        (f"remove {', '.join(result.users)} from group {docker_group.GROUP}", result.users),
+        ("remove the record of the users in group docker", result.user_record and not result.users),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
         (f"stop and disable {result.service}", result.service),
         (f"remove {', '.join(result.packages)}", result.packages),

@@ -43,6 +43,7 @@ class Request(repository_variables.RepositoryVariables):
     # Messages show only the start of the value, because it may contain a secret that no mask recognizes.
     docker_options: dict[str, Any] = variable({}, sample='{"mtu": 9000}', mask=lambda text: masked_file(text)[:60])
     docker_recommended: bool = variable(True)
+    users: list[str] = variable([], form=r"[^\s:,-][^\s:,]*", sample="alice (the name of a user)")
     restart_policy: str = variable("when_safe", choices=("when_safe", "always", "never"))
 
 

@@ -87,6 +87,7 @@ def _build_failure(root: str, log: str) -> dict | None:
     text = read_text(root, log)
     if text is None:
         return None
-    kernel = re.search(r"^DKMS make\.log for \S+ for kernel (\S+)", text)
+    # DKMS 3.2 adds its version: "DKMS (dkms-3.2.2) make.log for …".
+    kernel = re.search(r"^DKMS (?:\(\S+\) )?make\.log for \S+ for kernel (\S+)", text)
     errors = [line.strip()[-300:] for line in text.splitlines() if re.search(r"\berror: |\*\*\* .*Error \d", line)]
     return {"kernel": kernel.group(1) if kernel else None, "log": log, "errors": errors[:3]}

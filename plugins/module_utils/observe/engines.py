@@ -59,6 +59,7 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
         "content": None,
         "error": None,
         "flags": [flag._asdict() for flag in flags.unit_flags(root)],
+        "has_command": flags.has_command(root),
         "applied": not state.written or dockerd.has_applied(state.written, _boot_id(root), run, flags.DEFAULT_UNIT),
         "digests": {"file": [], "record": digests.of_record(state.record, machine_id)},
     }

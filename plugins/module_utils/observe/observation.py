@@ -16,7 +16,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_data,
+    docker_files,
+    docker_group,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import accelerators, pci
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import kernels as host_kernels
@@ -32,7 +37,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, own_repository, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
+    journal,
+    nvidia_repository,
+    own_repository,
+    ownership,
+    record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
@@ -82,6 +93,7 @@ FILES = (
     owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
     owned.CONTAINER_TOOLKIT_RESTART_MARKER,
     owned.ENGINE_RECORD,
+    owned.ENGINE_USERS,
     owned.DRIVER_RECORD,
     owned.DRIVER_RUNFILE_RECORD,
     owned.DRIVER_INITRAMFS_MARKER,
@@ -98,7 +110,6 @@ FILES = (
     *memory_hotadd.FILES,
 )
 _KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS, *own_repository.keyrings(_TOOLKIT_REPOSITORY))
-_RECORDS = (record.DRIVER, record.TOOLKIT, owned.ENGINE_RECORD, owned.CONTAINER_TOOLKIT_RECORD)
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 
@@ -112,6 +123,8 @@ def observe(
     units: list[str] | None = None,
     files: list[str] | None = None,
     packages: list[str] | None = None,
+    users: list[str] | None = None,
+    find_user: Callable[[str], bool] | None = None,
     nvml_binding: bool | None = None,
     predict_volume: Callable[[str | None], VolumePrediction | None] | None = None,
 ) -> Host:
@@ -119,6 +132,7 @@ def observe(
 
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
     `packages`: requested packages, whose names may be virtual.
+    `users`: names of users that may use Docker. `find_user` looks up a user that /etc/passwd does not contain.
     `nvml_binding`: whether the Python that runs this module has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
@@ -149,7 +163,7 @@ def observe(
         "modules_loaded": devices.modules_loaded(root),
         "module_users": devices.module_users(root),
         "daemon_users": _daemon_users(root),
-        "files": {path: _file(root, path) for path in sorted({*FILES, *(files or [])})},
+        "files": {path: _file(root, path) for path in sorted({*FILES, *journal.record_paths(root), *(files or [])})},
         "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
@@ -168,7 +182,7 @@ def observe(
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys(_RECORDS, record.without_former_files),
+        **dict.fromkeys(filter(ownership.is_record, host["files"]), record.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
         **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
         **{path: functools.partial(docker_files.sealed, path) for path in docker_files.WITH_LOGINS},
@@ -182,8 +196,11 @@ def observe(
         host["files"][path] = {**file, "content": mask(file["content"]) if file["content"] else file["content"]}
     host["engines"] = observe_engines.engines(host, ask)
     host["engine_processes"] = engine_processes.read(root)
+    host["docker_group"] = docker_group.read(root, users or [], find_user)
     gpu_users.add_container_names(host, ask)
     docker = host["engines"]["docker"]["info"] or {}
+    flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
+    host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
     version = host["driver"]["loaded"] or host["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None

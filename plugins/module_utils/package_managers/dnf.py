@@ -188,8 +188,8 @@ class Dnf:
         rc, out, err = self._run(argv)
         if rc != 0 and "There are no enabled repositories" not in out + err:
             raise PackageManagerError(
-                f"The package repositories could not be read: {dnf_command.reason(out, err)}. Check the URLs, the "
-                "proxy and the network, or set another URL."
+                f"The package repositories could not be read: {dnf_command.reason(out, err)}. Nothing was changed. "
+                "Check the URLs, the logins, the proxy and the network, or set another URL."
             )
         return View(options)
 

@@ -198,7 +198,12 @@ class Zypper:
 
     def view(self, directory: str, files: list[File]) -> View:
         """Create a private view in the empty `directory`. Refresh the host's metadata."""
-        return self._repositories.view(directory, files, self._zypper, self._checked_rpm)
+        try:
+            return self._repositories.view(directory, files, self._zypper, self._checked_rpm)
+        except BusyError:
+            raise
+        except PackageManagerError as error:
+            raise PackageManagerError(f"{error} Nothing was changed.") from error
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
         """Return the available versions by package, newest first. Wildcards select all packages that they match."""

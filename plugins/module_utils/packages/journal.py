@@ -35,9 +35,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 # boot: a process that waits for a removed file would not exclude a process that creates the file again.
 LOCK = f"{owned.RUNTIME_DIRECTORY}/package_transaction.lock"
 _NAME = r"[a-z0-9_]+"
-# Other files in the directory of the records.
-_NO_RECORDS = (owned.DRIVER_RUNFILE_RECORD, owned.DRIVER_REBOOT_MARKER)
 _INTERVAL = 0.2
+
+
+def record_paths(root: str) -> list[str]:
+    """Return the paths of all records of package transactions on a host."""
+    paths = [f"{owned.STATE_DIRECTORY}/{name}" for name in listing(root, owned.STATE_DIRECTORY)]
+    return [path for path in paths if ownership.is_record(path)]
 
 
 class JournalError(Exception):
@@ -63,7 +67,7 @@ class Journal:
         self.name = name
         self.root = root
         self.path = f"{owned.STATE_DIRECTORY}/{name}.json"
-        if self.path in _NO_RECORDS:
+        if self.path in owned.BESIDE_RECORDS:
             raise JournalError(
                 f"{name!r} cannot be the name of a record: {self.path} belongs to role nvidia_driver. Use another name."
             )
@@ -84,9 +88,8 @@ class Journal:
 
     def others(self) -> list[dict[str, Any]]:
         """Return the content of all other records on the host."""
-        paths = [f"{owned.STATE_DIRECTORY}/{name}" for name in listing(self.root, owned.STATE_DIRECTORY)]
-        records = [path for path in paths if path.endswith(".json") and path not in _NO_RECORDS]
-        found = [self._content(path) for path in records if path != self.path and os.path.isfile(self._real(path))]
+        records = [path for path in record_paths(self.root) if path != self.path]
+        found = [self._content(path) for path in records if os.path.isfile(self._real(path))]
         return [ownership.normalized(content) for content in found if content is not None]
 
     def is_unfinished(self) -> bool:

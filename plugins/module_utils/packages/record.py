@@ -53,8 +53,8 @@ def installed_for_certain(host: Host, path: str, installed: list[str]) -> set[st
 
 def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed. After an interrupted run, return all packages installed since."""
-    other = TOOLKIT if path == DRIVER else DRIVER
-    return ownership.possibly(read(host, path), installed, [_content(host, other)])
+    others = [_content(host, other) for other in host["files"] if ownership.is_record(other) and other != path]
+    return ownership.possibly(read(host, path), installed, others)
 
 
 def _content(host: Host, path: str) -> dict:

@@ -44,7 +44,7 @@ def fetch(
     except Exception as error:  # urllib raises many types, which mean the same to the user.
         raise SigningKeyError(
             f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "
-            "Check the URL, the proxy and the network, or set another URL."
+            "Nothing was changed. Check the URL, the proxy and the network, or set another URL."
         ) from error
     return trusted_part(data, expected, shown)
 

@@ -32,7 +32,7 @@ def present(
     is_controller: bool,
 ) -> dict[str, Any]:
     """Return the fields of the part that installs the driver."""
-    data = platform_data.complete(platform, host["os"]["key"])
+    data = platform_data.complete(platform, host["os"])
     result = driver_plan.plan(
         host, values, data, versions, streams, dependencies=dependencies, rejected_sources=rejected_sources
     )
@@ -119,7 +119,7 @@ def _query(result: Plan, request: Request) -> dict[str, Any] | None:
 
 def removal(host: Host, platform: dict | None) -> dict[str, Any]:
     """Return the plan that removes the driver, with the report."""
-    result = driver_removal.plan(host, platform_data.complete(platform, host["os"]["key"]))
+    result = driver_removal.plan(host, platform_data.complete(platform, host["os"]))
     report = {
         "version": host["driver"]["loaded"] or host["driver"]["library"],
         "flavor": host["driver"]["kernel_module_flavor"],

@@ -17,7 +17,7 @@ debian12) suite=bookworm ;;
 debian13) suite=trixie ;;
 *) fail "Unknown distribution. Known distributions: debian12, debian13." ;;
 esac
-packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less,openssh-server
+packages=systemd,systemd-sysv,dbus,python3,python3-apt,sudo,iproute2,ca-certificates,udev,kmod,procps,cron,less,openssh-server,ccache
 
 mkdir -p "$cache"
 "$simulator/build.sh" "$cache/simulator"
@@ -64,6 +64,7 @@ echo "$release" >"$root/usr/lib/gpusim/kernel-release"
 : >"$root/lib/modules/$release/modules.builtin"
 : >"$root/lib/modules/$release/modules.order"
 "$SIMULATOR/install.sh" "$SIMULATOR_BUILD" "$root"
+for name in gcc-12 x86_64-linux-gnu-gcc-14; do install -D -m 0755 "$IMAGES/compiler" "$root/usr/local/bin/$name"; done
 # Replace the sources that mmdebstrap wrote with sources in the format of the distribution's installer.
 rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
 cp "$SOURCES" "$root/etc/apt/$SOURCES_AT"
@@ -95,7 +96,7 @@ echo "sandbox: building the image of a $distribution host"
 proxy=$(apt-config dump | grep -E '^Acquire::(http|https)::Proxy ' || true)
 aptopts=()
 while read -r line; do [ -z "$line" ] || aptopts+=("--aptopt=$line"); done <<<"$proxy"
-SIMULATOR=$simulator SIMULATOR_BUILD=$cache/simulator SOURCES=$work/sources SOURCES_AT=$at \
+IMAGES=$here SIMULATOR=$simulator SIMULATOR_BUILD=$cache/simulator SOURCES=$work/sources SOURCES_AT=$at \
     mmdebstrap --quiet --variant=minbase --include="$packages" "${aptopts[@]}" \
     --customize-hook="$work/customize" "$suite" "$work/root.tar" "${sources[@]}" >"$work/log" 2>&1 ||
     { cp "$work/log" "$cache/image-$distribution.log"; fail "mmdebstrap failed: $(grep -m1 -E '^(E:|Err:)' "$work/log" || tail -n 1 "$work/log") (see $cache/image-$distribution.log)"; }

@@ -75,6 +75,8 @@ class Package:
     stream: str = ""
     gone: bool = False
     vendor: str = ""
+    # Files that packages of other archives contain, too. The indexes do not have them.
+    files: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -163,7 +165,7 @@ def _package(name: str, rule: dict[str, Any], row: dict[str, Any], data: dict[st
     }
     lists = {
         key: tuple(text for text in (str(item).format(**row) for item in rule.get(key, [])) if text)
-        for key in (*_FIELDS, "obsoletes")
+        for key in (*_FIELDS, "obsoletes", "files")
     }
     # The archive has only the newest version of some packages.
     gone = row["gone"] or (bool(rule.get("newest_only")) and not row.get("newest", False))

@@ -57,7 +57,16 @@ class Package:
         # Only for dpkg.
         self.replaces: tuple[str, ...] = ()
         self.breaks: tuple[str, ...] = ()
+        self.recommends: tuple[str, ...] = ()
+        self.pre_depends: tuple[str, ...] = ()
+        # Only for rpm.
+        self.obsoletes: tuple[str, ...] = ()
+        # Paths of configuration files.
+        self.settings: tuple[str, ...] = ()
         self.files: dict[str, str] = {}
+        # Files of this host by their path in the package, and empty directories.
+        self.copies: dict[str, Path] = {}
+        self.directories: tuple[str, ...] = ()
         self.libraries: dict[str, str] = {}
         self.links: dict[str, str] = {}
         self.modules: dict[str, dict[str, str]] = {}
@@ -343,6 +352,12 @@ def write_tree(package: Package, root: Path) -> None:
         target.write_text(content, encoding="utf-8")
         if "/bin/" in path:
             target.chmod(0o755)
+    for path in package.directories:
+        (root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for path, source in package.copies.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
     for path, soname in package.libraries.items():
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -382,7 +397,9 @@ def build_deb(package: Package, out: Path, scratch: Path) -> None:
         "Version": package.version,
         "Architecture": "amd64",
         "Maintainer": "gpufleet maintainers <maintainers@users.noreply.github.com>",
+        "Pre-Depends": ", ".join(package.pre_depends),
         "Depends": ", ".join(package.depends),
+        "Recommends": ", ".join(package.recommends),
         "Provides": ", ".join(package.provides),
         "Conflicts": ", ".join(package.conflicts),
         "Breaks": ", ".join(package.breaks),
@@ -393,6 +410,8 @@ def build_deb(package: Package, out: Path, scratch: Path) -> None:
     directory.mkdir()
     lines = [f"{name}: {value}\n" for name, value in control.items() if value]
     (directory / "control").write_text("".join(lines), encoding="utf-8")
+    if package.settings:
+        (directory / "conffiles").write_text("".join(f"{path}\n" for path in package.settings), encoding="utf-8")
     scripts = {
         "preinst": package.before_install,
         "postinst": package.after_install,
@@ -423,9 +442,13 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         *(f"Requires: {name}" for name in package.depends),
         *(f"Provides: {name}" for name in package.provides),
         *(f"Conflicts: {name}" for name in package.conflicts),
+        *(f"Obsoletes: {name}" for name in package.obsoletes),
         "AutoReqProv: no",
         "%define _build_id_links none",
         "%define __strip /bin/true",
+        # Some packages have programs of 100 MB. Neither compress nor check them.
+        "%define _binary_payload w0.gzdio",
+        "%define __os_install_post %{nil}",
         f"%description\n{STAND_IN}",
         f"%install\nmkdir -p %{{buildroot}}\ncp -a {tree}/. %{{buildroot}}/",
         *([f"%pre\n{package.before_install}"] if package.before_install else []),
@@ -441,7 +464,12 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
                 if len(place.parts) > 3 and str(place).startswith("/usr/local/")
             }
         ),
-        *sorted([*package.files, *package.libraries, *package.links, *package.modules]),
+        *(f"%dir {path}" for path in package.directories),
+        *(f"%config(noreplace) {path}" for path in package.settings),
+        *sorted(
+            {*package.files, *package.copies, *package.libraries, *package.links, *package.modules}
+            - {*package.settings}
+        ),
         f"/usr/share/doc/{package.name}/README.stand-in",
     ]
     spec.write_text("\n".join(header) + "\n", encoding="utf-8")
@@ -481,13 +509,13 @@ def sign_apt(out: Path, home: Path) -> None:
         str(out / "Release"))  # fmt: skip
 
 
-def sign_suite(out: Path, suite: str, origin: str, components: list[str], home: Path) -> None:
-    """Write and sign the indexes of a suite. The packages of a component are in pool/COMPONENT."""
+def sign_suite(out: Path, suite: str, origin: str, components: list[str], home: Path, *, pool: str = "pool") -> None:
+    """Write and sign the indexes of a suite. The packages of a component are in POOL/COMPONENT."""
     for component in components:
         place = out / "dists" / suite / component / "binary-amd64"
         place.mkdir(parents=True)
         (place / "Packages").write_text(
-            run("apt-ftparchive", "packages", f"pool/{component}", cwd=out), encoding="utf-8"
+            run("apt-ftparchive", "packages", f"{pool}/{component}", cwd=out), encoding="utf-8"
         )
     fields = {"Origin": origin, "Suite": suite, "Codename": suite, "Components": " ".join(components)}
     described = [word for name, value in fields.items() for word in ("-o", f"APT::FTPArchive::Release::{name}={value}")]

@@ -34,10 +34,11 @@ KERNELS = {
 _MANAGERS = {"debian": "apt", "ubuntu": "apt", "el": "dnf", "amazon": "dnf", "sles": "zypper"}
 
 
-def platform(key: str) -> dict:
-    """Return the data of role nvidia_driver for a platform."""
+def platform(key: str, system: dict | None = None) -> dict:
+    """Return the data of role nvidia_driver for a platform, or for a distribution of its family (`host["os"]`)."""
     text = (ROOT / "roles/nvidia_driver/vars" / f"{key}.yml").read_text(encoding="utf-8")
-    return platform_data.complete(yaml.safe_load(text)["__nvidia_driver_platform"], key)
+    known = system or {"key": key, "id": None, "version": None}
+    return platform_data.complete(yaml.safe_load(text)["__nvidia_driver_platform"], known)  # type: ignore[arg-type]
 
 
 def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> dict:
@@ -158,6 +159,20 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             for name in ("docker", "podman", "containerd", "crio", "container_toolkit")
         },
         "engine_processes": {"containers": {}, "rootless_docker": []},
+        "docker_data": {
+            "root": "/var/lib/docker",
+            "directory": "/var/lib/docker",
+            "containers": 0,
+            "images": 0,
+            "volumes": 0,
+        },
+        "docker_group": {
+            "exists": False,
+            "members": [],
+            "primary_members": [],
+            "users": {},
+            "socket_group": None,
+        },
         "cdi_specs": [],
         "driver_volume": None,
         "docker_daemon_json": {
@@ -165,6 +180,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "exists": False,
             "content": None,
             "error": None,
+            "has_command": False,
             "flags": [],
             "applied": True,
             "digests": {"file": [], "record": {}},

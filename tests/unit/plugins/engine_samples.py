@@ -36,6 +36,7 @@ OFFERS: dict[str, dict[str, list[str]]] = {
         "docker-ce-cli": ["1:29.1.2-1.el9", "1:28.5.2-1.el9", "1:28.5.1-1.el9", "1:27.5.1-1.el9"],
         "containerd.io": ["2.1.5-1.el9"],
         "podman": ["6:5.6.0-1.el9"],
+        "kernel-modules-extra": ["6.12.0-211.7.1.el10_2"],
     },
     "amazon": {"docker": ["25.0.16-1.amzn2023.0.1"], "containerd": ["2.2.5-1.amzn2023.0.1"]},
     "sles": {"docker": ["28.3.3_ce-150000.230.1", "27.5.1_ce-150000.218.1"], "podman": ["4.9.5-150500.3.3"]},
@@ -59,6 +60,9 @@ FULL = {
 }
 
 
+NO_DATA = {"root": "/var/lib/docker", "directory": "/var/lib/docker", "containers": 0, "images": 0, "volumes": 0}
+
+
 def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -> dict[str, t.Any]:
     """Describe a host. `packages` has the installed packages with their versions. `more` replaces or adds values."""
     family = key.partition("-")[0]
@@ -72,7 +76,9 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
             services[f"{engine}.service"] = RUNNING
     engines["docker"]["info"] = more.pop("info", None)
     base = {"dpkg": "1"} if manager == "apt" else {}
+    kernel = "6.12.0-211.7.1.el10_2.x86_64" if key == "el-10" else "6.1.0-47-amd64"
     seen: dict[str, t.Any] = {
+        "kernel": {"running": kernel, "next_boot": kernel, "kernels": []},
         "os": {
             "key": key,
             "id": "rhel" if family == "el" else family,
@@ -91,6 +97,8 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
         "services": {**services, **more.pop("services", {})},
         "engines": engines,
         "engine_processes": {"containers": more.pop("containers", {}), "rootless_docker": more.pop("rootless", [])},
+        "docker_data": {**NO_DATA, **more.pop("data", {})},
+        "docker_group": {"exists": False, "members": [], "primary_members": [], "users": {}, "socket_group": None},
         "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"exists": False, "content": None}},
     }

@@ -40,7 +40,7 @@ def test_nested_options_with_templates_are_planned_and_not_shown(tmp_path: Path)
         {"ansible.builtin.debug": {"var": "__container_engine_plan.packages"}},
         {"ansible.builtin.assert": {"that": "__container_engine_plan.options == expected", "quiet": True}},
     ]
-    calls = planned_roles.observations(tmp_path / "calls.json", host(files=FILES))
+    calls = planned_roles.observations(tmp_path / "calls.json", host("debian-13", files=FILES))
     play = {"hosts": "localhost", "gather_facts": False, "environment": calls, "tasks": tasks}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({**values, "expected": expected}))

@@ -45,13 +45,14 @@ def test_page_names_the_kernels_without_open_modules():
 
 def test_page_names_signed_modules():
     lines = platform_pages.page("enterprise-linux").splitlines()
-    (red_hat,) = [line for line in lines if line.startswith("- Red Hat (release 10.1 or newer, x86_64): ")]
-    assert "`rhel-drivers install nvidia`" in red_hat
+    (place,) = [index for index, line in enumerate(lines) if line.startswith("- Red Hat's driver (release 10.1 or")]
+    assert "`kmod-nvidia-open-DRIVER-RELEASE`" in lines[place]
+    assert "`subscription-manager repos --enable rhel-10-for-x86_64-extensions-rpms" in lines[place + 1]
     cells = {
         (row[1], row[6]) for row in ([cell.strip() for cell in line.split("|")] for line in lines) if len(row) == 8
     }
-    assert ("A100", "fails until a key is enrolled or signed modules are installed") in cells
-    assert ("V100", "fails until a key is enrolled or signed modules are installed") not in cells
+    assert ("A100", "fails until a key is enrolled, except on the distributions below") in cells
+    assert ("V100", "fails until a key is enrolled, except on the distributions below") not in cells
 
 
 def test_page_explains_its_placeholders():

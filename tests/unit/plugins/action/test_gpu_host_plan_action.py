@@ -234,6 +234,10 @@ OBSERVED = [
     (PARTS, {}, {"driver_volume": {"engine": ["auto"], "expected_engines": ["docker"]}}),
     ([VOLUME], {}, {"driver_volume": {"engine": ["auto"], "expected_engines": []}}),
     (PARTS, {"container_engine_name": "none"}, {"driver_volume": {"engine": ["none"], "expected_engines": []}}),
+    ([ENGINE], {"container_engine_users": ["alice", "bob"]}, {"users": ["alice", "bob"]}),
+    ([ENGINE], {"container_engine_users": ["alice"], "container_engine_state": "absent"}, {}),
+    ([ENGINE], {"container_engine_users": ["alice"], "container_engine_name": "podman"}, {}),
+    ([DRIVER], {"container_engine_users": ["alice"]}, {}),
     (
         [DRIVER],
         {"nvidia_driver_extra_packages": "nvtop, nvidia-smi", "nvidia_driver_kernel_packages": ["headers-mine"]},

@@ -129,12 +129,20 @@ def test_old_dockerd_gets_a_file_that_it_reads(host: Host, content: bytes, left:
     host.write("")
     host.file.write_bytes(content)
     host.systemctl = "MainPID=7\nExecMainStartTimestampMonotonic=1"
-    host({"features": {"cdi": True}})
+    host({"features": {"buildkit": True}})
     predicted = host(state=back, check=True)
     assert predicted["diff"]["after"] == left.decode()
     assert host(state=back)["diff"] == predicted["diff"]
     assert host.file.read_bytes() == left
     assert not host(state=back)["changed"]
+
+
+def test_feature_that_dockerd_ignores_is_refused(host: Host) -> None:
+    host.dockerd.write_text(host.dockerd.read_text().replace("26.1.5", "24.0.9"))
+    host.write('{"features": {"cdi": true}}')
+    assert "features.cdi: Docker 24.0.9 has no CDI" in host({"features": {"cdi": True}, "mtu": 9000})["msg"]
+    assert host({"mtu": 9000})["config"] == {"features": {"cdi": True}, "mtu": 9000}
+    assert host({"features": {"cdi": False}})["config"]["features"] == {"cdi": False}
 
 
 def test_invalid_utf_8_is_reported(host: Host) -> None:

@@ -297,25 +297,101 @@ def test_missing_device_links_are_a_daemon_reload_risk(tree):
     assert daemon_reload_risk("volume", engine, tree.host(), ONE) is None
 
 
+ROOT_PODMAN, USER_PODMAN = podman(selinux=True), podman(selinux=True, rootless=True)
+DOCKER = docker("28.5.0", cdi_dirs=CDI_DIRS, selinux=True)
+NEW_DOCKER = docker("29.2.0", cdi_dirs=CDI_DIRS, selinux=True)
+CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
+
+
+def enforcing(tree, runtime_mode=None, booleans=None, value="1"):
+    """Describe a host with SELinux."""
+    tree.files("/sys/fs/selinux/enforce", text=value)
+    for name, state in (booleans or {}).items():
+        tree.files(f"/sys/fs/selinux/booleans/{name}", text=state)
+    if runtime_mode:
+        text = f'[nvidia-container-runtime]\nmode = "{runtime_mode}"\n'
+        tree.files("/etc/nvidia-container-runtime/config.toml", text=text)
+    return tree
+
+
 @pytest.mark.parametrize(
-    ("isolation", "selinux", "enforcing", "boolean", "options", "is_risk"),
+    ("engine", "isolation", "mode", "verdict"),
     [
-        ("volume", True, "1", "0 0", [], True),
-        ("cdi", True, "1", None, [], True),
-        ("volume", True, "1", "1 1", [], False),
-        ("volume", True, "1", "0 0", ["label=disable"], False),
-        ("volume", True, "0", "0 0", [], False),
-        ("volume", False, "1", "0 0", [], False),
-        ("runtime", True, "1", "0 0", [], False),
+        # The runtime creates the nodes in the container.
+        (ROOT_PODMAN, "cdi", None, None),
+        (ROOT_PODMAN, "volume", None, None),
+        (DOCKER, "cdi", None, None),
+        (DOCKER, "volume", None, None),
+        # A user namespace has the host's nodes.
+        (USER_PODMAN, "cdi", None, "denies"),
+        (USER_PODMAN, "volume", None, "denies"),
+        (USER_PODMAN, "runtime", "cdi", "denies"),
+        # NVIDIA's runtime changes the specification of the container, or its hook mounts the host's nodes.
+        (ROOT_PODMAN, "runtime", "cdi", None),
+        (ROOT_PODMAN, "runtime", "jit-cdi", None),
+        (ROOT_PODMAN, "runtime", "legacy", "denies"),
+        (ROOT_PODMAN, "runtime", "auto", "may deny"),
+        (DOCKER, "runtime", None, "may deny"),
+        (DOCKER, "device_requests", None, "denies"),
+        (NEW_DOCKER, "device_requests", None, None),
+        # Docker without selinux-enabled does not confine containers.
+        (docker("28.5.0", cdi_dirs=CDI_DIRS), "device_requests", None, None),
+        (podman(rootless=True), "cdi", None, None),
     ],
 )
-def test_selinux_risk_is_reported(tree, *, isolation, selinux, enforcing, boolean, options, is_risk):
-    tree.files("/sys/fs/selinux/enforce", text=enforcing)
-    if boolean is not None:
-        tree.files("/sys/fs/selinux/booleans/container_use_devices", text=boolean)
-    risk = selinux_risk(isolation, podman(selinux=selinux), tree.host(), options)
-    assert (risk is not None) == is_risk
-    assert risk is None or "Set the boolean container_use_devices, or security_opts: [label=disable]" in risk
+def test_selinux_denial_depends_on_who_provides_the_nodes(tree, engine, isolation, mode, verdict):
+    tree.files(CDI_HOOK)
+    risk = selinux_risk(isolation, engine, enforcing(tree, mode).host(), {})
+    assert (risk is None) if verdict is None else f"SELinux is enforcing and {verdict} the container access" in risk
+
+
+def test_device_requests_without_cdi_hook_keep_the_label_of_the_host(tree):
+    assert "denies" in selinux_risk("device_requests", NEW_DOCKER, enforcing(tree).host(), {})
+
+
+@pytest.mark.parametrize(
+    ("value", "booleans", "options", "is_denied"),
+    [
+        ("1", {"container_use_devices": "0 0"}, {}, True),
+        ("1", {}, {}, True),
+        ("1", {"container_use_devices": "1 1"}, {}, False),
+        ("1", {"container_use_devices": "0 0", "container_use_xserver_devices": "1 1"}, {}, False),
+        ("0", {}, {}, False),
+        ("1", {}, {"security_opts": ["label=disable"]}, False),
+        ("1", {}, {"security_opts": ["label:disable"]}, False),
+        ("1", {}, {"security_opts": ["label=type:nvidia_container_t"]}, False),
+        ("1", {}, {"security_opts": ["label=level:s0:c1,c2", "no-new-privileges"]}, True),
+        ("1", {}, {"privileged": True}, False),
+    ],
+)
+def test_selinux_mode_booleans_and_options_decide(tree, value, booleans, options, is_denied):
+    risk = selinux_risk("cdi", USER_PODMAN, enforcing(tree, booleans=booleans, value=value).host(), options)
+    assert (risk is not None) == is_denied
+
+
+@pytest.mark.parametrize(("userns", "is_denied"), [(None, False), ("host", False), ("auto", True), ("keep-id", True)])
+def test_root_container_in_a_user_namespace_has_the_nodes_of_the_host(tree, userns, is_denied):
+    risk = selinux_risk("volume", ROOT_PODMAN, enforcing(tree).host(), {"userns": userns})
+    assert (risk is not None) == is_denied
+
+
+def test_host_without_selinux_has_no_selinux_risk(tree):
+    assert selinux_risk("cdi", USER_PODMAN, tree.host(), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("booleans", "remedy"),
+    [
+        (
+            {"container_use_devices": "0 0", "container_use_xserver_devices": "0 0"},
+            "Run 'setsebool -P container_use_devices on' on the host, or set security_opts: [label=disable].",
+        ),
+        ({}, "Set security_opts: [label=disable]."),
+    ],
+)
+def test_selinux_warning_names_a_boolean_that_the_policy_has(tree, booleans, remedy):
+    risk = selinux_risk("cdi", USER_PODMAN, enforcing(tree, booleans=booleans).host(), {})
+    assert risk.endswith(f"because the nodes keep the host's label. {remedy}")
 
 
 @pytest.mark.parametrize(

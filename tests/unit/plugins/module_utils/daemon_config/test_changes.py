@@ -8,6 +8,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import plan
 
@@ -74,6 +75,13 @@ def test_equal_definitions_of_a_runtime_are_no_change(have: dict[str, t.Any], wa
         ({"live-restore": True}, {"live-restore": None}, True, ["live-restore"]),
         ({"labels": ["a=1", "b=1"]}, {"labels": None, "debug": True}, True, ["labels"]),
         ({"max-concurrent-downloads": 7}, {"max-concurrent-downloads": None}, True, []),
+        ({}, {"shutdown-timeout": 30, "default-shm-size": "1G", "default-ipc-mode": "private"}, True, []),
+        ({}, {"default-cgroupns-mode": "host", "network-diagnostic-port": 2000}, True, []),
+        ({}, {"nri-opts": {"enable": True}, "default-stop-timeout": 30}, True, []),
+        ({"shutdown-timeout": 30}, {"shutdown-timeout": None}, True, ["shutdown-timeout"]),
+        ({"nri-opts": {"enable": True}}, {"nri-opts": None}, True, []),
+        ({"network-diagnostic-port": 2000}, {"network-diagnostic-port": None}, True, []),
+        ({}, {"default-address-pools": [{"base": "10.0.0.0/8", "size": 24}]}, True, ["default-address-pools"]),
         ({"runtimes": {"nvidia": {"path": "n"}}}, {"runtimes": None}, True, ["runtimes"]),
         ({"runtimes": {"nvidia": {"path": "n"}}}, {"runtimes": {"nvidia": None}}, True, []),
     ],
@@ -82,6 +90,15 @@ def test_keys_that_require_a_restart_are_listed(
     before: dict[str, t.Any], options: dict[str, t.Any], present: bool, restart: list[str]
 ) -> None:
     assert plan(json.dumps(before), options, present=present).restart_keys == restart
+
+
+def test_address_pool_with_another_size_is_a_conflict() -> None:
+    text = '{"default-address-pools": [{"base": "172.30.0.0/16", "size": 24}]}'
+    pool = {"base": "172.30.0.0/16", "size": 26}
+    with pytest.raises(DaemonConfigError, match=r"'172\.30\.0\.0/16' has two sizes, 24 and 26"):
+        plan(text, {"default-address-pools": [pool]})
+    assert plan(text, {"default-address-pools": [{**pool, "size": 24}]}).changed_keys == ()
+    assert plan(text, {"default-address-pools": [pool]}, lists="replace").config == {"default-address-pools": [pool]}
 
 
 def test_default_runtime_may_be_registered_by_others() -> None:

@@ -68,6 +68,30 @@ def test_unsupported_option_is_reported(directives: str, words: str) -> None:
         dockerd.validate(run, runner({"--config-file /t/f": (1, "", said)}), "dockerd", "/t/f")
 
 
+@pytest.mark.parametrize(
+    ("version", "requested", "words"),
+    [
+        # dockerd accepts unknown features and ignores them.
+        ("20.10.24", {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 has no CDI and ignores this feature."),
+        ("24.0.9", {"cdi-spec-dirs": ["/etc/cdi"]}, "Docker 24.0.9 does not have this option. Remove it, or install"),
+        ("29.1.0", {"nri-opts": {"enable": True}}, "install Docker 29.2 or later."),
+        ("29.6.2", {"default-stop-timeout": 30}, "install Docker 29.7 or later."),
+        ("20.10.24", {"features": {"cdi": False, "buildkit": True}, "cdi-spec-dirs": None}, None),
+        ("25.0.0", {"features": {"cdi": True}, "cdi-spec-dirs": ["/etc/cdi"]}, None),
+        ("29.7.0", {"nri-opts": {"enable": True}, "default-stop-timeout": 30}, None),
+    ],
+)
+def test_options_of_newer_versions_are_refused(version: str, requested: dict[str, t.Any], words: str | None) -> None:
+    valid = (0, "configuration OK\n", "")
+    answers = {"--version": (0, f"Docker version {version}", ""), "--validate --config-file /t/f": valid}
+    nobody = runner({"--config-file /t/f": (1, "", ROOT_WANTED)})
+    if words is None:
+        assert dockerd.validate(runner(answers), nobody, "dockerd", "/t/f", requested) == f"dockerd {version}"
+        return
+    with pytest.raises(DaemonConfigError, match=re.escape(words)):
+        dockerd.validate(runner(answers), nobody, "dockerd", "/t/f", requested)
+
+
 def test_unprivileged_daemon_that_exits_with_0_is_an_error() -> None:
     run = runner({"--version": (0, "Docker version 20.10.1", "")})
     with pytest.raises(DaemonConfigError, match="exit status 0"):

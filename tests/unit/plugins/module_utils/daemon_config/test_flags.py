@@ -281,3 +281,17 @@ def test_live_restore_is_refused_in_a_swarm(tmp_path: Path) -> None:
     with pytest.raises(DaemonConfigError, match="swarm member"):
         plan(None, {"live-restore": True}, in_swarm=True)
     assert plan(None, {"live-restore": False}, in_swarm=True).config == {"live-restore": False}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, False),
+        ({"/lib/systemd/system/docker.service": DEBIAN_UNIT}, True),
+        ({IN_DROP_IN: DROP_IN}, True),
+        ({IN_DROP_IN: "[Service]\nLimitNOFILE=1048576\n"}, False),
+    ],
+)
+def test_command_of_a_unit_or_a_drop_in_is_noticed(tmp_path: Path, files: dict[str, str], expected: bool) -> None:
+    write(tmp_path, files)
+    assert flags.has_command(str(tmp_path)) == expected

@@ -48,6 +48,12 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes i
         ({"default-ulimits": {"nofile": 1024}}, "default-ulimits.nofile: dockerd requires an object"),
         ({"mtu": float("inf")}, "mtu: JSON has no infinite numbers"),
         ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "of-the-future: JSON has no infinite numbers"),
+        ({"default-stop-timeout": "30"}, 'default-stop-timeout: dockerd requires an integer, not "30"'),
+        ({"nri-opts": "enable=true"}, 'nri-opts: dockerd requires an object, not "enable=true"'),
+        (
+            {"default-address-pools": [{"base": "10.0.0.0/8", "size": 24}, {"base": "10.0.0.0/8", "size": 26}]},
+            "default-address-pools: '10.0.0.0/8' has two sizes, 24 and 26. Keep one of them.",
+        ),
         (
             {"default-address-pools": ["10.0.0.0/8"]},
             'default-address-pools: dockerd requires an object, not "',

@@ -790,12 +790,17 @@ def test_known_build_failure_is_refused(key, kernel, request_, version, words):
         assert word in result.errors[0]
 
 
-def test_built_module_is_accepted():
+@pytest.mark.parametrize(("built", "refused"), [("open", False), ("proprietary", True)])
+def test_built_module_of_the_same_flavor_is_accepted(built, refused):
     kernel = "6.12.107+deb13-amd64"
     there = host("debian-13", kernel=kernel, modules={kernel: "550.163.01"}, packages={"libcuda1": "550.163.01-2"})
+    for entry in there["kernel"]["kernels"]:
+        entry["nvidia_module"]["flavor"] = built
     wanted = {"source": "distribution", "flavor": "open"}
     available = offers("debian-13", wanted, "550.163.01-2", kernel=kernel)
-    assert driver_plan.plan(there, wanted, platform("debian-13"), available).errors == []
+    errors = driver_plan.plan(there, wanted, platform("debian-13"), available).errors
+    assert bool(errors) is refused
+    assert not refused or "do not build" in errors[0]
 
 
 # --- proxies, and entries of the same repository ---

@@ -364,7 +364,7 @@ def test_modules_with_the_signer_of_installed_ones_are_accepted(changes, request
     there = host("debian-12", **{"packages": {"nvidia-kernel-dkms": "535.261.03-1"}, "secure_boot": ACME, **changes})
     for entry in there["kernel"]["kernels"]:
         if entry["release"] == there["kernel"]["running"]:
-            entry["nvidia_module"] = {"version": "535.261.03", "signer": signer}
+            entry["nvidia_module"] = {"version": "535.261.03", "flavor": None, "signer": signer}
     result = resolve(there, request_, platform("debian-12"))
     assert (result.errors == []) is goes
     assert any("signed the installed modules (ACME module signing)" in text for text in result.reasons) is goes
@@ -374,7 +374,7 @@ def test_signer_of_prebuilt_modules_does_not_count_for_dkms():
     packages = {"linux-modules-nvidia-580-server-open-6.8.0-88-generic": "6.8.0-88.89", "nvidia-utils-580-server": "1"}
     trusts = {"enabled": True, "trusted_signers": ["Canonical Ltd. Kernel Module Signing: 88f7"]}
     there = host("ubuntu-24.04", packages=packages, secure_boot=trusts)
-    there["kernel"]["kernels"][0]["nvidia_module"] = {"signer": "Canonical Ltd. Kernel Module Signing"}
+    there["kernel"]["kernels"][0]["nvidia_module"] = {"flavor": None, "signer": "Canonical Ltd. Kernel Module Signing"}
     request = {"module_build": "dkms"}
     (error,) = resolve(there, request, platform("ubuntu-24.04")).errors
     assert "they are built on this host and not signed" in error

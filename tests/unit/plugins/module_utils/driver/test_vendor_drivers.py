@@ -122,6 +122,11 @@ HOSTS = {
 }  # fmt: skip
 
 
+def data_of(name: str) -> dict:
+    """Return the data of the role for the distribution of a host."""
+    return platform(HOSTS[name].key, {"key": HOSTS[name].key, **HOSTS[name].system})
+
+
 def dressed(name: str, *, known: bool = True, loaded: bool = True, **changes: Any) -> dict:
     """Describe the host. Without `known`, the package manager does not know where the packages came from."""
     key, system, modules, user_space, (built, rest), flavor, stream = HOSTS[name]
@@ -153,7 +158,7 @@ def built_on_host(name: str) -> bool:
 @pytest.mark.parametrize("name", HOSTS)
 def test_vendor_driver_is_adopted_and_never_converted(name, loaded):
     there = dressed(name, loaded=loaded)
-    result = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    result = driver_plan.plan(there, {}, data_of(name))
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
     assert (result.flavor, result.version) == (HOSTS[name].flavor, V)
     work = result.todo.transaction
@@ -168,18 +173,18 @@ def test_vendor_driver_is_adopted_and_never_converted(name, loaded):
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_second_run_changes_nothing(name):
-    first = driver_plan.plan(dressed(name), {}, platform(HOSTS[name].key))
+    first = driver_plan.plan(dressed(name), {}, data_of(name))
     held = first.todo.transaction.hold
     there = dressed(name, held=held)
     record = json.dumps({"packages": [], "files": {}, "holds": held})
     there["files"] = {owned.DRIVER_RECORD: {"exists": True, "content": record}}
-    second = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    second = driver_plan.plan(there, {}, data_of(name))
     assert (second.errors, second.acts, second.source) == ([], False, "preinstalled")
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
 def test_names_of_the_modules_suffice(name):
-    result = driver_plan.plan(dressed(name, known=False), {}, platform(HOSTS[name].key))
+    result = driver_plan.plan(dressed(name, known=False), {}, data_of(name))
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
 
 
@@ -214,7 +219,7 @@ def test_enabled_mirror_decides_without_the_history_of_dnf(repositories, source)
     there = dressed(AMAZON, repositories=repositories)
     for entries in there["package_origins"].values():
         entries[0] = {**entries[0], "repository": None}
-    result = driver_plan.plan(there, {}, platform("amazon-2023"))
+    result = driver_plan.plan(there, {}, data_of(AMAZON))
     assert (result.errors, result.source) == ([], source)
     if source == "preinstalled":
         assert any("amazonlinux-nvidia" in text for text in result.reasons)
@@ -224,7 +229,7 @@ def test_enabled_mirror_decides_without_the_history_of_dnf(repositories, source)
 def test_modules_without_libraries_are_not_converted(name):
     there = dressed(name, loaded=False, modules={}, packages=HOSTS[name].modules)
     there["driver"].update(library=None, on_disk_flavor=None)
-    result = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    result = driver_plan.plan(there, {}, data_of(name))
     (error,) = result.errors
     assert "Complete its installation first" in error
     assert not result.acts
@@ -240,14 +245,14 @@ def test_modules_without_libraries_are_not_converted(name):
     ],
 )
 def test_reason_names_the_vendor(name, vendor):
-    result = driver_plan.plan(dressed(name), {}, platform(HOSTS[name].key))
+    result = driver_plan.plan(dressed(name), {}, data_of(name))
     (reason,) = [text for text in result.reasons if text.startswith("source preinstalled")]
     assert vendor in reason
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTS if not built_on_host(name)])
 def test_other_source_does_not_replace_vendor_modules(name):
-    result = driver_plan.plan(dressed(name), {"source": "nvidia"}, platform(HOSTS[name].key))
+    result = driver_plan.plan(dressed(name), {"source": "nvidia"}, data_of(name))
     (error,) = result.errors
     assert f"kernel modules of other packages are installed ({sorted(HOSTS[name].modules)[0]}" in error
     assert "nvidia_driver_source to auto" in error
@@ -266,14 +271,14 @@ def test_vendor_driver_replaced_the_driver_of_the_role(name, known, secure_boot)
     packages = ["dkms", "kmod-nvidia-open-dkms", *HOSTS[name].user_space]
     record = recorded(packages=packages, requested=packages, repositories=[owned.REPOSITORY_ID])
     there = dressed(name, known=known, files=record, **({"secure_boot": SECURE_BOOT} if secure_boot else {}))
-    result = driver_plan.plan(there, {}, platform(HOSTS[name].key))
+    result = driver_plan.plan(there, {}, data_of(name))
     assert (result.errors, result.action, result.source) == ([], "adopt", "preinstalled")
     assert (result.todo.transaction.install, result.todo.transaction.remove) == ([], [])
 
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_absent_keeps_the_vendor_driver(name):
-    plan = driver_removal.plan(dressed(name), platform(HOSTS[name].key))
+    plan = driver_removal.plan(dressed(name), data_of(name))
     assert (plan["errors"], plan["acts"], plan["packages"], plan["unload"]) == ([], False, [], [])
 
 
@@ -285,47 +290,41 @@ SECURE_BOOT = {"enabled": True, "trusted_signers": ["Red Hat Enterprise Linux ke
 @pytest.mark.parametrize("name", HOSTS)
 def test_secure_boot_accepts_the_adopted_driver(name):
     there = dressed(name, secure_boot=SECURE_BOOT)
-    assert driver_plan.plan(there, {}, platform(HOSTS[name].key)).errors == []
+    assert driver_plan.plan(there, {}, data_of(name)).errors == []
 
 
-RHEL_DRIVERS = "dnf install rhel-drivers"
-ALMALINUX_RELEASE = "dnf install almalinux-release-nvidia-driver"
+SIGNED = "set nvidia_driver_source to distribution"
 
 
 @pytest.mark.parametrize(
-    ("key", "system", "gpu", "request_", "command"),
+    ("key", "system", "gpu", "request_", "vendor"),
     [
-        ("el-10", {"id": "rhel", "version": "10.1"}, H100, {}, RHEL_DRIVERS),
-        ("el-10", {"id": "almalinux", "version": "10.1"}, T4, {}, ALMALINUX_RELEASE),
-        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {}, ALMALINUX_RELEASE),
+        ("el-10", {"id": "rhel", "version": "10.1"}, H100, {}, "Red Hat"),
+        ("el-10", {"id": "almalinux", "version": "10.1"}, T4, {}, "AlmaLinux"),
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {}, "AlmaLinux"),
         # No public source shows such packages there.
         ("el-9", {"id": "rhel", "version": "9.7"}, H100, {}, None),
         ("el-10", {"id": "rhel", "version": "10.0"}, H100, {}, None),
         ("el-8", {"id": "almalinux", "version": "8.10"}, H100, {}, None),
         ("el-9", {"id": "rocky", "version": "9.6"}, H100, {}, None),
+        # DKMS builds the modules of Amazon's mirror, too.
         ("amazon-2023", {"id": "amzn", "version": "2023"}, H100, {}, None),
         # The vendors build only the open modules, and the user may require another build.
         ("el-9", {"id": "almalinux", "version": "9.7"}, V100, {}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"flavor": "proprietary"}, None),
         ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"module_build": "dkms"}, None),
-        # The vendor may not have these versions.
-        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"branch": "570"}, None),
-        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"version": V}, None),
-        ("el-10", {"id": "rhel", "version": "10.1"}, H100, {"minimum_version": V}, None),
-        # The role adopts this driver only with source auto.
-        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"source": "nvidia"}, ALMALINUX_RELEASE),
+        ("el-9", {"id": "almalinux", "version": "9.7"}, H100, {"version": V}, "AlmaLinux"),
     ],
 )
-def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, request_, command):
+def test_secure_boot_refusal_names_signed_modules_first(key, system, gpu, request_, vendor):
     there = host(key, (gpu,), os=system, secure_boot=SECURE_BOOT)
-    (error,) = resolve(there, request_, platform(key)).errors
+    (error,) = resolve(there, {"source": "nvidia", **request_}, platform(key, there["os"])).errors
     assert "Secure Boot is enabled" in error
     assert "mokutil --import" in error
-    if command is None:
+    if vendor is None:
         assert "signs kernel modules" not in error
     else:
-        assert error.index(command) < error.index("mokutil")
-        assert "run the role again with nvidia_driver_source auto: it adopts that driver" in error
+        assert error.index(f"{vendor} signs kernel modules") < error.index(SIGNED) < error.index("mokutil")
 
 
 def test_secure_boot_refusal_removes_the_installed_modules_before_others():
@@ -333,8 +332,8 @@ def test_secure_boot_refusal_removes_the_installed_modules_before_others():
     installed = {"kmod-nvidia-open-dkms": f"3:{V}-1.el9", **_user_space(".el9")}
     system = {"id": "almalinux", "version": "9.7"}
     there = host("el-9", (H100,), os=system, packages=installed, driver={"library": V}, secure_boot=SECURE_BOOT)
-    (error,) = resolve(there, {}, platform("el-9")).errors
-    assert error.index("nvidia_driver_state absent") < error.index(ALMALINUX_RELEASE)
+    (error,) = resolve(there, {}, platform("el-9", there["os"])).errors
+    assert error.index("nvidia_driver_state absent") < error.index(SIGNED)
 
 
 # --- where packages came from -------------------------------------------------------------------------------------

@@ -70,5 +70,12 @@ def test_untrusted_key_is_replaced() -> None:
     assert plan(seen).changes == ["add repository https://download.docker.com/linux/debian"]
 
 
+def test_entry_of_the_role_for_an_older_release_is_replaced() -> None:
+    seen, older = with_repository("debian-13"), with_repository("debian-12")
+    seen["files"].update({path: file for path, file in older["files"].items() if path in WITH_LOGINS})
+    (repository,) = plan(seen).transaction.repositories  # type: ignore[union-attr]
+    assert repository["suite"] == "trixie"
+
+
 def test_removed_repository_is_not_added_again_without_a_change() -> None:
     assert plan(host("debian-12", PACKAGES)).changes == []

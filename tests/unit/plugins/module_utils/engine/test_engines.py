@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines
@@ -31,3 +33,20 @@ def test_version_key_orders_versions(version: str | None, expected: tuple[int, .
 
 def test_roles_and_modules_use_one_version_key() -> None:
     assert engine_plan.version_key is engines.version_key
+
+
+@pytest.mark.parametrize(
+    ("version", "directories"),
+    [
+        ("4.3.1", ("/etc/cdi", "/var/run/cdi")),
+        ("5.4.2", ("/etc/cdi", "/var/run/cdi")),
+        ("5.5.0", ("/etc/cdi",)),
+        ("5.5.2", ("/etc/cdi",)),
+        ("5.6.0", ("/etc/cdi", "/var/run/cdi")),
+        ("5.50.0", ("/etc/cdi", "/var/run/cdi")),
+    ],
+)
+def test_podman_5_5_reads_only_one_directory_of_cdi_specifications(version: str, directories: tuple[str, ...]) -> None:
+    answer = json.dumps({"version": {"Version": version}, "host": {}})
+    podman = engines.Podman(lambda _arguments: (0, answer, ""), "/usr/bin/podman")
+    assert podman.state().cdi_dirs == directories

@@ -124,6 +124,7 @@ def test_mirror_with_login_and_proxy() -> None:
     assert "s3cret" not in " ".join([*done.changes, done.reason])
 
 
+KUBELET = {"kubelet.service": {"active_state": "active"}}
 APT_ENTRY = {
     "file": "/etc/apt/sources.list.d/docker.list",
     "enabled": True,
@@ -149,12 +150,70 @@ REPO = {"id": "docker-ce-stable", "file": "/etc/yum.repos.d/docker-ce.repo", "en
         ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/$releasever/$basearch/stable"}]}, False),
         ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/8/$basearch/stable"}]}, True),
         ("el-9", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/9/x86_64/test"}]}, True),
+        # apt rejects a second entry for the suite that has another key.
+        ("debian-12", {"apt": {"sources": [{**APT_ENTRY, "components": ["test"]}]}}, False),
+        # Docker does not update the folder centos of Enterprise Linux 8.
+        ("el-8", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/centos/$releasever/$basearch/stable"}]}, True),
+        ("el-8", {"repositories": [{**REPO, "url": f"{DOCKER_URL}/rhel/8/x86_64/stable"}]}, False),
     ],
 )
 def test_entry_of_the_user_for_the_repository_stays(key: str, more: dict[str, t.Any], adds: bool) -> None:
     done = answered(host(key, **more), offers(key), source="docker")
     assert done.transaction is not None
     assert bool(done.transaction.repositories) == adds
+
+
+# --- kernel modules -------------------------------------------------------------------------------------------------
+
+KERNEL, NEXT = "6.12.0-211.7.1.el10_2", "6.12.0-230.el10_3"
+EXTRA = "kernel-modules-extra"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "packages", "variables", "expected"),
+    [
+        ((f"{KERNEL}.x86_64",) * 2, {}, {}, [f"{EXTRA}={KERNEL}"]),
+        ((f"{KERNEL}.aarch64",) * 2, {}, {}, [f"{EXTRA}={KERNEL}"]),
+        ((f"{KERNEL}.x86_64", f"{NEXT}.x86_64"), {}, {}, [f"{EXTRA}={KERNEL}", f"{EXTRA}={NEXT}"]),
+        ((f"{KERNEL}.x86_64", f"{NEXT}.x86_64"), {EXTRA: KERNEL}, {}, [f"{EXTRA}={NEXT}"]),
+        ((f"{KERNEL}.x86_64+rt",) * 2, {}, {}, [f"kernel-rt-modules-extra={KERNEL}"]),
+        ((f"{KERNEL}.aarch64+64k",) * 2, {}, {}, [f"kernel-64k-modules-extra={KERNEL}"]),
+        # Oracle's kernel has the module in its base package.
+        (("6.12.0-107.59.3.3.el10uek.x86_64",) * 2, {}, {}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"docker_options": {"firewall-backend": "nftables"}}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"name": "podman"}, []),
+        ((f"{KERNEL}.x86_64",) * 2, {}, {"name": "containerd"}, []),
+    ],
+)
+def test_docker_gets_its_kernel_module_on_enterprise_linux_10(
+    kernels: tuple[str, str], packages: dict[str, str], variables: dict[str, t.Any], expected: list[str]
+) -> None:
+    seen = host("el-10", packages, kernel={"running": kernels[0], "next_boot": kernels[1], "kernels": []})
+    names = (EXTRA, "kernel-rt-modules-extra", "kernel-64k-modules-extra")
+    done = answered(seen, {**offers("el"), **{name: [NEXT, KERNEL] for name in names}}, **variables)
+    assert done.problems == []
+    assert [name for name in done.packages if "modules-extra" in name] == expected
+
+
+def test_adopted_docker_gets_its_kernel_module_for_the_next_kernel() -> None:
+    packages = {**RPM_CE, "ca-certificates": "1", "python3-requests": "1", EXTRA: KERNEL}
+    kernel = {"running": f"{KERNEL}.x86_64", "next_boot": f"{NEXT}.x86_64", "kernels": []}
+    seen = host("el-10", packages, kernel=kernel)
+    assert answered(seen, {EXTRA: [NEXT]}).packages == [f"{EXTRA}={NEXT}"]
+    assert answered(seen, {EXTRA: [NEXT]}, source="preinstalled").packages == []
+    done = answered(seen, {EXTRA: [KERNEL]})
+    assert (done.problems, done.acts) == ([], False)
+    assert f"do not have {EXTRA} for kernel {NEXT}.x86_64, so Docker may not start after a reboot" in done.reason
+
+
+def test_docker_without_its_kernel_module_is_refused_before_the_installation() -> None:
+    (problem,) = answered(host("el-10"), {**offers("el"), EXTRA: []}).problems
+    assert f"do not have {EXTRA} for kernel {KERNEL}.x86_64" in problem
+    assert "module xt_addrtype" in problem
+    kernel = {"running": f"{KERNEL}.x86_64", "next_boot": f"{NEXT}.x86_64", "kernels": []}
+    done = answered(host("el-10", kernel=kernel), {**offers("el"), EXTRA: [NEXT]})
+    assert done.problems == []
+    assert f"so Docker may not start before a reboot into {NEXT}.x86_64" in done.reason
 
 
 # --- which source ---------------------------------------------------------------------------------------------------
@@ -183,10 +242,33 @@ def test_auto_takes_the_first_source_with_a_suitable_version(
         assert done.packages[0].partition("=")[2] == version
 
 
+@pytest.mark.parametrize(
+    ("key", "packages", "more", "variables", "source"),
+    [
+        ("debian-12", {"containerd.io": "2.1.5-1"}, {}, {}, "docker"),
+        ("debian-13", {"docker-ce-cli": "5:28.5.1-1"}, {}, {}, "docker"),
+        ("debian-12", {}, {"apt": {"sources": [APT_ENTRY]}}, {}, "docker"),
+        ("debian-12", {}, {"apt": {"sources": [APT_ENTRY]}}, {"name": "containerd"}, "docker"),
+        ("debian-12", {}, {"apt": {"sources": [APT_ENTRY]}}, {"name": "podman"}, "distribution"),
+        ("debian-12", {}, {"apt": {"sources": [APT_ENTRY]}}, {"version": "20.10"}, "distribution"),
+        ("debian-12", {}, {"apt": {"sources": [{**APT_ENTRY, "enabled": False}]}}, {}, "distribution"),
+        # A node of Kubernetes with Docker's containerd keeps it.
+        ("debian-12", {"containerd.io": "2.1.5-1"}, {"services": KUBELET}, {}, "docker"),
+    ],
+)
+def test_auto_prefers_dockers_source_on_a_host_that_uses_it(
+    key: str, packages: dict[str, str], more: dict[str, t.Any], variables: dict[str, str], source: str
+) -> None:
+    done = answered(host(key, packages, **more), {**offers(key), "podman": ["4.3.1"]}, **variables)
+    assert (done.problems, done.source) == ([], source)
+    assert done.transaction is not None
+    assert done.transaction.remove == []
+
+
 def test_archive_without_a_current_docker_leads_to_dockers() -> None:
     done = answered(host("ubuntu-22.04"), {**offers("ubuntu"), "docker.io": ["18.9.1-0ubuntu1"]})
     assert (done.source, done.problems) == ("docker", [])
-    assert "no such version of docker.io. It has 18.9.1-0ubuntu1" in done.reason
+    assert "no such version of docker.io. It has 18.9.1;" in done.reason
 
 
 def test_versions_of_engine_and_client_are_those_of_the_request() -> None:
@@ -202,11 +284,11 @@ def test_versions_of_engine_and_client_are_those_of_the_request() -> None:
             {"version": "99.1"},
             "container_engine_version=99.1, but Docker's repository "
             "https://download.docker.com/linux/rhel/9/x86_64/stable has no such version of docker-ce. It has "
-            "3:29.1.2-1.el9, 3:28.5.2-1.el9",
+            "29.1.2, 28.5.2, 28.5.1, 27.5.1. Request another version.",
         ),
         ("debian-12", {"source": "distribution", "version": "28.5.1"}, "or set container_engine_source=docker."),
-        ("ubuntu-24.04", {"minimum_version": "99"}, "It has 5:29.1.2-1"),
-        ("sles-15", {"minimum_version": "29"}, "It has 28.3.3_ce-150000.230.1"),
+        ("ubuntu-24.04", {"minimum_version": "99"}, "It has 29.1.2, 28.5.2"),
+        ("sles-15", {"minimum_version": "29"}, "It has 28.3.3, 27.5.1."),
         ("amazon-2023", {"source": "docker"}, "Set container_engine_source=distribution."),
         (
             "sles-15",
@@ -227,6 +309,14 @@ def test_source_without_a_suitable_version_is_refused(key: str, variables: dict[
 def test_archive_without_the_package_names_the_repository_to_enable() -> None:
     (problem,) = answered(host("sles-15"), {}).problems
     assert "No repository of this host has docker (activate the Containers Module" in problem
+
+
+def test_leap_has_no_modules() -> None:
+    seen = host("sles-15")
+    seen["os"]["id"] = "opensuse-leap"
+    (problem,) = answered(seen, {}).problems
+    assert "SUSEConnect" not in problem
+    assert "main and update repositories" in problem
 
 
 def test_repositories_are_queried_only_for_an_unknown_version() -> None:
@@ -277,7 +367,7 @@ def test_adopted_engine_gets_what_the_modules_need() -> None:
             "debian-12",
             {**DEB_CE, **SUPPORT},
             "distribution",
-            "docker 5:28.5.1-1~debian.12~bookworm of package docker-ce",
+            "docker 28.5.1 of package docker-ce is",
         ),
         ("debian-12", IO, "docker", "of package docker.io is installed, which has another origin"),
         ("ubuntu-24.04", {"moby-engine": "28.0.1-1"}, "docker", "of package moby-engine"),
@@ -298,7 +388,7 @@ def test_engine_of_another_origin_is_replaced_on_request() -> None:
     assert done.transaction is not None
     assert done.transaction.remove == ["docker.io", "containerd", "runc"]
     assert done.changes[0] == "remove docker.io, containerd, runc"
-    assert done.reason.startswith("docker 20.10.24+dfsg1-1+deb12u1 from the distribution is replaced")
+    assert done.reason.startswith("docker 20.10.24 from the distribution is replaced")
 
 
 def test_engine_without_a_package_is_never_replaced() -> None:
@@ -307,6 +397,19 @@ def test_engine_without_a_package_is_never_replaced() -> None:
     assert plan(seen).problems == []
     (problem,) = plan(seen, source="docker", replace=True).problems
     assert "docker of unit /etc/x.service is installed, which no package contains" in problem
+
+
+RUNNING_27 = {"server_version": "27.5.1", "containers_running": 0}
+
+
+@pytest.mark.parametrize("variables", [{"version": "28.5.1"}, {"minimum_version": "28"}, {}])
+def test_daemon_that_is_older_than_its_package_needs_a_restart_only(variables: dict[str, str]) -> None:
+    done = plan(host("debian-12", {**DEB_CE, **SUPPORT}, info=RUNNING_27), **variables)
+    assert (done.problems, done.changes, done.query) == ([], [], None)
+    assert "docker 28.5.1 from Docker's repository is installed and is kept" in done.reason
+    assert "a restart is pending, because the daemon still runs version 27.5.1" in done.reason
+    current = plan(host("debian-12", {**DEB_CE, **SUPPORT}, info={"server_version": "28.5.1"}), **variables)
+    assert "restart" not in current.reason
 
 
 # --- versions of an installed engine ----------------------------------------------------------------------------------
@@ -320,8 +423,41 @@ def test_older_engine_is_upgraded_to_the_minimum() -> None:
     }
     done = answered(seen, offers("el"), minimum_version="29")
     assert done.packages == ["docker-ce=3:29.1.2-1.el9", "docker-ce-cli=1:29.1.2-1.el9"]
-    assert "docker 3:28.5.1-1.el9 from Docker's repository is installed and is changed to 3:29.1.2-1.el9" in done.reason
+    assert "docker 28.5.1 from Docker's repository is installed and is changed to 29.1.2" in done.reason
     assert (done.problems, done.version) == ([], "3:29.1.2-1.el9")
+
+
+@pytest.mark.parametrize(
+    ("key", "packages", "variables", "expected"),
+    [
+        # An older client is upgraded with the new engine.
+        ("el-9", {"docker-ce-cli": "1:27.5.1-1.el9"}, {}, ["docker-ce=3:29.1.2-1.el9", "docker-ce-cli=1:29.1.2-1.el9"]),
+        (
+            "debian-13",
+            {"docker-cli": "26.1.4"},
+            {"source": "distribution"},
+            ["docker.io=26.1.5+dfsg1-9", "docker-cli=26.1.5+dfsg1-9+b9"],
+        ),
+        # A missing client gets the version of the engine.
+        ("el-9", {"docker-ce": "3:27.5.1-1.el9"}, {}, ["docker-ce-cli=1:27.5.1-1.el9"]),
+        ("el-9", {"docker-ce": "3:26.0.0-1.el9"}, {}, ["docker-ce-cli"]),
+        (
+            "el-9",
+            {"docker-ce": "3:27.5.1-1.el9"},
+            {"version": "28.5"},
+            ["docker-ce=3:28.5.2-1.el9", "docker-ce-cli=1:28.5.2-1.el9"],
+        ),
+        # Nothing is installed: the package manager chooses.
+        ("el-9", {}, {}, ["docker-ce", "docker-ce-cli"]),
+    ],
+)
+def test_engine_and_client_get_one_version(
+    key: str, packages: dict[str, str], variables: dict[str, t.Any], expected: list[str]
+) -> None:
+    trixie = {"docker.io": ["26.1.5+dfsg1-9"], "docker-cli": ["26.1.5+dfsg1-9+b9"]}
+    done = answered(host(key, packages), {**offers(key), **trixie}, **variables)
+    assert done.problems == []
+    assert [item for item in done.packages if item.startswith(("docker-ce", "docker.io", "docker-cli"))] == expected
 
 
 def test_exact_version_is_also_a_downgrade() -> None:
@@ -346,7 +482,29 @@ def test_version_change_does_not_stop_containers(more: dict[str, t.Any], policy:
     assert bool(done.problems) == is_refused
     if is_refused:
         assert "container_engine_restart_policy=always" in done.problems[0]
-        assert "3:28.5.1-1.el9 to 3:29.1.2-1.el9 restarts the daemon" in done.problems[0]
+        assert "The change of Docker from 28.5.1 to 29.1.2 restarts the daemon" in done.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "containers", "policy", "is_refused"),
+    [
+        ("1.7", {"docker": 2, "containerd": 1}, "when_safe", True),
+        ("1.7", {"docker": 2}, "always", False),
+        ("1.7", {"podman": 2}, "when_safe", False),
+        # The shims keep the containers running while a newer containerd starts.
+        ("2.2", {"docker": 2}, "when_safe", False),
+    ],
+)
+def test_downgrade_of_containerd_needs_stopped_containers(
+    version: str, containers: dict[str, int], policy: str, is_refused: bool
+) -> None:
+    seen = host("debian-12", {"containerd.io": "2.1.5-1~debian.12~bookworm"}, containers=containers)
+    available = {"containerd.io": ["2.2.0-1~debian.12~bookworm", "1.7.28-1~debian.12~bookworm"]}
+    done = answered(seen, available, name="containerd", version=version, restart_policy=policy)
+    assert bool(done.problems) == is_refused
+    if is_refused:
+        assert "containerd from 2.1.5 to 1.7.28 is a downgrade" in done.problems[0]
+        assert "running containers of Docker (2) and containerd (1)" in done.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -371,10 +529,16 @@ def test_version_that_the_role_cannot_provide_is_refused(
     ("key", "packages", "variables", "named"),
     [
         ("debian-12", {"podman-docker": "4"}, {}, "podman-docker"),
-        ("debian-12", {"containerd.io": "2"}, {}, "containerd.io"),
+        ("debian-12", {"containerd.io": "2"}, {"source": "distribution"}, "containerd.io"),
         ("debian-12", {"containerd": "1.6", "runc": "1.1"}, {"source": "docker"}, "containerd, runc"),
         ("el-9", {"podman-docker": "5", "runc": "1.2"}, {}, "podman-docker, runc"),
         ("el-8", {"podman": "4.9", "runc": "1.1"}, {}, "runc, podman"),
+        ("el-8", {"podman": "4.9", "runc": "1.1"}, {"name": "containerd"}, "runc, podman"),
+        ("el-8", {"docker-ce": "3:28", "containerd.io": "2"}, {"name": "podman"}, "docker-ce, containerd.io"),
+        ("el-9", {"moby-containerd": "2", "moby-runc": "1.3"}, {}, "moby-containerd, moby-runc"),
+        ("el-8", {"containers-common": "1", "podman": "4.9", "runc": "1.1"}, {}, "runc, podman, containers-common"),
+        ("el-8", {"containers-common": "1", "runc": "1.1"}, {"name": "containerd"}, "runc, containers-common"),
+        ("el-8", {"containerd.io": "2", "docker-ce": "29"}, {"name": "podman"}, "docker-ce, containerd.io"),
         ("amazon-2023", {"containerd.io": "2"}, {}, "containerd.io"),
         ("sles-15", {"podman-docker": "4.9"}, {}, "podman-docker"),
         ("ubuntu-24.04", {"containerd.io": "2"}, {"name": "containerd", "source": "distribution"}, "containerd.io"),
@@ -406,7 +570,18 @@ def test_podman_and_docker_stay_together_on_enterprise_linux_9() -> None:
             {"containers": {"podman": 3}},
             "running containers of Podman (3) need",
         ),
-        ("debian-12", {"containerd": "1.6"}, {"containers": {"kubernetes": 9}}, "running containers of Kubernetes (9)"),
+        (
+            "debian-12",
+            {"containerd": "1.6"},
+            {"containers": {"kubernetes": 9}},
+            "containers of Kubernetes (9) need it. Nothing was changed. Remove the node from the cluster first, "
+            "or set container_engine_source=distribution.",
+        ),
+        # k3s, a snap and rootless Docker have their own containerd.
+        ("debian-12", {"containerd": "1.6"}, {"containers": {"k3s": 9, "snap": 1, "rootless": 1}}, None),
+        # CRI-O does not need podman.
+        ("el-8", {"podman": "4.9"}, {"containers": {"crio": 3}}, None),
+        ("el-8", {"podman": "4.9", "runc": "1"}, {"containers": {"crio": 3}}, "runc cannot be removed"),
         ("debian-12", {"containerd": "1.6"}, {"containers": {"containerd": 1}}, "containers of containerd (1) need it"),
         (
             "debian-12",
@@ -433,6 +608,31 @@ def test_containers_of_others_are_not_harmed(
     assert bool(done.problems) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("key", "packages", "variables", "words"),
+    [
+        (
+            "debian-12",
+            {"containerd": "1.6.20", "runc": "1"},
+            {"source": "docker"},
+            "with containerd, runc. Kubernetes uses the installed runtime (kubelet.service is active). "
+            "Set container_engine_source=distribution.",
+        ),
+        ("debian-12", {"containerd.io": "2"}, {"source": "distribution"}, "Set container_engine_source=docker."),
+        ("el-9", {"runc": "1.2"}, {}, "Set container_engine_name=none."),
+        ("el-9", {"runc": "1.2"}, {"replace": True}, "from the cluster first, or set container_engine_name=none."),
+        ("debian-12", {"containerd": "1.6.20"}, {"name": "containerd", "source": "docker"}, "=auto to keep it."),
+        ("debian-12", IO, {"source": "docker"}, "=auto to keep it."),
+    ],
+)
+def test_runtime_of_kubernetes_is_never_replaced_on_advice(
+    key: str, packages: dict[str, str], variables: dict[str, t.Any], words: str
+) -> None:
+    (problem,) = answered(host(key, packages, services=KUBELET), offers(key), **variables).problems
+    assert words in problem
+    assert "container_engine_replace" not in problem
+
+
 # --- holds ----------------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +647,13 @@ def test_hold_covers_the_engine_and_needs_dnfs_plugin() -> None:
     assert plan(host("debian-12", packages, held_packages=list(DEB_CE)), hold=True).changes == []
     moby = {"moby-engine": "28.0.1-1", **SUPPORT}
     assert plan(host("ubuntu-24.04", moby), hold=True).changes == ["hold moby-engine"]
+
+
+def test_preinstalled_engine_is_held_without_an_installation() -> None:
+    seen = host("debian-12", DEB_CE)
+    assert plan(seen, source="preinstalled", hold=True).changes == ["hold docker-ce, docker-ce-cli, containerd.io"]
+    (problem,) = plan(host("el-9", RPM_CE), source="preinstalled", hold=True).problems
+    assert "needs python3-dnf-plugin-versionlock, but container_engine_source=preinstalled installs no" in problem
 
 
 def test_only_holds_of_the_role_are_released() -> None:
@@ -474,6 +681,8 @@ def test_snap_is_refused_for_docker_and_named_for_others() -> None:
 @pytest.mark.parametrize(
     ("key", "packages", "more", "words"),
     [
+        ("debian-12", IO, {"services": SNAP}, "Docker is also installed as a snap, which uses the same socket"),
+        ("debian-12", IO, {"containers": {"k3s": 4}}, "k3s or RKE2 runs on this host with its own containerd"),
         ("debian-12", IO, {"rootless": [1000, 1001]}, "rootless Docker of uid 1000, 1001 is also running"),
         ("ubuntu-24.04", {"moby-engine": "28.0.1-1", **SUPPORT}, {}, "moby-engine is Microsoft's build of Docker"),
         ("debian-12", IO, {"containers": {"kubernetes": 2}}, "Kubernetes uses this host (2 of its containers"),
@@ -485,6 +694,15 @@ def test_what_else_is_on_the_host_is_said(
     done = plan(host(key, packages, **more))
     assert (done.problems, done.changes) == ([], [])
     assert words in done.reason
+
+
+@pytest.mark.parametrize(("version", "is_said"), [("3.4.4+ds1-1ubuntu1.22.04.2", True), ("4.9.3+ds1-1build2", False)])
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_podman_without_cdi_is_said(version: str, is_said: bool, is_installed: bool) -> None:
+    packages = {"podman": version, **SUPPORT} if is_installed else {}
+    done = answered(host("ubuntu-22.04", packages), {"podman": [version]}, name="podman")
+    assert done.problems == []
+    assert ("Podman 3.4.4 does not support CDI" in done.reason) == is_said
 
 
 def test_flags_of_amazons_unit_are_said() -> None:
@@ -512,6 +730,57 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
     other = plan(host("debian-12", runtime), source="distribution")
     assert other.transaction is not None
     assert other.transaction.keep == []
+
+
+# --- options for daemon.json that depend on the version and the package -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "options", "words"),
+    [
+        ("debian-12", {}, {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 has no CDI"),
+        ("debian-12", {}, {"cdi-spec-dirs": ["/etc/cdi"]}, "install Docker 25.0 or later."),
+        ("debian-12", {"minimum_version": "25"}, {"features": {"cdi": True}, "cdi-spec-dirs": ["/etc/cdi"]}, None),
+        ("el-9", {}, {"nri-opts": {"enable": True}}, "nri-opts: Docker 29.1.2 does not have this option."),
+        ("el-9", {}, {"option-of-29": 1}, "option-of-29: dockerd has no such option."),
+        # The unit of the package that the role installs has these flags.
+        ("el-9", {}, {"hosts": ["tcp://0.0.0.0:2376"]}, "hosts: the package's unit starts dockerd with -H fd://, and"),
+        ("debian-12", {}, {"hosts": ["tcp://0.0.0.0:2376"]}, "hosts: the package's unit starts dockerd with -H fd://"),
+        (
+            "amazon-2023",
+            {},
+            {"containerd": "/run/x.sock"},
+            "containerd: the package's unit starts dockerd with --conta",
+        ),
+        ("el-9", {}, {"hosts": ["fd://"]}, None),
+        ("el-9", {}, {"hosts": None}, None),
+    ],
+)
+def test_option_that_the_new_docker_cannot_have_is_refused_before_the_installation(
+    key: str, variables: dict[str, t.Any], options: dict[str, t.Any], words: str | None
+) -> None:
+    done = answered(host(key), offers(key), docker_options=options, **variables)
+    assert [words in problem for problem in done.problems if words] == ([True] if words else [])
+    assert bool(done.problems) == bool(words)
+
+
+def test_option_of_a_newer_docker_than_the_known_ones_is_left_to_dockerd() -> None:
+    newer = {"docker-ce": ["3:31.0.0-1.el9"], "docker-ce-cli": ["1:31.0.0-1.el9"]}
+    assert answered(host("el-9"), newer, docker_options={"option-of-31": 1}).problems == []
+    assert answered(host("el-9"), newer, docker_options={"nri-opts": {"enable": True}}).problems == []
+
+
+def test_drop_in_that_removes_the_flags_before_the_installation_is_respected() -> None:
+    seen = host("el-9")
+    seen["docker_daemon_json"]["has_command"] = True
+    assert answered(seen, offers("el"), docker_options={"hosts": ["tcp://0.0.0.0:2376"]}).problems == []
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [("5:24.0.9-1", True), ("5:25.0.0-1", False)])
+def test_option_that_the_installed_docker_cannot_have_is_refused(version: str, is_refused: bool) -> None:
+    seen = host("debian-12", {**dict.fromkeys(DEB_CE, version), **SUPPORT})
+    done = plan(seen, docker_options={"cdi-spec-dirs": ["/etc/cdi"], "features": {"cdi": True}})
+    assert len(done.problems) == (2 if is_refused else 0)
 
 
 # --- repository and record --------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def plan(seen: dict[str, t.Any], request: Request) -> Plan:
 
 def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: t.Any) -> dict[str, t.Any]:
     docker = next((name for name in ("docker-ce", "docker.io") if name in packages), None)
-    version = {"docker-ce": "5:27.3.1-1~debian.12~bookworm", "docker.io": "20.10.24+dfsg1-1+b6"}.get(docker or "")
+    version = {"docker-ce": "5:27.3.1-1~debian.12~bookworm", "docker.io": "24.0.9-1"}.get(docker or "")
     seen: dict[str, t.Any] = {
         "os": {"key": key, "name": f"Some {key}", "package_manager": "apt"},
         "apt": {"sources": []},
@@ -227,7 +227,7 @@ def test_package_from_another_origin_is_kept() -> None:
     assert done.packages == ["iptables", "python3-requests"]
     assert done.origin == "docker"
     assert done.options["features"] == {"cdi": True}
-    assert "docker 5:27.3.1-1~debian.12~bookworm from Docker's repository is installed and is kept" in done.reason
+    assert "docker 27.3.1 from Docker's repository is installed and is kept" in done.reason
 
 
 def test_engine_without_a_package_is_kept_on_any_platform() -> None:

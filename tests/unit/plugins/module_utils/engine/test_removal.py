@@ -7,6 +7,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
@@ -60,6 +61,23 @@ def options(manager: str = "container_engine") -> dict[str, t.Any]:
         ("debian-12", {"docker.io": "20"}, options(), [OPTIONS]),
         ("debian-12", {"docker.io": "20"}, options("nightly"), []),
         ("debian-12", {"podman": "4.3"}, recorded("podman"), ["remove podman", REST]),
+        # Somebody has removed the client since.
+        (
+            "el-9",
+            {"docker-ce": "3:28.5.1-1"},
+            recorded("docker-ce", "docker-ce-cli"),
+            ["stop and disable docker.service", "remove docker-ce", REST],
+        ),
+        # An interrupted run counts what was installed since, but not what another record lists.
+        (
+            "debian-12",
+            {"docker.io": "20", "containerd": "1.6"},
+            {
+                **recorded(requested=["docker.io", "containerd"], asked=["docker.io"], pending=["dpkg"], packages=[]),
+                "/var/lib/gpufleet/monitoring.json": recorded("containerd")[owned.ENGINE_RECORD],
+            },
+            ["stop and disable docker.service", "remove docker.io", REST],
+        ),
     ],
 )
 def test_only_what_the_role_installed_is_removed(
@@ -86,6 +104,17 @@ def test_removal_says_what_stays() -> None:
         ),
         (CE, {"containers": {"kubernetes": 4}}, "running containers of Kubernetes (4) need it"),
         ({"docker.io": "20", "containerd": "1.6"}, {"containers": {"kubernetes": 4}}, "of Kubernetes (4) need it"),
+        (
+            {"docker.io": "20"},
+            {"containers": {"docker": 2}, "services": {"kubelet.service": {"active_state": "active"}}},
+            "docker cannot be removed: its containers are running (2). Nothing was changed. Remove the node from the",
+        ),
+        (
+            {"containerd": "1.6"},
+            {"services": {"kubelet.service": {"active_state": "active"}}},
+            "Kubernetes uses this host (kubelet.service is active). Nothing was changed. Remove the node from the "
+            "cluster first.",
+        ),
         ({"docker.io": "20"}, {"containers": {"podman": 2}}, None),
         ({"podman": "4.3"}, {"containers": {"podman": 2}}, "podman cannot be removed: its containers are running (2)"),
         ({"docker.io": "20"}, {"uid": 1000}, "needs root"),

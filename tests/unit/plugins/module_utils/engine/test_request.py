@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import Plan, plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import NO_DATA
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -24,6 +25,7 @@ BARE: dict[str, t.Any] = {
     "services": {},
     "engines": {"docker": {"package": None, "version": None, "info": None}},
     "docker_daemon_json": {"flags": []},
+    "docker_data": NO_DATA,
     "files": {"/etc/docker/daemon.json": {"exists": False, "content": None}},
 }
 PLATFORMS = {

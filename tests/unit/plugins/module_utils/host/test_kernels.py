@@ -148,7 +148,8 @@ def test_a_module_that_modinfo_cannot_read_has_no_version(tmp_path):
     assert (module["version"], module["flavor"]) == (None, None)
 
 
-def test_dkms_states_and_build_errors_are_read(tmp_path):
+@pytest.mark.parametrize("program", ["DKMS", "DKMS (dkms-3.2.2)"])
+def test_dkms_states_and_build_errors_are_read(tmp_path, program):
     tree = Tree(tmp_path)
     base = "var/lib/dkms/nvidia-current/550.163.01"
     tree.file(f"{base}/source/dkms.conf")
@@ -159,7 +160,7 @@ def test_dkms_states_and_build_errors_are_read(tmp_path):
     tree.file("var/lib/dkms/nvidia-current-open/550.163.01/source/dkms.conf")
     tree.file(
         log,
-        f"DKMS make.log for nvidia-current-open-550.163.01 for kernel {NEW} (x86_64)\nCC [M] nv.o\n"
+        f"{program} make.log for nvidia-current-open-550.163.01 for kernel {NEW} (x86_64)\nCC [M] nv.o\n"
         "nv-pci.c:237:9: error: too few arguments to function\nmake[3]: *** [x] Error 1\n",
     )
     tree.file("var/lib/dkms/zfs/2.1/source/dkms.conf")

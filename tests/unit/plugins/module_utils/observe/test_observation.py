@@ -48,6 +48,14 @@ def tree(tmp_path):
     return tree
 
 
+def test_records_of_all_package_transactions_are_observed_without_former_files(tree):
+    tree.file("var/lib/gpufleet/monitoring.json", json.dumps({"packages": ["agent"], "previous": {"/x": "s3cret"}}))
+    tree.file("var/lib/gpufleet/notes.txt", "x")
+    files = observe(tree)["files"]
+    assert json.loads(files["/var/lib/gpufleet/monitoring.json"]["content"]) == {"packages": ["agent"], "previous": {}}
+    assert "/var/lib/gpufleet/notes.txt" not in files
+
+
 def test_an_empty_root_gives_an_observation_without_errors(tmp_path):
     host = observation.observe(str(tmp_path), machine="riscv64", kernel=K, run=Programs())
     assert host["os"]["key"] is None
