@@ -88,7 +88,10 @@ _NO_ITEMS = {
         *("acts", "steps", "summary", "reboot", "report", "installs", "next_loaded"),
         "verifies",
     },
-    "todo": {"query", "query_dependencies", "query_streams", "query_files", "reload_udev", "initramfs"},
+    "todo": {
+        *("query", "query_dependencies", "query_streams", "query_files", "plans_again"),
+        *("reload_udev", "initramfs"),
+    },
     "transaction": {
         # What makes room for the packages, and what the host had before.
         *("remove", "purge", "release", "may_change"),

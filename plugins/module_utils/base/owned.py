@@ -62,7 +62,7 @@ DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Files in the directory of the records that are no records of package transactions.
-BESIDE_RECORDS = (DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER)
+BESIDE_RECORDS = (ENGINE_USERS, DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER)
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.

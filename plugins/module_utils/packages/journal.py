@@ -69,7 +69,7 @@ class Journal:
         self.path = f"{owned.STATE_DIRECTORY}/{name}.json"
         if self.path in owned.BESIDE_RECORDS:
             raise JournalError(
-                f"{name!r} cannot be the name of a record: {self.path} belongs to role nvidia_driver. Use another name."
+                f"{name!r} cannot be the name of a record: a role of gpufleet.hosts uses {self.path}. Use another name."
             )
         self._clock = clock
         self._sleep = sleep

@@ -243,7 +243,10 @@ def test_forget_keeps_other_files(tmp_path: Path, journal: Journal) -> None:
     assert other.exists()
 
 
-@pytest.mark.parametrize("name", ["", "../x", "Tools", "a.json", "nvidia_driver_reboot", "nvidia_driver_runfile"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "../x", "Tools", "a.json", "nvidia_driver_reboot", "nvidia_driver_runfile", "container_engine_users"],
+)
 def test_names_of_records_are_checked(name: str) -> None:
     with pytest.raises(JournalError, match="name"):
         Journal(name)
