@@ -57,12 +57,15 @@ ENGINE_RECORD = f"{STATE_DIRECTORY}/container_engine.json"
 CONTAINER_TOOLKIT_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit.json"
 # Role container_engine: the users that the role added to group docker.
 ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"
+# Role nvidia_container_toolkit: the keys that the role set in the toolkit's config.toml, with the lines that they
+# replaced.
+CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Files in the directory of the records that are no records of package transactions.
-BESIDE_RECORDS = (ENGINE_USERS, DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER)
+BESIDE_RECORDS = (ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER)
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
@@ -152,8 +155,6 @@ CONTAINER_TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-cont
 
 # --- container toolkit, written by role nvidia_container_toolkit ---
 
-# The keys that the role set in the toolkit's config.toml, with the lines that they replaced.
-CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"

@@ -245,7 +245,10 @@ def test_forget_keeps_other_files(tmp_path: Path, journal: Journal) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "../x", "Tools", "a.json", "nvidia_driver_reboot", "nvidia_driver_runfile", "container_engine_users"],
+    [
+        *("", "../x", "Tools", "a.json"),
+        *("nvidia_driver_reboot", "nvidia_driver_runfile", "container_engine_users", "nvidia_container_toolkit_config"),
+    ],
 )
 def test_names_of_records_are_checked(name: str) -> None:
     with pytest.raises(JournalError, match="name"):
