@@ -302,11 +302,24 @@ host:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
           directories of a running Docker Engine.
-        - Each has its C(path), the C(driver_versions) of the files that it contains, and whether
-          M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+        - Each has its C(path), the C(driver_versions) of the files that it contains, the names of its devices that are
+          C(uuids), and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
       type: list
       elements: dict
-      sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], ours: false}]
+      sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], uuids: [], ours: false}]
+    cri_files:
+      description:
+        - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the
+          engine reads them. The values of logins are masked, and C(masked) lists the files with logins.
+        - C(mode) has the permissions of F(/etc/containerd/config.toml), and C(others) the existing files that belong to
+          other programs, such as k3s.
+      type: dict
+      sample:
+        containerd: {/etc/containerd/config.toml: "version = 3"}
+        crio: {}
+        masked: []
+        mode: "0644"
+        others: []
     driver_volume:
       description:
         - What module M(gpufleet.hosts.nvidia_driver_volume) would do - whether it would change the host (C(changed)),
@@ -329,7 +342,7 @@ host:
         daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). C(has_command) says whether the unit or
         a drop-in has the command of the daemon. Passwords and tokens are masked. C(digests) of the options that
         contain them allow comparisons. C(applied) is V(false) if the daemon has not applied the last change that the
-        collection made.
+        collection made. C(missing_runtimes) are the runtimes whose program does not exist, with its path.
       type: dict
       sample:
         path: /etc/docker/daemon.json

@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 
@@ -62,6 +63,7 @@ _WITHOUT_ITEMS = (
     r"enable the components .+ in the archive's source entries",
     r"reload udev rules",
     r"rebuild the initramfs of .+",
+    r"refresh the CDI specification .+",
     r"reload systemd( and restart .+)?",
     r"configure nvidia-persistenced\.service after .+ installed",
 )
@@ -116,6 +118,12 @@ _NO_ITEMS = {
         *("acts", "changes", "packages", "config"),
     },
     "toolkit_transaction": {"release", "repositories", "keep"},
+    "cri": {"later", "changes", "reasons", "problems"},
+    "cdi": {
+        *("specification", "is_known", "reload", "changes", "reasons"),
+        # Reach the file of the units, which is not a file of the roles.
+        *("restart", "remove"),
+    },
     "driver_volume": {"engine", "expected_engines"},
     "verify": {"applies"},
 }
@@ -147,6 +155,11 @@ def _files(value: list[dict[str, str]], _host: Mapping[str, Any]) -> Iterator[tu
 
 def _unit_files(value: dict[str, str | None], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return _named("file", (path for path, content in value.items() if content is not None))
+
+
+def _engine_files(value: list[dict[str, Any]], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    files = [file for engine in value for file in engine["files"]]
+    return _named("file", (file["path"] for file in files if file["content"] is not None))
 
 
 def _services(value: list[str], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -204,7 +217,9 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "modules": {"load": _modules},
     "nvidia_persistenced": {"packages": _packages, "files": _unit_files, "turn_on": _modes},
     "container_engine": {"packages": _packages, "options": _options, "service": _service},
-    "nvidia_container_toolkit": {"transaction": "toolkit_transaction", "options": _options},
+    "nvidia_container_toolkit": {"transaction": "toolkit_transaction", "options": _options, "cdi": "cdi", "cri": "cri"},
+    "cri": {"engines": _engine_files},
+    "cdi": {"files": _unit_files, "enable": _services},
     "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
     "driver_volume": {"changes": _volume},
     "verify": {},
@@ -225,9 +240,9 @@ def in_plan(name: str, plan: Mapping[str, Any], host: Mapping[str, Any]) -> set[
                 f"{name}: the plan has {field}={value!r}, which the drift test cannot break. Add the field to "
                 "tests/drift/items.py."
             )
-        if isinstance(reader, str):
+        if isinstance(reader, str) and value is not None:
             found |= in_plan(reader, value, host)
-        elif reader is not None and value:
+        elif callable(reader) and value:
             found.update(reader(value, host))
     unit = _SERVICE_OF_PART.get(name)
     if unit and (plan.get("enable") or plan.get("start")):
@@ -244,6 +259,8 @@ def unknown_fields() -> list[str]:
         "container_engine": engine_plan.Plan,
         "nvidia_container_toolkit": toolkit_plan.Plan,
         "toolkit_transaction": toolkit_package_plan.Transaction,
+        "cdi": cdi_refresh.Refresh,
+        "cri": cri_plan.Plan,
     }
     # They stay empty on a host with packages of Debian: the installer, other package managers, interrupted runs.
     elsewhere = {
@@ -253,6 +270,8 @@ def unknown_fields() -> list[str]:
         "container_engine": set(),
         "nvidia_container_toolkit": set(),
         "toolkit_transaction": set(),
+        "cdi": set(),
+        "cri": set(),
     }
     return [
         f"{name}.{field.name}"

@@ -60,12 +60,17 @@ ENGINE_USERS = f"{STATE_DIRECTORY}/container_engine_users.json"
 # Role nvidia_container_toolkit: the keys that the role set in the toolkit's config.toml, with the lines that they
 # replaced.
 CONTAINER_TOOLKIT_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_config.json"
+# Role nvidia_container_toolkit: the keys that the role set in containerd's config.toml, in the same form.
+CONTAINERD_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_containerd.json"
 # Role nvidia_driver: the driver version that NVIDIA's installer installed.
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
 # Files in the directory of the records that are no records of package transactions.
-BESIDE_RECORDS = (ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER)
+BESIDE_RECORDS = (
+    *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
+    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER),
+)
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
@@ -155,11 +160,15 @@ CONTAINER_TOOLKIT_APT_PREFERENCES = "/etc/apt/preferences.d/gpufleet-nvidia-cont
 
 # --- container toolkit, written by role nvidia_container_toolkit ---
 
+# The drop-in for the unit of the packages that writes the CDI specification.
+CDI_REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/gpufleet.conf"
 # The runtime in containerd and CRI-O. CRI-O reads only this directory.
 CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
 # When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
+# When the containerd started that has not read the files of the role yet.
+CONTAINERD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_containerd"
 
 # --- driver, written by role nvidia_driver ---
 

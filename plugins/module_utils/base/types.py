@@ -267,7 +267,18 @@ class CdiSpec(TypedDict):
 
     path: str
     driver_versions: list[str]
+    uuids: list[str]
     ours: bool
+
+
+class CriFiles(TypedDict):
+    """The configuration files of containerd and CRI-O, without logins."""
+
+    containerd: dict[str, str]
+    crio: dict[str, str]
+    masked: list[str]
+    mode: str | None
+    others: list[str]
 
 
 class Volume(TypedDict):
@@ -321,7 +332,7 @@ class DaemonJson(TypedDict):
     """Docker's daemon.json, with masked passwords and tokens.
 
     `has_command`: whether the unit or a drop-in has the command of dockerd. `applied`: whether dockerd uses the last
-    change.
+    change. `missing_runtimes`: the runtimes in the file whose program does not exist, with its path.
     """
 
     path: str
@@ -332,6 +343,7 @@ class DaemonJson(TypedDict):
     has_command: bool
     applied: bool
     digests: Digests
+    missing_runtimes: dict[str, str]
 
 
 class File(TypedDict):
@@ -434,6 +446,7 @@ class Host(TypedDict):
     docker_group: DockerGroup
     docker_data: DockerData
     cdi_specs: list[CdiSpec]
+    cri_files: CriFiles
     driver_volume: VolumePrediction | None
     docker_daemon_json: DaemonJson
     files: dict[str, File]

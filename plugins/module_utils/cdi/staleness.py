@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import exists, listing, read_text
@@ -24,6 +26,8 @@ _LIBRARY = re.compile(rf"\.so\.{_VERSION}")
 # The firmware directory, the driver volume, and an argument of NVIDIA's hook for CUDA compatibility libraries.
 _OTHER_SOURCES = re.compile(rf"(?:/nvidia/|/nvidia_driver/|--host-driver-version=){_VERSION}")
 _KIND = re.compile(r"""(?:^|[{,\s])["']?kind["']?\s*:\s*["']?nvidia\.com/gpu["']?\s*(?:[,}#]|$)""", re.MULTILINE)
+# The names of devices that are UUIDs of GPUs and MIG devices.
+_UUID = re.compile(r"""\bname["']?\s*:\s*["']?((?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b""")
 _MAX_SIZE = 4 * 1024 * 1024
 
 
@@ -38,8 +42,13 @@ def versions(text: str) -> tuple[str, ...]:
     return tuple(sorted(set(_LIBRARY.findall(text)) or set(_OTHER_SOURCES.findall(text))))
 
 
+def uuids(text: str) -> tuple[str, ...]:
+    """Return the UUIDs that are names of devices. The result is empty if the specification names devices otherwise."""
+    return tuple(sorted(set(_UUID.findall(text))))
+
+
 def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
-    """Return the specifications of kind nvidia.com/gpu with the driver versions that they name."""
+    """Return the specifications of kind nvidia.com/gpu with the driver versions and UUIDs that they name."""
     found: dict[str, dict] = {}
     for directory in directories:
         resolved = os.path.realpath(os.path.join(root, directory.lstrip("/")))
@@ -47,25 +56,89 @@ def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
             path = os.path.join(directory, name)
             text = read_text(root, path, _MAX_SIZE) if name.endswith(SUFFIXES) else None
             if text and _KIND.search(text.replace("\\/", "/")):
-                entry = {"path": path, "driver_versions": list(versions(text)), "ours": exists(root, marker_path(path))}
+                entry = {
+                    "path": path,
+                    "driver_versions": list(versions(text)),
+                    "uuids": list(uuids(text)),
+                    "ours": exists(root, marker_path(path)),
+                }
                 # Two paths can refer to the same directory.
                 found.setdefault(os.path.join(resolved, name), entry)
     return list(found.values())
 
 
-def stale_message(path: str, named: list[str] | tuple[str, ...], loaded: str | None, *, ours: bool) -> str | None:
+def stale_message(
+    path: str, named: list[str] | tuple[str, ...], loaded: str | None, *, ours: bool, command: str | None = None
+) -> str | None:
     """Return a message if a specification is stale. Return None if it is current or names no version.
 
-    A specification may also mount CUDA compatibility libraries, so one matching version is sufficient.
+    A specification may also mount CUDA compatibility libraries, so one matching version is sufficient. `command` writes
+    the specification again, if it is not the usual one.
     """
     if not named or not loaded or loaded in named:
         return None
-    remedy = (
-        "run nvidia_driver_volume and nvidia_cdi_spec again"
-        if ours
-        else f"run `nvidia-ctk cdi generate --output={path}`, or remove the file and run nvidia_cdi_spec"
-    )
     return (
         f"the CDI specification {path} is stale: it was written for driver {', '.join(named)}, but driver {loaded} is "
-        f"loaded; {remedy}"
+        f"loaded; {_remedy(path, command, ours=ours)}"
     )
+
+
+def changed_message(
+    path: str, named: list[str], present: Collection[str], *, ours: bool, command: str | None = None
+) -> str | None:
+    """Return a message if a specification names other devices than those that are present.
+
+    Both are UUIDs. Return None if one of them is empty, because then they are not known.
+    """
+    gone, new = sorted(set(named) - set(present)), sorted(set(present) - set(named))
+    if not named or not present or not (gone or new):
+        return None
+    parts = [*([f"it names {', '.join(gone)}, which no longer exists"] if len(gone) == 1 else [])]
+    if len(gone) > 1:
+        parts.append(f"it names {', '.join(gone)}, which no longer exist")
+    if new:
+        parts.append(f"it lacks {', '.join(new)}")
+    return f"the CDI specification {path} is stale: {', and '.join(parts)}; {_remedy(path, command, ours=ours)}"
+
+
+def _remedy(path: str, command: str | None, *, ours: bool) -> str:
+    if command:
+        return f"run `{command}`"
+    if ours:
+        return "run nvidia_driver_volume and nvidia_cdi_spec again"
+    return f"run `nvidia-ctk cdi generate --output={path}`, or remove the file and run nvidia_cdi_spec"
+
+
+def duplicates(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each pair of specifications with the same devices.
+
+    In one directory, engines reject both. Otherwise, the one in /var/run/cdi overrides the other.
+    """
+    found = []
+    ordered = sorted(specs, key=lambda spec: (not _is_of_boot(spec["path"]), real(spec["path"])))
+    for number, first in enumerate(ordered):
+        for second in ordered[number + 1 :]:
+            one, other = first["path"], second["path"]
+            known = set(first["uuids"]), set(second["uuids"])
+            if all(known) and not known[0] & known[1]:
+                continue
+            if os.path.dirname(real(one)) == os.path.dirname(real(other)):
+                found.append(
+                    f"the CDI specifications {one} and {other} describe the same GPUs, so engines reject these "
+                    "devices; remove one of the files"
+                )
+            elif _is_of_boot(one):
+                found.append(
+                    f"the CDI specification {one} overrides {other}, which engines use as soon as the first file is "
+                    f"missing, for example after a reboot; remove {other}"
+                )
+    return found
+
+
+def real(path: str) -> str:
+    """Return the path without the link /var/run."""
+    return path.replace("/var/run/", "/run/", 1)
+
+
+def _is_of_boot(path: str) -> bool:
+    return real(path).startswith("/run/cdi/")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
@@ -15,6 +16,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info 
 Ask = Callable[[str, str], "dict | None"]
 Run = Callable[["list[str]"], "tuple[int, str, str]"]
 
+# systemd's default PATH for services, which dockerd has: systemd.exec(5).
+_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 LARGEST_FILE = 256 * 1024
 DAEMON_JSON = docker_daemon_json.DEFAULT_PATH
 DAEMON_JSON_RECORD = record.state_path(record.DEFAULT_STATE_DIRECTORY, DAEMON_JSON)
@@ -62,6 +65,7 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
         "has_command": flags.has_command(root),
         "applied": not state.written or dockerd.has_applied(state.written, _boot_id(root), run, flags.DEFAULT_UNIT),
         "digests": {"file": [], "record": digests.of_record(state.record, machine_id)},
+        "missing_runtimes": {},
     }
     if file["content"] is None:
         return result
@@ -69,9 +73,22 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
         text = docker_daemon_json.decode(read_bytes(root, DAEMON_JSON, LARGEST_FILE) or b"", DAEMON_JSON)
         content = docker_daemon_json.parse(text, DAEMON_JSON)
         result["digests"]["file"] = sorted(digests.of_tree(content, machine_id))
-        return {**result, "content": content}
+        return {**result, "content": content, "missing_runtimes": _missing_runtimes(root, content)}
     except docker_daemon_json.DaemonConfigError as error:
         return {**result, "error": str(error)}
+
+
+def _missing_runtimes(root: str, content: dict) -> dict[str, str]:
+    """Return the runtimes whose program does not exist, with its path. dockerd searches for names in its PATH."""
+    runtimes = content.get("runtimes")
+    found = {}
+    for name, entry in runtimes.items() if isinstance(runtimes, dict) else ():
+        path = entry.get("path") if isinstance(entry, dict) else None
+        if isinstance(path, str) and path:
+            candidates = [path] if "/" in path else [f"{folder}/{path}" for folder in _PROGRAMS]
+            if not any(os.path.exists(os.path.join(root, candidate.lstrip("/"))) for candidate in candidates):
+                found[name] = path
+    return found
 
 
 def _state(text: str | None) -> record.State:

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -45,7 +46,7 @@ def judge(
         problems += _gpus(host, facts)
         problems += _links(facts, pcie_width)
         problems += _driver(host)
-        problems += _cdi(host)
+        problems += _cdi(host, facts)
     problems += _engine(host, requires_engine)
     problems += _packages(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
@@ -155,12 +156,33 @@ def _widths(facts: dict[str, t.Any]) -> t.Iterator[tuple[str, int | None, int | 
             yield gpu["pci_bus_id"] or f"index {gpu['index']}", link.get("width"), link.get("width_max")
 
 
-def _cdi(host: Host) -> list[str]:
-    found = (
-        cdi_staleness.stale_message(spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"])
-        for spec in host.get("cdi_specs", [])
-    )
-    return [text for text in found if text]
+def _cdi(host: Host, facts: dict[str, t.Any]) -> list[str]:
+    specs = host.get("cdi_specs", [])
+    written = cdi_staleness.real(cdi_refresh.output(host)) if cdi_refresh.has_units(host) else None
+    found = []
+    for spec in specs:
+        is_of_unit = cdi_staleness.real(spec["path"]) == written
+        remedy = f"systemctl restart {cdi_refresh.SERVICE}" if is_of_unit else None
+        text = cdi_staleness.stale_message(
+            spec["path"], spec["driver_versions"], host["driver"]["loaded"], ours=spec["ours"], command=remedy
+        ) or cdi_staleness.changed_message(
+            spec["path"], spec["uuids"], _uuids(facts), ours=spec["ours"], command=remedy
+        )
+        found += [text] if text else []
+    return [*found, *cdi_staleness.duplicates(specs)]
+
+
+def _uuids(facts: dict[str, t.Any]) -> set[str]:
+    """Return the UUIDs of the devices that a specification can name. A GPU in MIG mode is not one of them."""
+    found: set[str] = set()
+    for gpu in facts.get("nvidia_gpus", []) if facts.get("nvidia_gpu_state") == "ready" else []:
+        mig = gpu.get("mig") or {}
+        names = [device.get("uuid") for device in mig.get("devices") or []] if mig.get("enabled") else [gpu.get("uuid")]
+        # Specifications do not contain lost GPUs, so their UUIDs show nothing.
+        if (gpu.get("health") or {}).get("state") == "lost" or None in names:
+            return set()
+        found.update(names)
+    return found
 
 
 def _driver(host: Host) -> list[str]:
@@ -215,6 +237,13 @@ def _engine(host: Host, is_required: bool) -> list[str]:
     if daemon_json["error"]:
         found.append(daemon_json["error"])
     docker = host["engines"]["docker"]
+    missing = daemon_json.get("missing_runtimes", {})
+    if docker["package"] and "nvidia" in missing:
+        found.append(
+            f"Runtime nvidia of Docker is registered in {daemon_json['path']} as {missing['nvidia']}, which does not "
+            "exist, so containers with this runtime do not start. Run playbook gpufleet.hosts.site to install NVIDIA's "
+            "container toolkit, or remove the runtime."
+        )
     version = version_key((docker.get("info") or {}).get("server_version") or docker.get("version"))
     content = host["files"][daemon_json["path"]]["content"]
     if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
@@ -257,6 +286,13 @@ def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
         for gpu in facts.get("nvidia_gpus", [])
         if (gpu.get("mig") or {}).get("pending") not in (None, (gpu.get("mig") or {}).get("enabled"))
     ]
+    off = cdi_refresh.off(host) if host["nvidia"]["gpus"] else []
+    if off:
+        found.append(
+            "The CDI specification becomes stale with the next driver and is missing after a reboot, because "
+            f"{' and '.join(off)} of NVIDIA's container toolkit {'is' if len(off) == 1 else 'are'} off. Run playbook "
+            "gpufleet.hosts.site, or mask the units."
+        )
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:
         found.append(

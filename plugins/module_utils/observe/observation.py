@@ -30,6 +30,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.host import platfor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import secure_boot as host_secure_boot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services as host_services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
+    cri_files,
     devices,
     gpu_users,
     package_origins,
@@ -92,6 +93,13 @@ FILES = (
     owned.CONTAINER_TOOLKIT_RECORD,
     owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
     owned.CONTAINER_TOOLKIT_RESTART_MARKER,
+    owned.CONTAINERD_CONFIG_RECORD,
+    owned.CONTAINERD_RESTART_MARKER,
+    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
+    "/etc/systemd/system/nvidia-cdi-refresh.service",
+    "/lib/systemd/system/nvidia-cdi-refresh.service",
+    "/usr/lib/systemd/system/nvidia-cdi-refresh.service",
+    owned.CDI_REFRESH_DROP_IN,
     owned.ENGINE_RECORD,
     owned.ENGINE_USERS,
     owned.DRIVER_RECORD,
@@ -202,6 +210,7 @@ def observe(
     flag = next((flag["value"] for flag in daemon_json["flags"] if flag["key"] == "data-root"), None)
     host["docker_data"] = docker_data.read(root, docker.get("root_dir"), daemon_json["content"] or {}, flag)
     host["cdi_specs"] = cdi_staleness.observed(root, [*cdi_staleness.DIRECTORIES, *docker.get("cdi_spec_dirs", ())])
+    host["cri_files"] = cri_files.read(root)
     version = host["driver"]["loaded"] or host["driver"]["on_disk"]
     host["driver_volume"] = predict_volume(version) if predict_volume else None
     host["apt"] = repositories.apt(root, system, run) if system["package_manager"] == "apt" else None

@@ -242,7 +242,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if request.source == "none":
         return Part(reasons=["nvidia_container_toolkit_source is none: the role changes nothing"])
     if request.state == "absent":
-        removal = toolkit_removal.plan(host)
+        removal = toolkit_removal.plan(host, engine.restart_policy)
         return Part(
             plan=plain(removal),
             acts=removal.acts,
@@ -255,13 +255,17 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
     if not engines:
         return Part(reasons=["this host has no container engine"])
+    driver = _plan_of(parts, "nvidia_driver")
     result = toolkit_plan.plan(
         host,
         request,
         context.platforms["nvidia_container_toolkit"],
         context.versions,
         engines=engines,
-        driver=_plan_of(parts, "nvidia_driver").get("next_loaded", host["driver"]["loaded"]),
+        driver=driver.get("next_loaded", host["driver"]["loaded"]),
+        # Without activation, the old driver stays loaded, whose libraries are gone.
+        has_new_driver=bool(driver.get("installs")) and driver_request.read(context.values["nvidia_driver"]).activate,
+        restart_policy=engine.restart_policy,
     )
     query = (
         {"record": "nvidia_container_toolkit", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None

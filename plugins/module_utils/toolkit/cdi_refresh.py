@@ -1,16 +1,18 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide who writes the CDI specification nvidia.com/gpu of a host, and what keeps it fresh. Pure functions.
+"""Plan the units of the toolkit that keep the CDI specification nvidia.com/gpu fresh. Pure functions.
 
-No role calls this file yet. It is private to the collection: it may change in any release.
+This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 
@@ -19,74 +21,131 @@ if t.TYPE_CHECKING:
 
 SERVICE, PATH_UNIT = "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path"
 UNITS = (PATH_UNIT, SERVICE)
-# The output of the vendor's unit, which no static file may hide when it is missing.
+# The directories of the unit by version and package: NVIDIA/nvidia-container-toolkit, packaging/ at v1.18.0 to v1.20.0.
+UNIT_FILES = (
+    f"/etc/systemd/system/{SERVICE}",
+    f"/lib/systemd/system/{SERVICE}",
+    f"/usr/lib/systemd/system/{SERVICE}",
+)
+# The settings of the unit, and the output without them: deployments/systemd/nvidia-cdi-refresh.service at v1.20.0.
+ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+_OUTPUT = re.compile(r"""^\s*NVIDIA_CTK_CDI_OUTPUT_FILE_PATH\s*=\s*["']?(/[^"'\s]+)""", re.MULTILINE)
+FILES = (*UNIT_FILES, ENVIRONMENT, owned.CDI_REFRESH_DROP_IN)
 # The first toolkit with the units: NVIDIA/cloud-native-docs, container-toolkit/cdi-support.md (52dcb7b8).
 FIRST_WITH_UNITS = "1.18.0"
 # The unit makes the control nodes itself only if it contains this command. Up to tag v1.20.0, it does not; in branches
 # release-1.20 (cc6af05) and main, it does: NVIDIA/nvidia-container-toolkit, deployments/systemd.
 _MAKES_NODES = "create-device-nodes"
-NODES_COMMAND = "/usr/bin/nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules"
-VENDOR, COLLECTION = "vendor", "collection"
+_LAST_WITHOUT_NODES = "1.20.0"
+DROP_IN = """\
+# Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost.
+# The specification contains only device nodes that exist.
+[Service]
+ExecStartPre=-/usr/bin/nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
+"""
 
 
 @dataclasses.dataclass
 class Refresh:
-    """Who owns the specification, and what to do. `owner`: VENDOR for the toolkit's unit, else COLLECTION.
+    """What the role does with the units.
 
-    `enable`: the units to enable and start. `make_nodes`: run NODES_COMMAND before the service. `restart`: start the
-    service again, which writes the specification anew. `remove`: specifications of this collection that the owner
-    replaces. `problems`: specifications of others that remain beside it, as sentences.
+    `specification`: the file that the service writes, None if no unit of the toolkit writes one. `is_known`: the units
+    exist. `files`: the drop-ins to write, by path; None removes a file. `reload`: systemd has to read changed units.
+    `enable`: the units to enable. `restart`: the service has to write the specification. `remove`: specifications of
+    this collection that it replaces. Changes and reasons are texts of the plan.
     """
 
-    owner: str = COLLECTION
+    specification: str | None = None
+    is_known: bool = False
+    files: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    reload: bool = False
     enable: list[str] = dataclasses.field(default_factory=list)
-    make_nodes: bool = False
     restart: bool = False
     remove: list[str] = dataclasses.field(default_factory=list)
+    changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
-    problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, toolkit: str | None, unit_text: str | None, driver: str | None) -> Refresh:
-    """Return what keeps the specification fresh.
+def plan(
+    host: Host, toolkit: str | None, driver: str | None, *, installs: bool = False, has_new_driver: bool = False
+) -> Refresh:
+    """Return what the role does with the units.
 
-    `toolkit`: the version of the installed toolkit. `unit_text`: the text of its service. `driver`: the loaded version.
+    `toolkit`: the version after the role. `installs`: the role installs packages of the toolkit. `driver`: the version
+    that is loaded or will be. `has_new_driver`: its files change in this run.
     """
     result = Refresh()
-    specs = {_real(spec["path"]): spec for spec in host["cdi_specs"]}
-    vendors = _real(SPECIFICATION)
-    if not toolkit or version_key(toolkit) < version_key(FIRST_WITH_UNITS):
-        result.reasons.append(
-            f"the toolkit {toolkit} has no {SERVICE}" if toolkit else "NVIDIA's container toolkit is not installed"
-        )
-    elif any((host["services"].get(unit) or {}).get("load_state") == "masked" for unit in UNITS):
-        result.reasons.append(f"somebody has masked {SERVICE} or {PATH_UNIT}")
+    states = [host["services"].get(unit) or {} for unit in UNITS]
+    loads = {state.get("load_state") for state in states}
+    result.is_known = has_units(host)
+    if not host["services"]:
+        result.reasons.append("systemd does not run, so nothing keeps the CDI specification fresh")
+    elif "masked" in loads:
+        result.reasons.append(f"{SERVICE} or {PATH_UNIT} is masked, so the role does not use them")
+    elif not result.is_known and not (installs and version_key(toolkit) >= version_key(FIRST_WITH_UNITS)):
+        result.reasons.append(f"the toolkit {toolkit or ''} has no {SERVICE}".replace("  ", " "))
     else:
-        result.owner = VENDOR
-        result.reasons.append(f"{SERVICE} of toolkit {toolkit} writes {SPECIFICATION}")
-    if result.owner == COLLECTION:
-        if vendors in specs:
-            result.problems.append(
-                f"{SPECIFICATION} has no unit that keeps it fresh, and hides newer specifications in /etc/cdi. Remove "
-                "the file."
-            )
-        return result
-    result.enable = [unit for unit in UNITS if not _is_on(host, unit)]
-    result.make_nodes = bool(unit_text) and _MAKES_NODES not in str(unit_text)
-    stale = vendors in specs and staleness.stale_message(
-        SPECIFICATION, specs[vendors]["driver_versions"], driver, ours=False
-    )
-    # Without a driver, the unit can write nothing.
-    result.restart = bool(driver) and (vendors not in specs or bool(stale))
-    result.remove = sorted(spec["path"] for path, spec in specs.items() if spec["ours"] and path != vendors)
-    for path, spec in sorted(specs.items()):
-        if path != vendors and not spec["ours"]:
-            result.problems.append(
-                f"{spec['path']} is a second specification nvidia.com/gpu beside {SPECIFICATION}. It becomes stale "
-                "with the next driver. Remove the file, or mask nvidia-cdi-refresh.service and nvidia-cdi-refresh.path."
-            )
+        makes_nodes = _makes_nodes(host, toolkit, installs=installs)
+        _units(host, result, driver, makes_nodes=makes_nodes, has_new_driver=has_new_driver)
     return result
+
+
+def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool, has_new_driver: bool) -> None:
+    result.specification = output(host)
+    own = staleness.real(result.specification)
+    specs = {staleness.real(spec["path"]): spec for spec in host["cdi_specs"]}
+    service = host["services"].get(SERVICE) or {}
+    wanted = None if makes_nodes else DROP_IN
+    file = host["files"].get(owned.CDI_REFRESH_DROP_IN) or {}
+    if wanted != file.get("content"):
+        result.files[owned.CDI_REFRESH_DROP_IN] = wanted
+    # An interrupted run may have written the file but not reloaded systemd.
+    is_used = owned.CDI_REFRESH_DROP_IN in (service.get("drop_in_paths") or [])
+    unread = bool(service.get("need_daemon_reload")) and (bool(file.get("exists")) or is_used)
+    result.reload = bool(result.files) or unread
+    result.enable = [unit for unit in UNITS if not _is_on(host, unit)]
+    named = specs[own]["driver_versions"] if own in specs else []
+    is_stale = staleness.stale_message(own, named, driver, ours=False) is not None
+    # Without a driver, the service cannot write the specification.
+    result.restart = bool(driver) and (own not in specs or is_stale or has_new_driver)
+    result.remove = sorted(spec["path"] for path, spec in specs.items() if spec["ours"] and path != own)
+    result.reasons += staleness.duplicates([spec for spec in specs.values() if spec["path"] not in result.remove])
+    result.changes = [
+        *(f"{'remove' if text is None else 'write'} {path}" for path, text in result.files.items()),
+        *(["reload systemd"] if result.reload else []),
+        *(f"enable {unit}" for unit in result.enable),
+        *([f"refresh the CDI specification {result.specification} for driver {driver}"] if result.restart else []),
+        *(f"remove {path}" for path in result.remove),
+    ]
+
+
+def output(host: Host) -> str:
+    """Return the path of the specification that the service writes."""
+    found = _OUTPUT.findall((host["files"].get(ENVIRONMENT) or {}).get("content") or "")
+    return found[-1] if found else SPECIFICATION
+
+
+def off(host: Host) -> list[str]:
+    """Return the units of an installed toolkit that are neither masked nor enabled."""
+    return [unit for unit in UNITS if not _is_on(host, unit)] if has_units(host) else []
+
+
+def has_units(host: Host) -> bool:
+    """Return whether the installed toolkit has the units, and nobody has masked them."""
+    return all((host["services"].get(unit) or {}).get("load_state") == "loaded" for unit in UNITS)
+
+
+def _makes_nodes(host: Host, toolkit: str | None, *, installs: bool) -> bool:
+    """Return whether the unit makes the control nodes. The version decides if the unit is yet to be installed."""
+    path = (host["services"].get(SERVICE) or {}).get("fragment_path")
+    # One of the directories may be a link to the other.
+    paths = [path, *UNIT_FILES] if path and not installs else []
+    texts = [(host["files"].get(name) or {}).get("content") for name in paths]
+    text = next((text for text in texts if text), None)
+    if text is not None:
+        return _MAKES_NODES in text
+    return version_key(toolkit) > version_key(_LAST_WITHOUT_NODES)
 
 
 def _is_on(host: Host, unit: str) -> bool:
@@ -94,8 +153,3 @@ def _is_on(host: Host, unit: str) -> bool:
     state = host["services"].get(unit) or {}
     is_enabled = state.get("unit_file_state") in ("enabled", "enabled-runtime")
     return is_enabled and (unit == SERVICE or state.get("active_state") == "active")
-
-
-def _real(path: str) -> str:
-    """Return the path without the link /var/run."""
-    return path.replace("/var/run/", "/run/", 1)

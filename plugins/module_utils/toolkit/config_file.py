@@ -103,12 +103,17 @@ def _is_valid(kind: t.Any, item: t.Any) -> bool:
     return isinstance(item, kind) if isinstance(kind, type) else item in kind
 
 
-def plan(text: str | None, record: str | None, config: t.Mapping[str, t.Any]) -> Change:
+def plan(
+    text: str | None,
+    record: str | None,
+    config: t.Mapping[str, t.Any],
+    record_path: str = owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
+) -> Change:
     """Return the change of a file. `config` has all keys of the role. Raise TomlError if the file cannot be changed.
 
     A key that the role no longer has gets its former lines back, unless somebody has edited its value.
     """
-    known, wanted = _read_record(record), flat(config)
+    known, wanted = read_record(record, record_path), flat(config)
     keys, tables = dict(known["keys"]), set(known["tables"])
     new, changed = text or "", []
     for name in [name for name in keys if name not in wanted]:
@@ -141,12 +146,13 @@ def observed(host: Host, config: t.Mapping[str, t.Any]) -> Change:
     return plan(*texts, config)
 
 
-def _read_record(text: str | None) -> dict[str, t.Any]:
+def read_record(text: str | None, path: str) -> dict[str, t.Any]:
+    """Return the content of a record. Raise TomlError if it cannot be read."""
     try:
         known = json.loads(text or '{"keys": {}, "tables": [], "made": false}')
         return {"keys": dict(known["keys"]), "tables": list(known["tables"]), "made": bool(known["made"])}
     except (ValueError, KeyError, TypeError) as error:
         raise TomlError(
-            f"the record {owned.CONTAINER_TOOLKIT_CONFIG_RECORD} cannot be read: {error!r}. Remove this file. The keys "
+            f"the record {path} cannot be read: {error!r}. Remove this file. The keys "
             "then stay until you remove them by hand"
         ) from error

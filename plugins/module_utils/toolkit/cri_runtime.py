@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's runtime in containerd and CRI-O: a drop-in, and for containerd one import in its root file. Pure functions.
 
-No role calls this file yet. It is private to the collection: it may change in any release.
+This file is private to the collection: it may change in any release.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import fnmatch
+import posixpath
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -49,10 +50,14 @@ _SPECIFICATIONS = {
 
 @dataclasses.dataclass
 class Registration:
-    """The new text of the drop-in and of the root file. None: nothing to write. Reasons and problems are sentences."""
+    """The text of the drop-in, None without one, and the keys to set in the root file.
+
+    `merges`: whether containerd merges the tables of imported files. Reasons and problems are sentences.
+    """
 
     drop_in: str | None = None
-    root: str | None = None
+    root: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    merges: bool = True
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
@@ -90,7 +95,7 @@ def containerd(
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} or a file that it imports cannot be used: {error}.")
     if result.problems or result.reasons:
-        result.drop_in = result.root = None
+        result.drop_in, result.root = None, {}
     return result
 
 
@@ -110,23 +115,28 @@ def _containerd(
         )
         return
     root = toml_text.parse(root_text or "")
-    if "cri" in (root.get("disabled_plugins") or []):
+    if {"cri", *_CRI.values()} & set(root.get("disabled_plugins") or []):
         result.reasons.append(
             f"{ROOT_FILE} disables CRI, so Kubernetes does not use this containerd. It stays unchanged."
         )
         return
-    merges = version_key(version) >= version_key(_MERGES)
+    merges = result.merges = version_key(version) >= version_key(_MERGES)
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
     imported.pop(DROP_IN, None)
     trees = [root, *(toml_text.parse(text) for text in imported.values())]
     table = _effective(trees, _CRI[number], merges=merges)
+    if _is_registered(table, default_runtime=default_runtime):
+        result.reasons.append(
+            f"runtime {NAME} is already registered in containerd, whose configuration stays unchanged."
+        )
+        return
     result.drop_in = _HEADER + toml_text.document(
         {"version": number, "plugins": {_CRI[number]: _with_runtime(table, version, default_runtime, merges=merges)}}
     )
     if root_text is not None or version_key(version) < version_key(_IMPORTS_BY_DEFAULT):
-        result.root = _with_import(root_text, root, number)
+        result.root = _root_keys(root, number)
 
 
 def _config_version(
@@ -188,24 +198,34 @@ def _with_runtime(table: dict[str, t.Any], version: str, default_runtime: bool, 
     return {**carried, **cdi, "containerd": containerd_table}
 
 
-def _with_import(text: str | None, root: dict[str, t.Any], number: int) -> str | None:
-    """Return the text of the root file with an import of the drop-in, or None if it already has one."""
+def _is_registered(table: dict[str, t.Any], *, default_runtime: bool) -> bool:
+    """Return whether somebody else has registered NVIDIA's runtime."""
+    binary = toml_text.get(table, ("containerd", "runtimes", NAME, "options", "BinaryName"))
+    is_default = toml_text.get(table, ("containerd", "default_runtime_name")) == NAME
+    return posixpath.basename(str(binary)) == posixpath.basename(PATH) and (is_default or not default_runtime)
+
+
+def _root_keys(root: dict[str, t.Any], number: int) -> dict[str, t.Any]:
+    """Return the keys to set in the root file. Without its version, the file could not import the drop-in."""
     imports = list(root.get("imports") or [])
     if any(fnmatch.fnmatchcase(DROP_IN, pattern) for pattern in imports):
-        return None
-    new = text or ""
-    if "version" not in root:
-        new = toml_text.changed(new, ("version",), number)
-    return toml_text.changed(new, ("imports",), [*imports, DROP_IN])
+        return {}
+    return {**({} if "version" in root else {"version": number}), "imports": [*imports, DROP_IN]}
 
 
-def crio(texts: t.Iterable[str], *, default_runtime: bool = False) -> str:
-    """Return the drop-in for CRI-O. `texts`: its configuration files in the order in which it reads them."""
+def crio(texts: t.Iterable[str], *, default_runtime: bool = False) -> str | None:
+    """Return the drop-in for CRI-O, or None if somebody else has registered the runtime.
+
+    `texts`: its configuration files in the order in which it reads them. Raise TomlError if one cannot be read.
+    """
     tree: dict[str, t.Any] = {}
     for text in texts:
         tree = _merged(tree, toml_text.parse(text))
     section = toml_text.get(tree, ("crio", "runtime")) or {}
     runtimes = section.get("runtimes") or {}
+    known = posixpath.basename(str((runtimes.get(NAME) or {}).get("runtime_path")))
+    if known == posixpath.basename(PATH) and (section.get("default_runtime") == NAME or not default_runtime):
+        return None
     base = next((name for name in (section.get("default_runtime"), "crun", "runc") if name in runtimes), None)
     runtime = {**(runtimes[base] if base and base != NAME else {}), "runtime_path": PATH, "runtime_type": "oci"}
     own: dict[str, t.Any] = {"runtimes": {NAME: runtime}}

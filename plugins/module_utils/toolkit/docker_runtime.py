@@ -104,6 +104,8 @@ def _foreign(host: Host, state: record.State, of_flags: list[str]) -> str | None
         for leaf, entry in state.record.entries.items()
     )
     path = there.get("path") if isinstance(there, dict) else None
-    if ours or os.path.basename(str(path)) != os.path.basename(PATH):
+    # The program of an earlier installation is gone.
+    is_missing = NAME in host["docker_daemon_json"].get("missing_runtimes", {}) and str(path).startswith("/")
+    if ours or is_missing or os.path.basename(str(path)) != os.path.basename(PATH):
         return None
     return f"runtime {NAME} is already registered in {DEFAULT_PATH} as {path}"

@@ -14,8 +14,10 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    cdi_refresh,
     compatibility,
     config_file,
+    cri_plan,
     docker_runtime,
     package_plan,
 )
@@ -47,6 +49,10 @@ class Plan:
     restart: list[str] = dataclasses.field(default_factory=list)
     # The change of the toolkit's own configuration. None: it stays.
     config: config_file.Change | None = None
+    # The units that keep the CDI specification fresh.
+    cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
+    # The runtime in containerd and CRI-O.
+    cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     problems: list[str] = dataclasses.field(default_factory=list)
     reason: str = ""
     has_secrets: bool = False
@@ -62,11 +68,14 @@ def plan(
     *,
     engines: t.Mapping[str, str | None],
     driver: str | None = None,
+    has_new_driver: bool = False,
+    restart_policy: str = "when_safe",
 ) -> Plan:
     """Plan what the role does on this host, and why.
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
-    or will be. `driver`: the version of the driver that is loaded or will be.
+    or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
+    change in this run. `restart_policy`: that of role container_engine.
     """
     packages = package_plan.plan(host, request, platforms, versions)
     result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
@@ -86,13 +95,24 @@ def plan(
         result.config_needed = bool(registration.changes or result.restart)
         result.changes += registration.changes
         result.changes += ["restart docker.service for the new hook"] if result.restart else []
-    elif request.default_runtime:
+    elif request.default_runtime and not {"containerd", "crio"} & set(engines):
         result.problems.append(
-            "nvidia_container_toolkit_default_runtime is true, but this host has no Docker. Remove the variable."
+            "nvidia_container_toolkit_default_runtime is true, but this host has neither Docker, containerd nor CRI-O. "
+            "Remove the variable."
         )
+    result.cri = cri_plan.plan(host, engines, default_runtime=request.default_runtime, restart_policy=restart_policy)
+    result.changes += result.cri.changes
+    result.problems += result.cri.problems
+    reasons += result.cri.reasons
     _config(result, host, request)
+    installs = bool(result.transaction and result.transaction.install)
+    result.cdi = cdi_refresh.plan(host, packages.version, driver, installs=installs, has_new_driver=has_new_driver)
+    result.changes += result.cdi.changes
+    reasons += result.cdi.reasons
     result.changes = [*_package_changes(result.transaction), *result.changes]
-    result.acts = bool(result.transaction or result.config_needed or result.config)
+    result.acts = bool(
+        result.transaction or result.config_needed or result.config or result.cdi.changes or result.cri.changes
+    )
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"

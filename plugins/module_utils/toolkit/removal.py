@@ -16,22 +16,29 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, docker_runtime, package_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    cdi_refresh,
+    config_file,
+    cri_plan,
+    docker_runtime,
+    package_plan,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-# Files that programs of the packages write, and that no package contains: packaging/debian/
+# The package whose programs write files that no package contains: packaging/debian/
 # nvidia-container-toolkit-base.postinst and deployments/systemd/nvidia-cdi-refresh.service in
-# NVIDIA/nvidia-container-toolkit (d34b304). The directory is removed if it is empty.
-_SPECIFICATION = "/run/cdi/nvidia.yaml"
+# NVIDIA/nvidia-container-toolkit (d34b304).
+_BASE = "nvidia-container-toolkit-base"
 _CONFIG_RECORD = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
 
 
@@ -50,16 +57,22 @@ class Removal:
     record: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     files: list[str] = dataclasses.field(default_factory=list)
+    # The units of the packages to disable. Otherwise their links would stay.
+    disable: list[str] = dataclasses.field(default_factory=list)
+    # Drop-ins for units of the packages.
+    drop_ins: list[str] = dataclasses.field(default_factory=list)
     # The change of the configuration of a toolkit that stays.
     config: config_file.Change | None = None
+    # The runtime in containerd and CRI-O.
+    cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
     reasons: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host) -> Removal:
-    """Return what to remove, and why it is not possible."""
+def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
+    """Return what to remove, and why it is not possible. `restart_policy`: that of role container_engine."""
     result = Removal(record=_exists(host, owned.CONTAINER_TOOLKIT_RECORD))
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
@@ -70,10 +83,18 @@ def plan(host: Host) -> Removal:
         result.revokes = docker_runtime.is_registered(host)
     except DaemonConfigError as error:
         result.problems.append(str(error))
-    if "nvidia-container-toolkit-base" in result.packages:
-        specifications = {spec["path"].replace("/var/run/", "/run/", 1) for spec in host["cdi_specs"]}
+    result.drop_ins = [owned.CDI_REFRESH_DROP_IN] if _exists(host, owned.CDI_REFRESH_DROP_IN) else []
+    if _BASE in result.packages:
+        specification = staleness.real(cdi_refresh.output(host))
         result.files = [path for path in (config_file.PATH, _CONFIG_RECORD) if _exists(host, path)]
-        result.files += [_SPECIFICATION] if _SPECIFICATION in specifications else []
+        if specification in [staleness.real(spec["path"]) for spec in host["cdi_specs"]]:
+            result.files.append(specification)
+        units = {unit: host["services"].get(unit) or {} for unit in cdi_refresh.UNITS}
+        result.disable = [
+            unit
+            for unit, state in units.items()
+            if state.get("unit_file_state") == "enabled" or state.get("active_state") == "active"
+        ]
     elif _exists(host, _CONFIG_RECORD):
         _restore(host, result)
     number = coexistence.running(host, "docker")
@@ -82,21 +103,27 @@ def plan(host: Host) -> Removal:
             f"NVIDIA's container toolkit cannot be removed: containers of Docker are running ({number}), and those "
             "with runtime nvidia need it. Nothing was changed. Stop the containers first."
         )
+    result.cri = cri_plan.removal(host, restart_policy)
+    result.problems += result.cri.problems
+    result.reasons += result.cri.reasons
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
-    result.acts = bool(result.record or result.revokes or result.config)
+    result.acts = bool(result.record or result.revokes or result.config or result.drop_ins or result.cri.changes)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
     parts = (
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
+        (f"disable {', '.join(result.disable)}", result.disable),
         (f"remove {', '.join(result.packages)}", result.packages),
         ("remove the repository and holds that this role recorded", result.record),
-        (f"remove {', '.join(result.files)}", result.files),
+        (f"remove {', '.join([*result.files, *result.drop_ins])}", result.files or result.drop_ins),
         (f"restore {', '.join(result.config.keys) if result.config else ''} in {config_file.PATH}", result.config),
     )
-    result.changes = [text for text, is_needed in parts if is_needed]
+    texts = [text for text, is_needed in parts if is_needed]
+    # The engines must not know the runtime when its programs are removed.
+    result.changes = [*texts[: int(result.revokes)], *result.cri.changes, *texts[int(result.revokes) :]]
     return result
 
 

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
+    cdi_refresh,
     docker_runtime,
     package_plan,
     repository,
@@ -45,6 +46,21 @@ def host(key: str, packages: t.Mapping[str, str] | None = None, **more: t.Any) -
     seen = engine_samples.host(key, packages, **more)
     if seen["apt"] is not None:
         seen["apt"].setdefault("architecture", "amd64")
+    seen.setdefault("cdi_specs", [])
+    seen["engines"].setdefault("crio", {"package": None, "version": None})
+    seen.setdefault("cri_files", {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []})
+    return seen
+
+
+DRIVER = "580.95.05"
+SPECIFICATION = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": [DRIVER], "uuids": [], "ours": False}
+
+
+def refreshed(seen: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Enable the units of the toolkit. They have written the specification of DRIVER."""
+    unit = {"load_state": "loaded", "active_state": "active", "unit_file_state": "enabled"}
+    seen["services"] |= {name: dict(unit) for name in cdi_refresh.UNITS}
+    seen["cdi_specs"] = [dict(SPECIFICATION)]
     return seen
 
 

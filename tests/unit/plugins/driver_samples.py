@@ -174,6 +174,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "socket_group": None,
         },
         "cdi_specs": [],
+        "cri_files": {"containerd": {}, "crio": {}, "masked": [], "mode": None, "others": []},
         "driver_volume": None,
         "docker_daemon_json": {
             "path": owned.DAEMON_JSON,
@@ -184,6 +185,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "flags": [],
             "applied": True,
             "digests": {"file": [], "record": {}},
+            "missing_runtimes": {},
         },
     }
     for name, value in changes.items():

@@ -10,9 +10,12 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import (
+    changed_message,
+    duplicates,
     marker_path,
     observed,
     stale_message,
+    uuids,
     versions,
 )
 
@@ -115,7 +118,61 @@ def test_only_specifications_of_nvidia_gpus_are_observed(tmp_path):
     (tmp_path / "var/run").symlink_to("../run")
     found = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
     assert found == [
-        {"path": own, "driver_versions": ["580.95.05"], "ours": True},
-        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "ours": False},
-        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "ours": False},
+        {"path": own, "driver_versions": ["580.95.05"], "uuids": [], "ours": True},
+        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "uuids": [], "ours": False},
+        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "uuids": [], "ours": False},
     ]
+
+
+FIRST, SECOND = ("GPU-c3f1d2a0-0000-1111-2222-333344445555", "MIG-c3f1d2a0-0000-1111-2222-333344445556")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'devices:\n- name: "0"\n- name: {FIRST}\n- name: "{SECOND}"\n- name: all\n',
+        json.dumps({"devices": [{"name": "0"}, {"name": FIRST}, {"name": SECOND}]}, indent=2),
+        json.dumps({"devices": [{"name": FIRST, "containerEdits": {"env": [f"X={FIRST}"]}}, {"name": SECOND}]}),
+    ],
+)
+def test_uuids_are_names_of_devices(text):
+    assert uuids(text) == (FIRST, SECOND)
+    assert uuids(f"env: [X={FIRST}]") == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "present", "words"),
+    [
+        ([FIRST], [FIRST], None),
+        ([], [FIRST], None),
+        ([FIRST], [], None),
+        ([FIRST], [SECOND], f"it names {FIRST}, which no longer exists, and it lacks {SECOND}; run nvidia_driver_vol"),
+        ([FIRST, SECOND], [FIRST], f"it names {SECOND}, which no longer exists; run"),
+        ([FIRST], [FIRST, SECOND], f"is stale: it lacks {SECOND}; run"),
+    ],
+)
+def test_specification_of_other_devices_is_stale(named, present, words):
+    message = changed_message("/etc/cdi/a.json", named, present, ours=True)
+    assert message is None if words is None else words in message
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        (["/etc/cdi/a.json"], None),
+        (["/etc/cdi/a.json", "/etc/cdi/b.yaml"], "/etc/cdi/a.json and /etc/cdi/b.yaml describe the same GPUs, so"),
+        (["/etc/cdi/a.json", "/var/run/cdi/b.yaml"], "/var/run/cdi/b.yaml overrides /etc/cdi/a.json, which engines"),
+        # Directories of an engine have an order of their own.
+        (["/etc/cdi/a.json", "/srv/cdi/b.yaml"], None),
+    ],
+)
+def test_duplicates_are_named(paths, words):
+    found = duplicates([{"path": path, "uuids": []} for path in paths])
+    assert len(found) == (words is not None)
+    assert (words or "") in " ".join(found)
+
+
+def test_specifications_of_different_gpus_are_no_duplicates():
+    specs = [{"path": f"/etc/cdi/{uuid}.json", "uuids": [uuid]} for uuid in (FIRST, SECOND)]
+    assert duplicates(specs) == []
+    assert len(duplicates([*specs, {"path": "/etc/cdi/all.json", "uuids": [FIRST, SECOND]}])) == 2

@@ -200,7 +200,7 @@ def test_a_narrow_link_is_a_note_unless_its_expected_width_is_set(
     [(["535.1"], "535.1", False), (["470.256.02"], "535.1", True), ([], "535.1", False), (["470.256.02"], None, False)],
 )
 def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str | None, stale: bool) -> None:
-    spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "ours": False}
+    spec = {"path": "/etc/cdi/nvidia.yaml", "driver_versions": versions, "uuids": [], "ours": False}
     host = changed({**HOST, "cdi_specs": [spec]}, "driver/loaded", loaded)
     words = (
         "The CDI specification /etc/cdi/nvidia.yaml is stale: it was written for driver 470.256.02, but driver 535.1 "
@@ -208,6 +208,58 @@ def test_a_stale_cdi_specification_is_a_problem(versions: list[str], loaded: str
         "nvidia_cdi_spec."
     )
     assert judge(host, FACTS)["problems"] == ([words] if stale else [])
+
+
+def with_refresh(state: str, *specs: dict[str, t.Any]) -> dict[str, t.Any]:
+    """Return a host with the units that refresh the specification, and with specifications."""
+    unit = {**RUNNING, "unit_file_state": state}
+    units = dict.fromkeys(("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path"), unit)
+    return {**HOST, "services": {**HOST["services"], **units}, "cdi_specs": list(specs)}
+
+
+OF_UNIT = {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.1"], "uuids": ["GPU-1"], "ours": False}
+
+
+def test_specification_of_the_toolkit_is_written_again_with_its_unit() -> None:
+    (problem,) = judge(with_refresh("enabled", {**OF_UNIT, "driver_versions": ["470.256.02"]}), FACTS)["problems"]
+    assert problem.endswith("driver 535.1 is loaded; run `systemctl restart nvidia-cdi-refresh.service`.")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        ({"uuid": "GPU-1"}, None),
+        ({"uuid": "GPU-1", "mig": {"enabled": True, "devices": [{"uuid": "MIG-7"}]}}, "names GPU-1, which no longer"),
+        ({"uuid": "GPU-2"}, "it lacks GPU-2; run `systemctl restart nvidia-cdi-refresh.service`."),
+        # The specification does not contain lost GPUs.
+        ({"uuid": None, "health": {"state": "lost", "reasons": []}}, None),
+    ],
+)
+def test_specification_of_other_devices_is_a_problem(gpu: dict[str, t.Any], words: str | None) -> None:
+    facts = {**FACTS, "nvidia_gpus": [{**GPU, **gpu}]}
+    found = [text for text in judge(with_refresh("enabled", OF_UNIT), facts)["problems"] if "CDI" in text]
+    assert len(found) == (words is not None)
+    assert (words or "") in " ".join(found)
+
+
+def test_second_specification_is_a_problem() -> None:
+    second = {**OF_UNIT, "path": "/etc/cdi/nvidia.yaml"}
+    (problem,) = judge(with_refresh("enabled", second, OF_UNIT), FACTS)["problems"]
+    assert "The CDI specification /var/run/cdi/nvidia.yaml overrides /etc/cdi/nvidia.yaml" in problem
+
+
+def test_refresh_that_is_off_is_a_note() -> None:
+    assert judge(with_refresh("enabled", OF_UNIT), FACTS) == {"problems": [], "notes": []}
+    (note,) = judge(with_refresh("disabled", OF_UNIT), FACTS)["notes"]
+    assert (
+        "because nvidia-cdi-refresh.path and nvidia-cdi-refresh.service of NVIDIA's container toolkit are off" in note
+    )
+
+
+def test_runtime_without_its_program_is_a_problem() -> None:
+    host = changed(HOST, "docker_daemon_json/missing_runtimes", {"nvidia": "/opt/nvidia-container-runtime"})
+    (problem,) = judge(host, FACTS)["problems"]
+    assert "is registered in /etc/docker/daemon.json as /opt/nvidia-container-runtime, which does not exist" in problem
 
 
 def test_an_unsupported_persistence_mode_is_no_problem() -> None:

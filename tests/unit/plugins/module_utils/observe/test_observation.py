@@ -310,8 +310,8 @@ def test_cdi_specifications_are_read_from_the_directories_of_the_engine(tree):
         tree, Programs(systemctl="active"), lambda _path, _request: {"CDISpecDirs": ["/etc/cdi", "/srv/cdi"]}
     )
     assert host["cdi_specs"] == [
-        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], "ours": False},
-        {"path": "/srv/cdi/b.json", "driver_versions": [], "ours": False},
+        {"path": "/etc/cdi/a.json", "driver_versions": ["535.261.03"], "uuids": [], "ours": False},
+        {"path": "/srv/cdi/b.json", "driver_versions": [], "uuids": [], "ours": False},
     ]
     assert [spec["path"] for spec in observe(tree)["cdi_specs"]] == ["/etc/cdi/a.json"]
 
@@ -334,6 +334,14 @@ def test_daemon_json_is_read_with_its_error(tree, text, content, error):
     assert seen["exists"] is (text is not None)
     assert seen["content"] == content
     assert (error or "") in (seen["error"] or "")
+
+
+def test_runtimes_of_docker_without_their_program_are_named(tree):
+    runtimes = {"a": {"path": "/opt/a"}, "b": {"path": "/opt/b"}, "c": {"path": "c"}, "d": {"path": "d"}, "e": {}}
+    tree.file("etc/docker/daemon.json", json.dumps({"runtimes": runtimes}))
+    tree.file("opt/b", "")
+    tree.file("usr/bin/c", "")
+    assert observe(tree)["docker_daemon_json"]["missing_runtimes"] == {"a": "/opt/a", "d": "d"}
 
 
 @pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])

@@ -547,7 +547,13 @@ def test_bare_host_gets_the_toolkit_in_the_same_query():
     assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME]
     assert site_plan.errors(bare(), parts, requires_root=True) == []
     # The engine of the same run brings Docker.
-    assert parts[TOOLKIT].changes[-1] == "change runtimes.nvidia in /etc/docker/daemon.json"
+    assert parts[TOOLKIT].changes[-4:] == [
+        "change runtimes.nvidia in /etc/docker/daemon.json",
+        "enable nvidia-cdi-refresh.path",
+        "enable nvidia-cdi-refresh.service",
+        # The driver that this run loads.
+        f"refresh the CDI specification /var/run/cdi/nvidia.yaml for driver {parts[DRIVER].plan['next_loaded']}",
+    ]
 
 
 @pytest.mark.parametrize(

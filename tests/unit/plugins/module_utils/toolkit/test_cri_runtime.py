@@ -70,51 +70,54 @@ def test_new_containerd_merges_so_the_drop_in_has_only_the_runtime() -> None:
     done = containerd("2.2.5", NEW)
     assert cri(done, V3) == {"containerd": {"runtimes": {"nvidia": NVIDIA}}}
     assert toml_text.parse(str(done.drop_in))["version"] == 3
-    assert done.root == NEW.replace('other.d/*.toml"]', f'other.d/*.toml", "{DROP_IN}"]')
+    assert done.root == {"imports": ["/etc/containerd/other.d/*.toml", DROP_IN]}
 
 
 @pytest.mark.parametrize(
-    ("version", "root", "number"),
+    ("version", "root", "number", "keys"),
     [
-        ("1.6.20", None, 2),
-        ("1.7.24", "", 2),
-        ("2.0.0", None, 3),
-        ("2.3.0", "", 3),
-        ("2.3.0", "version = 4\n", 4),
-        ("2.2.5", "version = 2\n", 2),
+        ("1.6.20", None, 2, {"version": 2, "imports": [DROP_IN]}),
+        ("1.7.24", "", 2, {"version": 2, "imports": [DROP_IN]}),
+        ("2.0.0", None, 3, {"version": 3, "imports": [DROP_IN]}),
+        ("2.3.0", "version = 4\n", 4, {"imports": [DROP_IN]}),
+        ("2.2.5", "version = 2\n", 2, {"imports": [DROP_IN]}),
+        ("2.2.5", 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n', 3, {}),
+        # Its import would replace the default one, and disable the drop-ins of others.
+        ("2.2.5", None, 3, {}),
     ],
 )
-def test_drop_in_has_the_version_of_the_root_file(version: str, root: str | None, number: int) -> None:
+def test_drop_in_has_the_version_of_the_root_file(
+    version: str, root: str | None, number: int, keys: dict[str, object]
+) -> None:
     done = containerd(version, root)
     assert toml_text.parse(str(done.drop_in))["version"] == number
-    assert toml_text.parse(str(done.root)) == {"version": number, "imports": [DROP_IN]}
-
-
-def test_root_file_is_not_created_where_the_directory_is_imported_by_default() -> None:
-    # Its import would replace the default one, and disable the drop-ins of others.
-    done = containerd("2.2.5", None)
-    assert (done.root, bool(done.drop_in)) == (None, True)
-
-
-def test_import_is_one_line_and_the_rest_of_the_file_stays() -> None:
-    done = containerd("1.7.24", OLD)
-    assert str(done.root).replace(f'imports = ["{DROP_IN}"]\n', "") == OLD
-    assert containerd("1.7.24", done.root).root is None
-    pattern = 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
-    assert containerd("2.2.5", pattern).root is None
+    assert done.root == keys
 
 
 def test_default_runtime_on_request() -> None:
     assert cri(containerd("1.7.24", OLD, default_runtime=True), V2)["containerd"]["default_runtime_name"] == "nvidia"
     # nvidia is not its own base.
     default = OLD.replace('snapshotter = "overlayfs"', 'default_runtime_name = "nvidia"')
-    assert cri(containerd("1.7.24", default), V2)["containerd"]["runtimes"]["nvidia"] == NVIDIA
+    assert cri(containerd("1.7.24", default, default_runtime=True), V2)["containerd"]["runtimes"]["nvidia"] == NVIDIA
+
+
+def test_runtime_that_somebody_else_registered_stays() -> None:
+    there = (
+        f'{NEW}[plugins."{V3}".containerd.runtimes.nvidia.options]\nBinaryName = "/opt/bin/nvidia-container-runtime"\n'
+    )
+    done = containerd("2.2.5", there)
+    assert (done.drop_in, done.root, done.problems) == (None, {}, [])
+    assert "runtime nvidia is already registered in containerd" in " ".join(done.reasons)
+    assert containerd("2.2.5", there.replace("/opt/bin/nvidia-container-runtime", "/usr/bin/runc")).drop_in
+    # It is not the default runtime.
+    assert containerd("2.2.5", there, default_runtime=True).drop_in
 
 
 @pytest.mark.parametrize(
     ("version", "root", "existing", "words"),
     [
         ("2.1.5", OF_DOCKER, (), "disables CRI"),
+        ("2.1.5", f'version = 3\ndisabled_plugins = ["{V3}"]\n', (), "disables CRI"),
         ("2.2.5", NEW, ("/var/lib/rancher/k3s/agent/etc/containerd/config.toml",), "k3s writes containerd's"),
         (
             "2.2.5",
@@ -136,7 +139,7 @@ def test_files_of_others_are_left_alone_and_reported(
     version: str, root: str, existing: tuple[str, ...], words: str
 ) -> None:
     done = containerd(version, root, existing=existing)
-    assert (done.drop_in, done.root, done.problems) == (None, None, [])
+    assert (done.drop_in, done.root, done.problems) == (None, {}, [])
     assert words in " ".join(done.reasons)
 
 
@@ -152,7 +155,7 @@ def test_files_of_others_are_left_alone_and_reported(
 )
 def test_configuration_that_cannot_be_used_is_refused(version: str, root: str, words: str) -> None:
     done = containerd(version, root)
-    assert (done.drop_in, done.root) == (None, None)
+    assert (done.drop_in, done.root) == (None, {})
     assert words in " ".join(done.problems)
 
 
@@ -162,6 +165,10 @@ def test_crio_gets_a_drop_in_with_the_options_of_its_runtime() -> None:
         '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nmonitor_path = "/usr/bin/conmon"\n',
     ]
     runtime = {"monitor_path": "/usr/bin/conmon", "runtime_path": BINARY, "runtime_type": "oci"}
-    assert toml_text.parse(cri_runtime.crio(texts)) == {"crio": {"runtime": {"runtimes": {"nvidia": runtime}}}}
-    bare = toml_text.parse(cri_runtime.crio([], default_runtime=True))["crio"]["runtime"]
+    assert toml_text.parse(str(cri_runtime.crio(texts))) == {"crio": {"runtime": {"runtimes": {"nvidia": runtime}}}}
+    bare = toml_text.parse(str(cri_runtime.crio([], default_runtime=True)))["crio"]["runtime"]
     assert (bare["default_runtime"], bare["runtimes"]["nvidia"]["runtime_path"]) == ("nvidia", BINARY)
+    # Somebody else has registered it.
+    there = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{BINARY}"\n'
+    assert cri_runtime.crio([there]) is None
+    assert cri_runtime.crio([there], default_runtime=True)

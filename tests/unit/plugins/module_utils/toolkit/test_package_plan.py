@@ -252,11 +252,19 @@ def test_unsuitable_toolkit_is_changed_as_one_unit(found: dict[str, str], why: s
     assert why in " ".join(done.reasons)
 
 
-@pytest.mark.parametrize("found", [unit("1.17.8-1"), {**unit(), UNIT[3]: "1.19.1-1"}, {UNIT[2]: "1.20.1-1"}])
-def test_unsuitable_preinstalled_toolkit_is_refused(found: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (unit("1.17.8-1"), "1.17.8-1 has known vulnerabilities: CVE-2026-24260"),
+        ({**unit(), UNIT[3]: "1.19.1-1"}, "different versions"),
+        ({UNIT[2]: "1.20.1-1"}, "not installed"),
+    ],
+)
+def test_unsuitable_preinstalled_toolkit_is_refused(found: dict[str, str], why: str) -> None:
     done = packages(host("debian-12", found), source="preinstalled")
     (problem,) = done.problems
     assert problem.startswith("nvidia_container_toolkit_source=preinstalled, but ")
+    assert why in problem
     assert done.transaction is None
 
 

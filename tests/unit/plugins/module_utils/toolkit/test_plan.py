@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_sam
     PLATFORMS,
     configured,
     host,
+    refreshed,
     registered,
     unit,
     with_options,
@@ -41,7 +42,7 @@ def plan(seen: dict[str, t.Any], *, engines: t.Any = None, driver: str = "580.95
 
 
 def converged(key: str = "debian-12") -> dict[str, t.Any]:
-    return registered(configured(key, {**unit(), "docker.io": "20.10.24"}))
+    return refreshed(registered(configured(key, {**unit(), "docker.io": "20.10.24"})))
 
 
 # --- packages and runtime ---------------------------------------------------------------------------------------------
@@ -57,8 +58,17 @@ def test_bare_host_gets_the_packages_and_the_runtime() -> None:
         f"install {', '.join(f'{name}=1.20.1-1' for name in UNIT)}",
         f"hold {', '.join(UNIT)}",
         f"change runtimes.nvidia in {DEFAULT_PATH}",
+        "enable nvidia-cdi-refresh.path",
+        "enable nvidia-cdi-refresh.service",
+        "refresh the CDI specification /var/run/cdi/nvidia.yaml for driver 580.95.05",
     ]
     assert done.reason == "the toolkit is not installed"
+
+
+def test_specification_follows_the_driver() -> None:
+    assert plan(converged(), driver="590.48.01").changes == [
+        "refresh the CDI specification /var/run/cdi/nvidia.yaml for driver 590.48.01"
+    ]
 
 
 @pytest.mark.parametrize("key", ["debian-12", "ubuntu-24.04", "el-9", "sles-15"])
@@ -74,7 +84,7 @@ def test_host_without_docker_gets_only_the_packages() -> None:
     (problem,) = plan(
         host("debian-12", {"podman": "4.3.1"}), engines={"podman": "4.3.1"}, default_runtime=True
     ).problems
-    assert "this host has no Docker" in problem
+    assert "this host has neither Docker, containerd nor CRI-O" in problem
 
 
 def test_default_runtime_is_set_and_revoked_on_request() -> None:
@@ -96,15 +106,31 @@ def test_default_runtime_is_set_and_revoked_on_request() -> None:
     ],
 )
 def test_runtime_that_somebody_else_registered_stays(there: dict[str, t.Any], changes: list[str]) -> None:
-    seen = configured("debian-12", {**unit(), "docker.io": "20.10.24"})
+    seen = refreshed(configured("debian-12", {**unit(), "docker.io": "20.10.24"}))
     content = {"runtimes": {"nvidia": there, "other": {"path": "/x"}}}
     seen["files"][DEFAULT_PATH] = {"exists": True, "content": json.dumps(content)}
     seen["docker_daemon_json"]["content"] = content
     assert plan(seen).changes == changes
 
 
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("/opt/nvidia/bin/nvidia-container-runtime", [f"change runtimes.nvidia in {DEFAULT_PATH}"]),
+        # Docker finds the program of the packages.
+        ("nvidia-container-runtime", []),
+    ],
+)
+def test_runtime_whose_program_is_gone_is_registered_again(path: str, changes: list[str]) -> None:
+    seen = refreshed(configured("debian-12", {**unit(), "docker.io": "20.10.24"}))
+    content = {"runtimes": {"nvidia": {"path": path}}}
+    seen["files"][DEFAULT_PATH] = {"exists": True, "content": json.dumps(content)}
+    seen["docker_daemon_json"] |= {"content": content, "missing_runtimes": {"nvidia": path}}
+    assert plan(seen).changes == changes
+
+
 def test_runtime_of_a_flag_stays() -> None:
-    seen = configured("amazon-2023", {**unit(), "docker": "25.0.16"})
+    seen = refreshed(configured("amazon-2023", {**unit(), "docker": "25.0.16"}))
     flag = {"text": "--add-runtime", "key": "runtimes", "value": [f"nvidia={PATH}"], "place": "/etc/docker-runtimes.d"}
     seen["docker_daemon_json"]["flags"] = [flag]
     done = plan(seen)
@@ -180,7 +206,6 @@ def test_configuration_is_a_part_of_the_plan() -> None:
 
 
 def removal(seen: dict[str, t.Any]) -> toolkit_removal.Removal:
-    seen.setdefault("cdi_specs", [])
     return toolkit_removal.plan(t.cast("t.Any", seen))
 
 
@@ -193,6 +218,7 @@ def test_removal_takes_exactly_what_the_role_installed() -> None:
     assert done.files == [CONFIG, "/run/cdi/nvidia.yaml"]
     assert done.changes == [
         f"remove the options of this role from {DEFAULT_PATH}",
+        "disable nvidia-cdi-refresh.path, nvidia-cdi-refresh.service",
         f"remove {', '.join(UNIT)}",
         "remove the repository and holds that this role recorded",
         f"remove {CONFIG}, /run/cdi/nvidia.yaml",
@@ -206,6 +232,13 @@ def test_toolkit_of_others_stays() -> None:
     assert (done.acts, done.packages, done.files, done.changes) == (False, [], [], [])
     assert done.reasons == ["the installed toolkit is kept because this role did not install it"]
     assert removal(host("debian-12")).reasons == ["this role has not installed anything on this host"]
+
+
+def test_drop_in_is_removed_from_a_toolkit_that_stays() -> None:
+    seen = refreshed(host("debian-12", unit()))
+    seen["files"][owned.CDI_REFRESH_DROP_IN] = {"exists": True, "content": ""}
+    done = removal(seen)
+    assert (done.acts, done.disable, done.changes) == (True, [], [f"remove {owned.CDI_REFRESH_DROP_IN}"])
 
 
 def test_only_the_runtime_is_removed_if_the_packages_are_of_others() -> None:

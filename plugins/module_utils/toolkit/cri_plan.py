@@ -1,0 +1,220 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the files that register NVIDIA's runtime in containerd and CRI-O, and their removal. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import config_file, cri_runtime, toml_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.cri_runtime import ROOT_FILE
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+CONTAINERD, CRIO = "containerd.service", "crio.service"
+_RECORD = owned.CONTAINERD_CONFIG_RECORD
+# The first CRI-O that applies changed runtimes with a reload: cri-o/cri-o, a3fb007fb1, which is in v1.26.0.
+_RELOADS = "1.26"
+_NEVER = "container_engine_restart_policy is never"
+
+
+@dataclasses.dataclass
+class File:
+    """A file to write. `content` is None: to remove it. `former`: its text before, None if it does not exist."""
+
+    path: str
+    content: str | None
+    former: str | None
+    mode: str = "0644"
+
+
+@dataclasses.dataclass
+class Change:
+    """The files of one engine in the order of the steps, and what then applies them.
+
+    `action`: restarted or reloaded, as state of the unit, None if the unit does not run. `marker`: when the unit
+    started, None if its restart needs no marker.
+    """
+
+    unit: str
+    files: list[File] = dataclasses.field(default_factory=list)
+    action: str | None = None
+    marker: int | None = None
+
+
+@dataclasses.dataclass
+class Plan:
+    """The changes by engine. `later`: an engine that this run installs is yet to be planned."""
+
+    engines: list[Change] = dataclasses.field(default_factory=list)
+    later: bool = False
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bool, restart_policy: str) -> Plan:
+    """Return the registration. `engines`: the versions of the engines that are installed or will be.
+
+    Docker's containerd does not need the runtime. Its CRI is only for Kubernetes.
+    """
+    result = Plan()
+    used = [name for name in ("containerd", "crio") if name in engines]
+    if "docker" in engines and not coexistence.kubernetes(host):
+        used = [name for name in used if name != "containerd"]
+    for name in used:
+        version = engines[name] or ""
+        if not host["engines"][name]["package"]:
+            result.later = True
+            result.changes.append(f"register runtime nvidia in {name} after it is installed")
+        elif name == "containerd":
+            _containerd(result, host, version, default_runtime=default_runtime, restart_policy=restart_policy)
+        else:
+            _crio(result, host, version, default_runtime=default_runtime, restart_policy=restart_policy)
+    result.reasons += [
+        f"{path} is a drop-in of nvidia-ctk that no engine reads. Remove it."
+        for path in cri_runtime.LEFTOVERS
+        if path in host["cri_files"]["others"] and path not in host["cri_files"]["containerd"]
+    ]
+    return result
+
+
+def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+    seen, texts = host["cri_files"], host["cri_files"]["containerd"]
+    root = texts.get(ROOT_FILE)
+    imported = {path: text for path, text in texts.items() if path != ROOT_FILE}
+    found = cri_runtime.containerd(version, root, imported, default_runtime=default_runtime, existing=seen["others"])
+    result.problems += found.problems
+    result.reasons += [text.rstrip(".") for text in found.reasons]
+    if found.problems:
+        return
+    if found.drop_in is not None and seen["masked"] and (found.root or not found.merges):
+        result.reasons.append(
+            f"{', '.join(seen['masked'])} contains logins, so the role does not rewrite containerd's configuration. "
+            "Move the logins to the files of config_path, or register runtime nvidia by hand"
+        )
+        return
+    try:
+        wanted = found.root
+        if found.drop_in is not None:
+            known = config_file.read_record(_content(host, _RECORD), _RECORD)["keys"]
+            now = toml_text.parse(root or "")
+            wanted = {**{key: now[key] for key in known if key in now}, **found.root}
+        files = [_file(host, owned.CONTAINERD_DROP_IN, found.drop_in)]
+        roots = _root_files(host, wanted, is_imported=found.drop_in is not None)
+    except TomlError as error:
+        result.problems.append(f"{ROOT_FILE} cannot be changed: {error}. Nothing was changed.")
+        return
+    change = _change(host, CONTAINERD, [*files, *roots] if found.drop_in else [*roots, *files], "restarted")
+    _add(result, "containerd", change, restart_policy)
+
+
+def _crio(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
+    texts = {path: text for path, text in host["cri_files"]["crio"].items() if path != owned.CRIO_DROP_IN}
+    try:
+        drop_in = cri_runtime.crio(texts.values(), default_runtime=default_runtime)
+    except TomlError as error:
+        result.problems.append(f"A file of CRI-O ({', '.join(texts)}) cannot be used: {error}.")
+        return
+    if drop_in is None:
+        result.reasons.append("runtime nvidia is already registered in CRI-O, whose configuration stays unchanged")
+    is_reloadable = version_key(version) >= version_key(_RELOADS)
+    change = _change(
+        host, CRIO, [_file(host, owned.CRIO_DROP_IN, drop_in)], "reloaded" if is_reloadable else "restarted"
+    )
+    _add(result, "CRI-O", change, restart_policy)
+
+
+def _add(result: Plan, title: str, change: Change, restart_policy: str) -> None:
+    if not change.files and not change.action:
+        return
+    if change.action == "restarted" and restart_policy == "never":
+        result.reasons.append(
+            f"runtime nvidia in {title} needs a restart of {change.unit}, and {_NEVER}, so the runtime stays as it is"
+        )
+        return
+    result.engines.append(change)
+    result.changes += [f"{'remove' if file.content is None else 'write'} {file.path}" for file in change.files]
+    result.changes += [f"{change.action.removesuffix('ed')} {change.unit}"] if change.action else []
+
+
+def _change(host: Host, unit: str, files: list[File], action: str) -> Change:
+    """Return the change without the files that are as they must be."""
+    result = Change(unit, [file for file in files if file.content != file.former])
+    service = host["services"].get(unit) or {}
+    if service.get("active_state") != "active":
+        return result
+    since = service.get("active_since_us")
+    is_pending = unit == CONTAINERD and (_content(host, owned.CONTAINERD_RESTART_MARKER) or "").strip() == str(since)
+    # The record has no effect on the engine.
+    if is_pending or any(file.path != _RECORD for file in result.files):
+        result.action = action
+        result.marker = since if unit == CONTAINERD else None
+    return result
+
+
+def _root_files(host: Host, wanted: t.Mapping[str, t.Any], *, is_imported: bool) -> list[File]:
+    """Return containerd's root file with the wanted keys, and the record of what they replaced."""
+    seen = host["cri_files"]
+    text = seen["containerd"].get(ROOT_FILE)
+    change = config_file.plan(text, _content(host, _RECORD), wanted, _RECORD)
+    new = change.text
+    if not is_imported and new is not None:
+        # containerd does not start if an imported file does not exist.
+        imports = toml_text.parse(new).get("imports") or []
+        rest = [path for path in imports if path != owned.CONTAINERD_DROP_IN]
+        new = toml_text.changed(new, ("imports",), rest or None) if rest != imports else new
+    if text is None and not wanted:
+        new = None
+    if new != text and ROOT_FILE in seen["masked"]:
+        raise TomlError("it contains logins, which the role does not read. Change its key imports by hand")
+    files = [_file(host, _RECORD, change.record), File(ROOT_FILE, new, text, seen["mode"] or "0644")]
+    return files if wanted else files[::-1]
+
+
+def _file(host: Host, path: str, content: str | None) -> File:
+    texts = {**host["cri_files"]["containerd"], **host["cri_files"]["crio"]}
+    return File(path, content, texts.get(path, _content(host, path)))
+
+
+def _content(host: Host, path: str) -> str | None:
+    return (host["files"].get(path) or {}).get("content")
+
+
+def removal(host: Host, restart_policy: str) -> Plan:
+    """Return the removal of the registration."""
+    result = Plan()
+    files = [_file(host, owned.CONTAINERD_DROP_IN, None)]
+    try:
+        if files[0].former is not None or _content(host, _RECORD) is not None:
+            files = [*_root_files(host, {}, is_imported=False), *files]
+    except TomlError as error:
+        result.problems.append(f"{ROOT_FILE} cannot be restored: {error}. Nothing was changed.")
+        return result
+    containerd = _change(host, CONTAINERD, files, "restarted")
+    crio = _change(host, CRIO, [_file(host, owned.CRIO_DROP_IN, None)], "restarted")
+    if crio.action and version_key(host["engines"]["crio"]["version"]) >= version_key(_RELOADS):
+        crio.action = "reloaded"
+    for title, names, change in (("containerd", ("kubernetes", "containerd"), containerd), ("CRI-O", ("crio",), crio)):
+        number = sum(coexistence.running(host, name) for name in names)
+        if change.files and number:
+            result.problems.append(
+                f"NVIDIA's container toolkit cannot be removed: containers of {title} are running ({number}), and "
+                "those with runtime nvidia need it. Nothing was changed. Stop the containers first."
+            )
+        if change.files and change.action == "restarted" and restart_policy == "never":
+            change.action = change.marker = None
+            result.reasons.append(f"{title} knows the removed runtime until its next restart, because {_NEVER}")
+        if change.files:
+            _add(result, title, change, restart_policy)
+    return result

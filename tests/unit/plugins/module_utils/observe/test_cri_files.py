@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import cri_files
+
+ROOT_FILE = "/etc/containerd/config.toml"
+
+
+def read(folder: Path, **files: str) -> dict:
+    """Observe a host with these files."""
+    for path, text in files.items():
+        file = folder / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return cri_files.read(str(folder))
+
+
+def test_imports_are_read_in_the_order_of_containerd(tmp_path: Path) -> None:
+    files = {
+        ROOT_FILE: 'version = 2\nimports = [\n  "/srv/*.toml", # ours\n  "near.toml"]\n',
+        "/srv/b.toml": "",
+        "/srv/a.toml": 'imports = ["/srv/b.toml", "/etc/containerd/config.toml"]\n',
+        "/etc/containerd/near.toml": "",
+        "/etc/containerd/conf.d/x.toml": "",
+    }
+    found = read(tmp_path, **files)
+    assert list(found["containerd"]) == [ROOT_FILE, "/srv/a.toml", "/srv/b.toml", "/etc/containerd/near.toml"]
+    assert found["mode"] in ("0644", "0664", "0600")
+
+
+def test_default_directory_is_read_without_a_root_file(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, **{"/etc/containerd/conf.d/x.toml": "version = 3\n", "/etc/crio/crio.conf.d/10-crio.conf": "\n"}
+    )
+    assert found["containerd"] == {"/etc/containerd/conf.d/x.toml": "version = 3\n"}
+    assert (found["crio"], found["mode"]) == ({"/etc/crio/crio.conf.d/10-crio.conf": "\n"}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ('password = "s3cret"\n', True),
+        ("x.auth = 's3cret' # y\n", True),
+        ('auth = { username = "robot", password = "s3cret" }\n', True),
+        ('identitytoken="s3cret"\n', True),
+        ('Authorization = ["Basic s3cret"]\n', True),
+        ('sandbox_image = "s3cret"\n', False),
+    ],
+)
+def test_logins_are_masked(tmp_path: Path, text: str, hidden: bool) -> None:
+    found = read(tmp_path, **{ROOT_FILE: f"version = 2\n{text}"})
+    assert (found["masked"], "s3cret" in found["containerd"][ROOT_FILE]) == ([ROOT_FILE] if hidden else [], not hidden)
+
+
+def test_files_of_others_are_named(tmp_path: Path) -> None:
+    path = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    assert read(tmp_path, **{path: ""})["others"] == [path]
