@@ -185,6 +185,21 @@ def test_incompatible_versions_are_refused_before_the_installation(
     assert (words or "") in " ".join(done.problems)
 
 
+def test_registration_in_containerd_is_a_part_of_the_plan() -> None:
+    seen = refreshed(configured("debian-13", {**unit(), "containerd": "1.7.24"}))
+    seen["engines"]["containerd"] = {"package": "containerd", "version": "1.7.24"}
+    there = {"engines": {"containerd": "1.7.24"}}
+    assert plan(seen, **there).changes == [
+        f"write {owned.CONTAINERD_DROP_IN}",
+        f"write {owned.CONTAINERD_CONFIG_RECORD}",
+        "write /etc/containerd/config.toml",
+        "restart containerd.service",
+    ]
+    seen["cri_files"]["containerd"] = {"/etc/containerd/config.toml": "version = 5\n"}
+    (problem,) = plan(seen, **there).problems
+    assert "/etc/containerd/config.toml has version 5, which is not known" in problem
+
+
 def test_configuration_is_a_part_of_the_plan() -> None:
     seen, config = converged(), {"nvidia-container-runtime": {"mode": "cdi"}}
     seen["files"][CONFIG] = {"exists": True, "content": '[nvidia-container-runtime]\nmode = "auto"\n'}
@@ -232,6 +247,13 @@ def test_toolkit_of_others_stays() -> None:
     assert (done.acts, done.packages, done.files, done.changes) == (False, [], [], [])
     assert done.reasons == ["the installed toolkit is kept because this role did not install it"]
     assert removal(host("debian-12")).reasons == ["this role has not installed anything on this host"]
+
+
+def test_registration_in_containerd_is_removed_before_the_packages() -> None:
+    seen = converged()
+    seen["cri_files"]["containerd"] = {owned.CONTAINERD_DROP_IN: "version = 3\n"}
+    changes = removal(seen).changes
+    assert changes.index(f"remove {owned.CONTAINERD_DROP_IN}") < changes.index(f"remove {', '.join(UNIT)}")
 
 
 def test_drop_in_is_removed_from_a_toolkit_that_stays() -> None:
