@@ -23,7 +23,10 @@ NOTE = "<!-- `make docs` writes this page from the data of role nvidia_driver an
 PAGES = {
     "ubuntu": ("Ubuntu", ("ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")),
     "debian": ("Debian", ("debian-12", "debian-13")),
-    "enterprise-linux": ("Enterprise Linux (RHEL, Rocky Linux, AlmaLinux)", ("el-8", "el-9", "el-10")),
+    "enterprise-linux": (
+        "Enterprise Linux (RHEL, Rocky Linux, AlmaLinux, CentOS Stream, Oracle Linux)",
+        ("el-8", "el-9", "el-10"),
+    ),
     "amazon-linux": ("Amazon Linux", ("amazon-2023",)),
     "sles": ("SUSE Linux Enterprise Server", ("sles-15",)),
 }
@@ -31,6 +34,15 @@ GPUS = {"T4": samples.T4, "A100": samples.A100, "H100": samples.H100, "B200": sa
 SWITCHES = {
     "NVSwitches, for example HGX H100": (samples.H100, {"nvswitches": ["0000:83:00.0"]}),
     "NVLink 5 switches, for example HGX B200": (samples.B200, {"nvlink5_switches": ["mlx5_0"]}),
+}
+# What a page says about all releases of the platform.
+NOTES = {
+    "enterprise-linux": [
+        "The repositories may not contain the headers of an outdated kernel (`kernel-devel-KERNEL`), for example after",
+        "a new minor release of Rocky Linux. The role then fails before any change. Run `dnf upgrade`, reboot, and run",
+        "the role again.",
+        "",
+    ],
 }
 COLUMNS = ("GPU", "Source", "Branch", "Kernel modules", "Build", "With Secure Boot")
 
@@ -46,11 +58,11 @@ def choice(result) -> tuple[str, ...]:
 
 
 PLACEHOLDERS = {
-    "KERNEL": "the release of the kernel (`uname -r`)",
-    "VERSION": "the release of the kernel without its variant, for example without `-default`",
+    "KERNEL": "the kernel release (`uname -r`)",
+    "VERSION": "the kernel release without its variant (`-default`)",
     "ARCH": "the architecture",
     "DRIVER": "the version of the driver",
-    "RELEASE": "the release of the kernel up to the distribution, for example without `.el10_1.x86_64`",
+    "RELEASE": "the kernel release without its distribution and architecture (`.el10_1.x86_64`)",
 }
 
 
@@ -97,25 +109,39 @@ def with_signed_modules(key: str) -> dict[str, dict]:
     return {name: data for name, data in vendors.items() if "precompiled" in data["builds"]}
 
 
+def system_of_vendor(key: str, name: str) -> dict[str, str]:
+    """Return the first release of a distribution that has a driver of its vendor."""
+    return {"key": key, "id": name, "version": samples.platform(key)["vendors"][name]["from"]}
+
+
 def of_vendors(key: str) -> list[str]:
     """Render what the role installs from the distribution's vendor."""
     lines = []
     for name, data in samples.platform(key).get("vendors", {}).items():
-        system = {"key": key, "id": name, "version": data["from"]}
         release = re.sub(r"-55\.el10_0", "-124.20.1.el10_1", samples.KERNELS[key])
-        there = samples.host(key, (samples.H100,), os=system, kernel=release)
+        there = samples.host(key, (samples.H100,), os=system_of_vendor(key, name), kernel=release)
         result = samples.resolve(there, {"source": "distribution"}, samples.platform(key, there["os"]))
+        # It depends on what the vendor's repositories contain.
+        result.stream = None
         base = release.partition(".el")[0]
         result.packages = [item.replace(f"*-{base}", "DRIVER-RELEASE") for item in result.packages]
-        first = f" (installed first if needed: {code(data['prerequisites'])})" if data.get("prerequisites") else ""
-        names = packages(result, release)
         when = "with Secure Boot, or with" if "precompiled" in data["builds"] else "with"
         lines.append(
             f"- {data['vendor']}'s driver (release {data['from']} or newer, {', '.join(data['arches'])}), {when} "
-            f"`nvidia_driver_source: distribution`{first}: {code(names)}."
+            f"`nvidia_driver_source: distribution`{described(result, release)}."
         )
         how = re.sub(r"(?<!\w)'([^']+)'(?!\w)", r"`\1`", data["enable"])
-        lines.append(f"  If no repository has these packages, {how}.")
+        if data.get("prerequisites"):
+            lines.append(f"  If the role cannot install them: {how}.")
+            continue
+        # The role cannot enable these repositories.
+        lines += [
+            "  With Secure Boot:",
+            "",
+            f"  1. {how[:1].upper()}{how[1:].partition(', or upgrade')[0]}.",
+            "  2. Run playbook `plan`. It shows source `distribution`.",
+            "  3. Run playbook `site`. The host needs neither EPEL nor a key.",
+        ]
     if lines:
         lines.insert(0, "")
         lines.insert(0, "Source `distribution` is the driver of the distribution's own vendor:")
@@ -178,8 +204,14 @@ def hints(key: str) -> list[str]:
             "then install no new kernel: see [Kernel upgrades](../driver.md#kernel-upgrades).",
             "",
         ]
-    if data.get("prerequisites_hint"):
-        lines += [f"On RHEL, enable EPEL yourself before the first run. {data['prerequisites_hint']}", ""]
+    epel = re.search(r"https://\S+epel\S+rpm", data.get("prerequisites_hint", ""))
+    if epel:
+        signed = " Red Hat's signed modules do not need EPEL." if "rhel" in data.get("vendors", {}) else ""
+        lines += [
+            "The role builds the modules of source `nvidia` with DKMS, which is in EPEL. On RHEL, install EPEL before",
+            f"the first run: `dnf install {epel[0]}`.{signed}",
+            "",
+        ]
     lines += of_vendors(key)
     return lines
 
@@ -200,10 +232,19 @@ def companions(key: str) -> list[str]:
     return [*lines, ""]
 
 
+def sources(key: str) -> list[tuple[str, dict]]:
+    """Return the sources of a platform and those of its distributions' vendors, with their data."""
+    found = list(samples.platform(key)["sources"].items())
+    for name, vendor in samples.platform(key).get("vendors", {}).items():
+        data = samples.platform(key, system_of_vendor(key, name))["sources"]["distribution"]
+        found.append((f"distribution ({vendor['vendor']})", data))
+    return found
+
+
 def branches(key: str) -> list[str]:
     """Render the branches of each source."""
     rows = []
-    for source, data in samples.platform(key)["sources"].items():
+    for source, data in sources(key):
         supported = [name for name in data["branches"] if generations.end_of_life(name) is None]
         ended = {name: generations.end_of_life(name) for name in data["branches"] if name not in supported}
         on_request = [f"{name} (ended in {month})" if month else f"{name} (ended)" for name, month in ended.items()]
@@ -234,7 +275,7 @@ def page(name: str) -> str:
             *branches(key),
         ]
     text = "\n".join(sections)
-    used = [f"`{name}` is {meaning}" for name, meaning in PLACEHOLDERS.items() if re.search(rf"\b{name}\b", text)]
+    used = [f"- `{name}`: {meaning}" for name, meaning in PLACEHOLDERS.items() if re.search(rf"\b{name}\b", text)]
     lines = [
         NOTE,
         "",
@@ -249,7 +290,10 @@ def page(name: str) -> str:
         "- [Kernel upgrades](../driver.md#kernel-upgrades) explains how the driver follows the kernel.",
         "- The [README of the role](../../roles/nvidia_driver/README.md#variables) lists the variables.",
         "",
-        f"In the names of packages, {', and '.join(used)}.",
+        *NOTES.get(name, []),
+        "Placeholders in the names of packages:",
+        "",
+        *used,
     ]
     return "\n".join([*lines, text, ""])
 

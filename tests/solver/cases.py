@@ -381,8 +381,8 @@ def _has_modules(package: Package) -> bool:
 
 
 def _builds(package: Package) -> bool:
-    """Return whether DKMS builds the modules. SUSE's prebuilt modules fit all kernels of a service pack."""
-    return not package.release and "kmp" not in package.name
+    """Return whether DKMS builds the modules. Those of SUSE and AlmaLinux are built, and fit several kernels."""
+    return not package.release and bool(re.search(r"dkms|driver-G0\d$", package.name))
 
 
 def _has_headers(system: list[Package], release: str) -> bool:

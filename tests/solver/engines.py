@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.hosts.tests.solver.engine_cases import Case, E
 from ansible_collections.gpufleet.hosts.tests.solver.managers import Apt, Rpm
 
 ENGINES = ("docker", "podman", "containerd")
+# The package of the kernel modules that dockerd needs on Enterprise Linux 10.
+MODULES = "kernel-modules-extra"
 SOURCES = ("auto", "distribution", "docker")
 # Microsoft builds no packages for the other platforms.
 _MOBY = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
@@ -58,17 +60,26 @@ def manager(place: Path, platform: str) -> Apt | Rpm:
         if platform in _MOBY:
             found["moby"] = archives.load("moby-deb", platform)
         return Apt(place, found, {name: later(archive) for name, archive in found.items()})
+    found = split(archives.load(f"engines-{family}", platform))
     if family == "el":
-        found = {"base": archives.load("engines-el", platform), "docker": archives.load("docker-rpm", platform)}
-        return Rpm(place, found, "dnf")
-    # SPAL and the Containers Module are repositories that an administrator enables.
-    whole = archives.load(f"engines-{family}", platform)
-    optional = {"amazon": "spal", "sles": "containers"}[family]
-    base, more = (
-        dataclasses.replace(whole, packages=tuple(p for p in whole.packages if (p.suite == optional) == is_optional))
-        for is_optional in (False, True)
-    )
-    return Rpm(place, {"base": base, "more": more}, "zypper" if family == "sles" else "dnf")
+        found["docker"] = archives.load("docker-rpm", platform)
+    return Rpm(place, found, "zypper" if family == "sles" else "dnf")
+
+
+def split(whole: Archive) -> dict[str, Archive]:
+    """Return an archive as two, if it has packages that are not in the repositories of every host.
+
+    SPAL and the Containers Module are repositories that an administrator enables. Mirrors and images may lack the
+    package of the running kernel's modules.
+    """
+    optional = tuple(package for package in whole.packages if package.suite != "main")
+    if not optional:
+        return {"base": whole}
+    base = tuple(package for package in whole.packages if package.suite == "main")
+    return {
+        "base": dataclasses.replace(whole, packages=base),
+        "more": dataclasses.replace(whole, packages=optional),
+    }
 
 
 def later(archive: Archive) -> Archive:
@@ -117,7 +128,7 @@ def systems(tool: Apt | Rpm, platform: str) -> Iterator[hosts.System]:
         plugins = [n for n in ("docker-buildx", "docker-compose", "docker-compose-v2") if _has(base, n)]
         yield host("distribution-plugins", *docker, *runtime, *plugins)
     if addable:
-        both = ("base", "docker")
+        both = (*more, "docker")
         needs = _NEEDED["docker", platform]
         yield host("repository", repositories=both)
         yield host("docker-ce-outdated", *_DOCKER_CE, *needs, repositories=both, old=True)
@@ -236,6 +247,9 @@ class _Model:
     def candidates(self) -> list[str]:
         """Return the sources that have the engine for this platform."""
         wanted = SOURCES[1:] if self.values["source"] == "auto" else (self.values["source"],)
+        if "docker" in self.host.repositories:
+            # A host that uses Docker's repository gets the engine from there.
+            wanted = tuple(reversed(wanted))
         return [source for source in wanted if self.names(source)]
 
     def offers(self, source: str) -> list[Package]:
@@ -281,6 +295,8 @@ class _Model:
         if not usable:
             return Expected(refusals=("no such version of", "[Nn]o repository of this host has"))
         source = usable[0]
+        if self.engine == "docker" and not self.has_network_modules():
+            return Expected(refusals=(rf"do not have {MODULES} for kernel",))
         rivals = self.rivals(source)
         if found and found[0] not in self.names(source):
             rivals.add(found[0])
@@ -297,6 +313,11 @@ class _Model:
         if dependents and self.host.platform != "el-8":
             return Expected(refusals=tuple(rf"remove {re.escape(name)}\b" for name in dependents))
         return self._installed(source, frozenset(rivals | dependents))
+
+    def has_network_modules(self) -> bool:
+        """Return whether the repositories have the modules without which dockerd does not start."""
+        is_needed = any(_has(archive, MODULES) for archive in self.tool.archives.values())
+        return not is_needed or any(_has(self.tool.archives[name], MODULES) for name in self.host.repositories)
 
     def _installed(self, source: str, removes: frozenset[str]) -> Expected:
         version = upstream(self.offers(source)[0].version)

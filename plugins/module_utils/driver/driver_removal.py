@@ -89,12 +89,12 @@ def _summary(result: dict) -> list[str]:
     parts = (
         ("stop {}", list(dict.fromkeys([*result["services"], *result["disable"]]))),
         ("unload {}", result["unload"]),
+        ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
         ("remove {}", result["packages"]),
         (
             "remove the {} that this role recorded",
             ["dependencies, repositories, pins and holds"] if result["record"] else [],
         ),
-        ("run {}", [" ".join(result["runfile"])] if result["runfile"] else []),
         ("remove {}", result["files"]),
         ("reload {} rules", ["udev"] if result["reload_udev"] else []),
         ("rebuild the initramfs of {}", [argv[-1] for argv in result["initramfs"]]),

@@ -256,8 +256,10 @@ def _how_to_trust(case: Case) -> str:
         signed.remove("distribution")
         enroll = f"{_instead(case, vendor)} To use source {case.result.source} instead: {enroll}"
     other = f"set nvidia_driver_source to {' or '.join(signed)} for prebuilt signed modules, or " if signed else ""
+    # The role recognizes keys for these modules by their names. A key with another name needs the variable.
     return (
-        f"{enroll}. Then set nvidia_driver_secure_boot_key_enrolled to true. Alternatively, {other}disable Secure Boot."
+        f"{enroll}. Then run the role again. If it still fails although the key is enrolled, set "
+        f"nvidia_driver_secure_boot_key_enrolled to true. Alternatively, {other}disable Secure Boot."
     )
 
 

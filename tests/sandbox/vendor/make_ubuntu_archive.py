@@ -24,6 +24,58 @@ import make_repository as stand_ins
 import yaml
 
 VARIANT = "ubuntu-24.04"
+# Unit, scripts and options of Ubuntu's persistence daemon: canonical/nvidia-graphics-drivers, branch 580-server-noble
+# (24d7353e), debian/templates/nvidia-compute-utils-flavour.*.in. The udev rule that starts the daemon is left out,
+# because no device appears in a simulated host.
+PERSISTENCED_UNIT = """[Unit]
+Description=NVIDIA Persistence Daemon
+Wants=syslog.target
+StopWhenUnneeded=true
+
+[Service]
+Type=forking
+ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose
+ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
+"""
+ADD_USER = """if ! id nvidia-persistenced >/dev/null 2>&1; then
+    useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin nvidia-persistenced
+fi
+systemctl daemon-reload || true
+"""
+REMOVE_USER = "userdel nvidia-persistenced 2>/dev/null || true\nsystemctl daemon-reload || true\n"
+# Holds each GPU through the driver's library, as NVIDIA's daemon does.
+PERSISTENCED = """#!/usr/bin/python3
+# {stand_in}
+import argparse, ctypes, os, pwd, signal, sys
+
+class Pci(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ("domain", "bus", "device", "function")]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--user")
+parser.add_argument("--persistence-mode", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--verbose", action="store_true")
+options = parser.parse_args()
+library = ctypes.CDLL("libnvidia-cfg.so.1")
+count, devices = ctypes.c_int(), ctypes.POINTER(Pci)()
+if not library.nvCfgGetPciDevices(ctypes.byref(count), ctypes.byref(devices)):
+    sys.exit("Failed to query NVIDIA devices.")
+os.makedirs("/run/nvidia-persistenced", exist_ok=True)
+if options.user:
+    user = pwd.getpwnam(options.user)
+    os.chown("/run/nvidia-persistenced", user.pw_uid, user.pw_gid)
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+if os.fork():
+    os._exit(0)
+os.setsid()
+for device in devices[: count.value] if options.persistence_mode else []:
+    handle = ctypes.c_void_p()
+    place = (device.domain, device.bus, device.device, device.function)
+    if not library.nvCfgAttachPciDevice(*place, ctypes.byref(handle)):
+        sys.exit("Failed to open a device.")
+signal.sigwait([signal.SIGTERM])
+"""
 # The rest of the archive is Debian's on a simulated host.
 FLAVOR = "generic"
 BRANCHES = (580,)
@@ -63,6 +115,11 @@ def package(known: archives.Package) -> stand_ins.Package:
         "libnvidia-cfg1-": ("libnvidia-cfg",),
         "libnvidia-nscq-": ("libnvidia-nscq",),
     }
+    if name.startswith("nvidia-compute-utils-"):
+        built.files["/usr/bin/nvidia-persistenced"] = PERSISTENCED.format(stand_in=stand_ins.STAND_IN)
+        built.files["/usr/lib/systemd/system/nvidia-persistenced.service"] = PERSISTENCED_UNIT
+        built.after_install, built.after_removal = ADD_USER, REMOVE_USER
+        built.before_removal = "systemctl stop --no-block nvidia-persistenced || true\n"
     for start, names in libraries.items():
         if name.startswith(start):
             stand_ins.library_files(built, names, version, "/usr/lib/x86_64-linux-gnu")

@@ -209,6 +209,23 @@ def test_packages_are_removed_after_the_services_stop(role: Role) -> None:
     assert "changed=2 " in role.output
 
 
+def test_the_uninstaller_runs_while_its_tools_are_installed(role: Role) -> None:
+    # It needs dkms, which the transaction removes.
+    before = role.folder / "before"
+    removal = {**REMOVAL, "services": [], "runfile": ["cp", str(role.folder / "calls"), str(before)]}
+    assert role.run("remove.yml", DONE, DONE, __nvidia_driver_removal=removal) == "", role.output
+    (simulation,) = before.read_text().splitlines()
+    assert json.loads(simulation)["check_mode"] is True
+    assert [call["check_mode"] for call in role.calls()] == [True, False]
+
+
+def test_a_failed_uninstaller_stops_the_removal_of_its_tools(role: Role) -> None:
+    removal = {**REMOVAL, "services": [], "runfile": ["false"]}
+    message = role.run("remove.yml", DONE, DONE, __nvidia_driver_removal=removal)
+    assert "'false' failed with code 1" in message, role.output
+    assert [call["check_mode"] for call in role.calls()] == [True]
+
+
 def test_without_a_record_no_packages_are_removed(role: Role) -> None:
     removal = {**REMOVAL, "record": False, "services": []}
     assert role.run("remove.yml", __nvidia_driver_removal=removal) == "", role.output

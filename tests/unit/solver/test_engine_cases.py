@@ -92,7 +92,7 @@ ARCHIVES = {
 
 def expected(platform, host, **values):
     base, docker = ARCHIVES[platform.partition("-")[0]]
-    tool = Tool(archives={"base": load(base, platform), "docker": load(docker, platform)})
+    tool = Tool(archives={**engines.split(load(base, platform)), "docker": load(docker, platform)})
     if platform in ("debian-12", "ubuntu-24.04"):
         tool.archives["moby"] = load("moby-deb", platform)
     (found,) = [system for system in engines.systems(tool, platform) if system.name == f"{platform}/{host}"]
@@ -112,7 +112,10 @@ def expected(platform, host, **values):
             {"docker-ce": "29.7.2"},
             {"docker.io", "docker-cli", "containerd", "runc"},
         ),
+        ("ubuntu-24.04", "bare", {}, {"docker.io": "29.1.3"}, set()),
+        ("ubuntu-24.04", "repository", {}, {"docker-ce": "29.7.2", "docker-ce-cli": "29.7.2"}, set()),
         ("el-9", "podman-runc", {"replace": True}, {"docker-ce": "29.7.2"}, {"runc"}),
+        ("el-10", "bare", {}, {"docker-ce": "29.7.2"}, set()),
         ("el-9", "podman", {}, {"docker-ce": "29.7.2"}, set()),
         (
             "el-8",
@@ -137,6 +140,12 @@ def test_expected_installation(platform, host, values, installs, removes):
         ("debian-12", "podman-docker", {}, "docker cannot be installed together with podman-docker"),
         ("el-8", "podman", {}, "docker cannot be installed together with runc"),
         ("el-10", "bare", {"source": "distribution"}, "the distribution has none"),
+        (
+            "el-10",
+            "without-optional-repository",
+            {},
+            "the repositories of this host do not have kernel-modules-extra for kernel 6.12.0-211.7.1.el10_2.x86_64",
+        ),
         ("debian-12", "bare", {"version": "26.0.99"}, "Debian has no such version of docker.io"),
         ("ubuntu-24.04", "moby", {"minimum_version": "29.5"}, "docker 28.3.3 of package moby-engine is installed"),
         ("debian-12", "docker-ce-held", {"version": "28.5.1"}, "upgrade docker-ce from 27.5.1 to 28.5.1 (held)"),

@@ -47,7 +47,12 @@ def test_page_names_signed_modules():
     lines = platform_pages.page("enterprise-linux").splitlines()
     (place,) = [index for index, line in enumerate(lines) if line.startswith("- Red Hat's driver (release 10.1 or")]
     assert "`kmod-nvidia-open-DRIVER-RELEASE`" in lines[place]
-    assert "`subscription-manager repos --enable rhel-10-for-x86_64-extensions-rpms" in lines[place + 1]
+    assert "`python3-dnf-plugin-versionlock`" in lines[place]
+    steps = lines[place + 3 : place + 6]
+    assert "`subscription-manager repos --enable rhel-10-for-x86_64-extensions-rpms" in steps[0]
+    assert steps[0].endswith("`dnf repolist --all` shows their names).")
+    assert [step[:5] for step in steps] == ["  1. ", "  2. ", "  3. "]
+    assert "| distribution (Red Hat) | 580 | 595, 615 |" in "\n".join(lines)
     cells = {
         (row[1], row[6]) for row in ([cell.strip() for cell in line.split("|")] for line in lines) if len(row) == 8
     }
@@ -57,7 +62,7 @@ def test_page_names_signed_modules():
 
 def test_page_explains_its_placeholders():
     assert "`kernel-default-devel-VERSION.1.ARCH`" in platform_pages.page("sles")
-    assert "`VERSION` is the release of the kernel without its variant" in platform_pages.page("sles")
+    assert "- `VERSION`: the kernel release without its variant" in platform_pages.page("sles")
     assert "VERSION" not in platform_pages.page("debian")
 
 

@@ -872,11 +872,12 @@ def test_auto_prefers_the_engine_with_the_container_then_the_first_available(
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        ("docker", "engine=docker: docker does not answer. Install and start docker (on Debian 12 and 13"),
+        ("docker", "engine=docker: docker does not answer. Install and start docker, for example with role "),
         ("podman", "engine=podman: the command podman is not in PATH. Install"),
         (
             "auto",
-            "No container engine answers (docker: docker does not answer; podman: the command podman is not in PATH)",
+            "No container engine answers (docker: docker does not answer; podman: the command podman is not in PATH). "
+            "Install and start Docker or Podman, for example with role container_engine.",
         ),
     ],
 )

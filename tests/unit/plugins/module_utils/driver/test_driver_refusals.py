@@ -393,7 +393,7 @@ def test_secure_boot_without_key_is_refused(key, secure_boot):
     for word in (
         "Secure Boot is enabled",
         "mokutil --import /var/lib/dkms/mok.pub",
-        "nvidia_driver_secure_boot_key_enrolled",
+        "Then run the role again. If it still fails although the key is enrolled, set nvidia_driver_secure_boot_key_",
     ):
         assert word in error
 
