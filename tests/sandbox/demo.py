@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the demo: start the simulated fleet, run playbooks/site.yml, and print a table of the fleet."""
+"""Run the demo: start the simulated fleet, run playbooks/site.yml, print a table of the fleet, and start containers."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,41 @@ def table(rows: list[dict[str, str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+# Options of `docker run`, and the indexes of the GPUs that the container then has. None: all.
+REQUESTS = (
+    (("--gpus", "all"), None),
+    (("--gpus", '"device=1"'), (1,)),
+    (("--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=0,2"), (0, 2)),
+    (("--device", "nvidia.com/gpu=3"), (3,)),
+)
+IMAGE = "localhost/gpu-client:latest"
+
+
+def docker(host: str, *arguments: str) -> tuple[int, str]:
+    """Run Docker's client on a host, and return its exit status and its output."""
+    command = ["docker", "exec", host, "docker", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, done.stdout.strip()
+
+
+def containers(host: str, uuids: list[str]) -> list[tuple[str, str, bool]]:
+    """Start a container for each request that Docker supports. Return request, seen GPUs and whether they are right."""
+    if '"nvidia"' not in docker(host, "info", "--format", "{{json .Runtimes}}")[1]:
+        return []
+    status, directories = docker(host, "info", "--format", "{{json .CDISpecDirs}}")
+    has_cdi = not status and directories not in ("null", "[]")
+    found = []
+    for options, indexes in REQUESTS:
+        wanted = uuids if indexes is None else [uuids[index] for index in indexes if index < len(uuids)]
+        if (options[0] == "--device" and not has_cdi) or (indexes and len(wanted) < len(indexes)):
+            continue
+        status, output = docker(host, "run", "--rm", *options, IMAGE)
+        is_right = not status and output.splitlines() == wanted
+        numbers = ", ".join(str(uuids.index(line)) if line in uuids else line for line in output.splitlines())
+        found.append((f"docker run {shlex.join(options)}", f"GPU {numbers}", is_right))
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inventory", default="tests/sandbox/inventory.yml")
@@ -109,6 +145,12 @@ def main() -> int:
     ]
     if rows:
         print(f"\nThe fleet after {time.monotonic() - started:.0f} s:\n\n{table(rows)}\n")
+        for item in rows:
+            uuids = [one["uuid"] for one in gpu[item["host"]].get("ansible_facts", {}).get("nvidia_gpus") or []]
+            for request, seen_gpus, is_right in containers(item["host"], uuids) if uuids else []:
+                print(f"{item['host']}: {request} sees {seen_gpus}{'' if is_right else ', which is wrong'}")
+                status = status or int(not is_right)
+        print()
         example = next((item["host"] for item in rows if item["state"] == "ready"), rows[0]["host"])
         print(f"Open a shell on a host: docker exec -it {example} bash")
         print(f"Show its GPU facts:     .venv/bin/ansible {example} -i {inventory} -m gpufleet.hosts.nvidia_gpu_facts")
@@ -116,7 +158,7 @@ def main() -> int:
         print("Remove the hosts:       make sandbox-down   (make clean also removes their images)")
     if status:
         print(
-            "demo: playbooks/site.yml failed. Fix the error above, then run `make demo` again to continue.",
+            "demo: playbooks/site.yml or a container failed. Fix the error above, then run `make demo` again.",
             file=sys.stderr,
         )
     return status

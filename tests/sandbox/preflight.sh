@@ -32,6 +32,7 @@ command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
 command -v gcc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
 [ -x /bin/busybox ] || missing+=(busybox-static)
 command -v gpg >/dev/null 2>&1 || missing+=(gpg)
+command -v gpg-agent >/dev/null 2>&1 || missing+=(gpg-agent)
 command -v ssh >/dev/null 2>&1 || missing+=(openssh-client)
 if [ ${#missing[@]} -gt 0 ]; then
     echo "sandbox: installing ${missing[*]}"

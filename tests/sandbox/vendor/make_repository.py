@@ -61,6 +61,7 @@ class Package:
         self.pre_depends: tuple[str, ...] = ()
         # Only for rpm.
         self.obsoletes: tuple[str, ...] = ()
+        self.after_transaction = ""
         # Paths of configuration files.
         self.settings: tuple[str, ...] = ()
         self.files: dict[str, str] = {}
@@ -455,6 +456,7 @@ def build_rpm(package: Package, out: Path, scratch: Path) -> None:
         *([f"%post\n{package.after_install}"] if package.after_install else []),
         *([f"%preun\n{package.before_removal}"] if package.before_removal else []),
         *([f"%postun\n{package.after_removal}"] if package.after_removal else []),
+        *([f"%posttrans\n{package.after_transaction}"] if package.after_transaction else []),
         "%files",
         *sorted(
             {
