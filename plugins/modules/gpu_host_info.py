@@ -302,11 +302,15 @@ host:
       description:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
           directories of a running Docker Engine.
-        - Each has its C(path), the C(driver_versions) of the files that it contains, and whether
-          M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+        - Each has its C(path), the C(driver_versions) of the files that it contains, the SHA-256 C(digest) of its text,
+          and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
       type: list
       elements: dict
-      sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], ours: false}]
+      sample:
+        - path: /var/run/cdi/nvidia.yaml
+          driver_versions: [535.261.03]
+          ours: false
+          digest: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
     driver_volume:
       description:
         - What module M(gpufleet.hosts.nvidia_driver_volume) would do - whether it would change the host (C(changed)),

@@ -268,6 +268,7 @@ class CdiSpec(TypedDict):
     path: str
     driver_versions: list[str]
     ours: bool
+    digest: str
 
 
 class Volume(TypedDict):

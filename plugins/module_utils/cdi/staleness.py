@@ -9,6 +9,7 @@ observation.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 
@@ -47,7 +48,12 @@ def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
             path = os.path.join(directory, name)
             text = read_text(root, path, _MAX_SIZE) if name.endswith(SUFFIXES) else None
             if text and _KIND.search(text.replace("\\/", "/")):
-                entry = {"path": path, "driver_versions": list(versions(text)), "ours": exists(root, marker_path(path))}
+                entry = {
+                    "path": path,
+                    "driver_versions": list(versions(text)),
+                    "ours": exists(root, marker_path(path)),
+                    "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
+                }
                 # Two paths can refer to the same directory.
                 found.setdefault(os.path.join(resolved, name), entry)
     return list(found.values())

@@ -114,8 +114,12 @@ def test_only_specifications_of_nvidia_gpus_are_observed(tmp_path):
     (tmp_path / "var").mkdir(exist_ok=True)
     (tmp_path / "var/run").symlink_to("../run")
     found = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
-    assert found == [
-        {"path": own, "driver_versions": ["580.95.05"], "ours": True},
-        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "ours": False},
-        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "ours": False},
+    assert [{**entry, "digest": None} for entry in found] == [
+        {"path": own, "driver_versions": ["580.95.05"], "ours": True, "digest": None},
+        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "ours": False, "digest": None},
+        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "ours": False, "digest": None},
     ]
+    assert len({entry["digest"] for entry in found}) == 3
+    write(tmp_path, "/srv/cdi/b.json", json.dumps(spec(LIBRARY), indent=1))
+    changed = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
+    assert [one == other for one, other in zip(found, changed)] == [True, True, False]
