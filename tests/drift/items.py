@@ -64,6 +64,7 @@ _WITHOUT_ITEMS = (
     r"rebuild the initramfs of .+",
     r"reload systemd( and restart .+)?",
     r"configure nvidia-persistenced\.service after .+ installed",
+    r"prove the GPUs in a container of .+",
 )
 # Texts about items that come with a package, or are known only afterwards: part, kinds, pattern.
 _LATER = (
@@ -117,6 +118,7 @@ _NO_ITEMS = {
     },
     "toolkit_transaction": {"release", "repositories", "keep"},
     "driver_volume": {"engine", "expected_engines"},
+    "container_proof": {"engines", "image", "isolations", "key", "changes", "reason"},
     "verify": {"applies"},
 }
 
@@ -207,6 +209,7 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "nvidia_container_toolkit": {"transaction": "toolkit_transaction", "options": _options},
     "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
     "driver_volume": {"changes": _volume},
+    "container_proof": {},
     "verify": {},
 }
 # The service of part nvidia_persistenced is not in a field of its own.

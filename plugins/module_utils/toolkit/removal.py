@@ -46,8 +46,9 @@ class Removal:
     revokes: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     restart: list[str] = dataclasses.field(default_factory=list)
-    # Whether there is a record of package transactions.
+    # Whether there is a record of package transactions, and one of the proof in a container.
     record: bool = False
+    proof: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     files: list[str] = dataclasses.field(default_factory=list)
     # The change of the configuration of a toolkit that stays.
@@ -61,6 +62,7 @@ class Removal:
 def plan(host: Host) -> Removal:
     """Return what to remove, and why it is not possible."""
     result = Removal(record=_exists(host, owned.CONTAINER_TOOLKIT_RECORD))
+    result.proof = _exists(host, owned.CONTAINER_PROOF_RECORD)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
     known = packages_record.read(host, path)
@@ -84,12 +86,13 @@ def plan(host: Host) -> Removal:
         )
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
-    result.acts = bool(result.record or result.revokes or result.config)
+    result.acts = bool(result.record or result.revokes or result.config or result.proof)
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
     parts = (
+        ("remove the image and the record of the proof in a container", result.proof),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
         (f"remove {', '.join(result.packages)}", result.packages),
         ("remove the repository and holds that this role recorded", result.record),
