@@ -244,7 +244,7 @@ def _engines(requested: list[str], engines: on_host.Engines) -> list[str]:
     obstacles = {name: engines.obstacle(name) for name in requested or on_host.ENGINES}
     for name in requested:
         if obstacles[name] and not engines.lacks_client(name):
-            raise EngineError(f"The GPUs cannot be proved in a container: {name} does not answer: {obstacles[name]}")
+            raise EngineError(f"The GPUs cannot be proved in a container of {name}: {obstacles[name]}")
     found = [name for name, obstacle in obstacles.items() if not obstacle]
     if not found and not requested:
         texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())

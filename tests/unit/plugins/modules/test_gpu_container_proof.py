@@ -155,7 +155,7 @@ def test_engines_that_are_proved(run, monkeypatch, names, requested, expected):
 
 
 def test_engine_that_does_not_answer_is_an_error(run, monkeypatch):
-    assert "podman does not answer: podman is not installed" in run(engines=["podman"])["msg"]
+    assert "in a container of podman: podman is not installed" in run(engines=["podman"])["msg"]
     monkeypatch.setattr(Engines, "names", ())
     assert "no engine answers (docker: docker is not installed; podman:" in run()["msg"]
 
