@@ -42,6 +42,11 @@ options:
     description: Whether a host without a container engine is a problem.
     type: bool
     default: true
+  proof:
+    description:
+      - The result of M(gpufleet.hosts.gpu_container_proof), also of a failed task.
+      - If unset, the record of the last proof counts.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -85,10 +90,17 @@ def gpu_host_health(
     expected_gpus: t.Any = None,
     *,
     requires_engine: bool = True,
+    proof: dict[str, t.Any] | None = None,
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
     return host_health.judge(
-        host, facts, volume, _width(pcie_width), _count(expected_gpus), requires_engine=requires_engine
+        host,
+        facts,
+        volume,
+        _width(pcie_width),
+        _count(expected_gpus),
+        requires_engine=requires_engine,
+        proof=proof,
     )
 
 

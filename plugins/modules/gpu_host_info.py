@@ -303,10 +303,15 @@ host:
         - The CDI specifications of kind C(nvidia.com/gpu), in F(/etc/cdi), F(/var/run/cdi) and the other
           directories of a running Docker Engine.
         - Each has its C(path), the C(driver_versions) of the files that it contains, the names of its devices that are
-          C(uuids), and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
+          C(uuids), the SHA-256 C(digest) of its text, and whether M(gpufleet.hosts.nvidia_cdi_spec) wrote it (C(ours)).
       type: list
       elements: dict
-      sample: [{path: /var/run/cdi/nvidia.yaml, driver_versions: [535.261.03], uuids: [], ours: false}]
+      sample:
+        - path: /var/run/cdi/nvidia.yaml
+          driver_versions: [535.261.03]
+          uuids: []
+          ours: false
+          digest: 5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef
     cri_files:
       description:
         - The configuration files of C(containerd) and of CRI-O (C(crio)), as texts by path, in the order in which the

@@ -22,7 +22,8 @@ description:
 options:
   parts:
     description:
-      - The parts to plan, which are roles of this collection, the driver volume, and the check that the GPUs are ready.
+      - The parts to plan, which are roles of this collection, the driver volume, the proof that containers see the
+        GPUs, and the check that the GPUs are ready.
       - Without parts, the task only observes the host.
     type: list
     elements: str
@@ -32,6 +33,7 @@ options:
       - container_engine
       - nvidia_container_toolkit
       - driver_volume
+      - container_proof
       - verify
     default: []
   requires_root:

@@ -66,6 +66,7 @@ _WITHOUT_ITEMS = (
     r"refresh the CDI specification .+",
     r"reload systemd( and restart .+)?",
     r"configure nvidia-persistenced\.service after .+ installed",
+    r"prove the GPUs in a container of .+",
 )
 # Texts about items that come with a package, or are known only afterwards: part, kinds, pattern.
 _LATER = (
@@ -125,6 +126,7 @@ _NO_ITEMS = {
         *("restart", "remove"),
     },
     "driver_volume": {"engine", "expected_engines"},
+    "container_proof": {"engines", "image", "isolations", "key", "changes", "reason"},
     "verify": {"applies"},
 }
 
@@ -222,6 +224,7 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "cdi": {"files": _unit_files, "enable": _services},
     "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
     "driver_volume": {"changes": _volume},
+    "container_proof": {},
     "verify": {},
 }
 # The service of part nvidia_persistenced is not in a field of its own.

@@ -66,10 +66,12 @@ CONTAINERD_CONFIG_RECORD = f"{STATE_DIRECTORY}/nvidia_container_toolkit_containe
 DRIVER_RUNFILE_RECORD = f"{STATE_DIRECTORY}/nvidia_driver_runfile.json"
 # Role nvidia_driver: the reasons for its last reboot, so that it does not reboot again for the same reasons.
 DRIVER_REBOOT_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_reboot.json"
+# Module gpu_container_proof: the last proof that containers see the GPUs, and what it depends on.
+CONTAINER_PROOF_RECORD = f"{STATE_DIRECTORY}/gpu_container_proof.json"
 # Files in the directory of the records that are no records of package transactions.
 BESIDE_RECORDS = (
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
-    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER),
+    *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD),
 )
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"

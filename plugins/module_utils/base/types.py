@@ -269,6 +269,7 @@ class CdiSpec(TypedDict):
     driver_versions: list[str]
     uuids: list[str]
     ours: bool
+    digest: str
 
 
 class CriFiles(TypedDict):

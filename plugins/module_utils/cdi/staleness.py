@@ -9,6 +9,7 @@ observation.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -61,6 +62,7 @@ def observed(root: str, directories: list[str] | tuple[str, ...]) -> list[dict]:
                     "driver_versions": list(versions(text)),
                     "uuids": list(uuids(text)),
                     "ours": exists(root, marker_path(path)),
+                    "digest": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
                 }
                 # Two paths can refer to the same directory.
                 found.setdefault(os.path.join(resolved, name), entry)

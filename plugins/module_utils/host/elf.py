@@ -16,7 +16,7 @@ from io import BufferedIOBase
 
 MACHINES = {3: "i386", 8: "mips", 20: "ppc", 21: "ppc64le", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
-PT_LOAD, PT_DYNAMIC, PT_NOTE = 1, 2, 4
+PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME = 0, 1, 5, 10, 14
 NT_GNU_ABI_TAG = 1
 ET_DYN = 3
@@ -39,6 +39,15 @@ def read(path: str) -> Elf:
     """Read the headers of the ELF file at `path`."""
     with _errors_of(path), open(path, "rb") as handle:
         return parse(handle)
+
+
+def interpreter(path: str) -> str | None:
+    """Return the dynamic loader of the program at `path`, or None if the file has none, like a library."""
+    with _errors_of(path), open(path, "rb") as handle, _format_errors():
+        for segment in _segments(handle, _header(handle)):
+            if segment.kind == PT_INTERP:
+                return _at(handle, segment.offset, segment.size).rstrip(b"\0").decode("utf-8", "surrogateescape")
+    return None
 
 
 def section(path: str, name: str) -> bytes:

@@ -13,6 +13,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 
 if t.TYPE_CHECKING:
@@ -33,11 +35,13 @@ def judge(
     expected_gpus: int | None = None,
     *,
     requires_engine: bool = True,
+    proof: dict[str, t.Any] | None = None,
 ) -> dict[str, list[str]]:
     """Return `problems`, which prevent GPU work now or after the next reboot, and `notes`. Both are full sentences.
 
     `pcie_width`: the number of PCIe lanes that every GPU must have. `expected_gpus`: the number of GPUs of the host.
-    `requires_engine`: whether the host must have a container engine.
+    `requires_engine`: whether the host must have a container engine. `proof`: the result of module
+    gpu_container_proof. Without it, the record of the last proof counts.
     """
     problems: list[str] = []
     notes: list[str] = []
@@ -47,6 +51,8 @@ def judge(
         problems += _links(facts, pcie_width)
         problems += _driver(host)
         problems += _cdi(host, facts)
+        problems += _failed_proof(host, proof)
+        notes += _old_proof(host) if proof is None else []
     problems += _engine(host, requires_engine)
     problems += _packages(host)
     if volume and "volume" not in volume and not volume.get("skipped"):
@@ -183,6 +189,33 @@ def _uuids(facts: dict[str, t.Any]) -> set[str]:
             return set()
         found.update(names)
     return found
+
+
+def _failed_proof(host: Host, proof: dict[str, t.Any] | None) -> list[str]:
+    if proof is not None:
+        # The playbook has cleared the failure of the task.
+        return [str(proof["msg"])] if proof.get("msg") else []
+    last = proof_record.observed(host)
+    if last is None or last.passed is not False or proof_record.changed(last, _key(host, last), with_image=False):
+        return []
+    return [f"The last proof in a container failed: {' '.join(last.problems)}"]
+
+
+def _old_proof(host: Host) -> list[str]:
+    last = proof_record.observed(host)
+    if last is None or last.passed is False or proof_plan.obstacle(host):
+        return []
+    reason = proof_record.reason(last, _key(host, last), with_image=False)
+    if reason is None:
+        return []
+    return [
+        f"Containers have not proved their GPUs for the current state of the host: {reason}. {_SITE}, or set "
+        "verify_container to true."
+    ]
+
+
+def _key(host: Host, last: proof_record.Record) -> dict[str, str]:
+    return proof_record.key(host, [name for name in _UNITS if name in last.key], "")
 
 
 def _driver(host: Host) -> list[str]:

@@ -100,6 +100,7 @@ FILES = (
     "/lib/systemd/system/nvidia-cdi-refresh.service",
     "/usr/lib/systemd/system/nvidia-cdi-refresh.service",
     owned.CDI_REFRESH_DROP_IN,
+    owned.CONTAINER_PROOF_RECORD,
     owned.ENGINE_RECORD,
     owned.ENGINE_USERS,
     owned.DRIVER_RECORD,

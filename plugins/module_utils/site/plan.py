@@ -21,6 +21,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import remov
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
@@ -342,6 +343,47 @@ def _new_volume(host: Host, options: Mapping[str, list[str]], version: str) -> s
     return f"create the driver volume once driver {version} is loaded{registered}"
 
 
+def _proof(context: Context, parts: Mapping[str, Part]) -> Part:
+    host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
+    if request.source == "none":
+        return Part(reasons=["nvidia_container_toolkit_source is none"])
+    if request.state == "absent":
+        return Part(reasons=["nvidia_container_toolkit_state is absent"])
+    if not is_driver_wanted(host, context.values):
+        return Part(reasons=["this host needs no NVIDIA driver"])
+    driver, engine = _plan_of(parts, "nvidia_driver"), _plan_of(parts, "container_engine")
+    obstacle = None if driver.get("installs") else proof_plan.obstacle(_after_driver(host, driver))
+    installed = _engine_versions(host, engine_request.read(context.values["container_engine"]), engine)
+    engines = proof_plan.engines(host, installed, engine.get("engine"))
+    if not engines:
+        obstacle = obstacle or "no container engine is running"
+    # Another part may remove the obstacle, so the host is planned again before the proof.
+    changing = [name for name in _BEFORE_PROOF if name in parts and parts[name].acts]
+    if obstacle:
+        return Part(acts=bool(changing), reasons=[obstacle])
+    result = proof_plan.plan(
+        host, engines, request.proof_image, request.isolations, upcoming=_changes_of_proof(host, parts)
+    )
+    return Part(
+        plan=plain(result), acts=bool(result.changes or changing), changes=result.changes, reasons=[result.reason]
+    )
+
+
+def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
+    """Return what the run changes that the last proof depends on, or None."""
+    driver, toolkit = _plan_of(parts, "nvidia_driver"), _plan_of(parts, "nvidia_container_toolkit")
+    if driver.get("installs") or driver.get("next_loaded", host["driver"]["loaded"]) != host["driver"]["loaded"]:
+        return "the run changes the driver"
+    if _plan_of(parts, "container_engine").get("packages"):
+        return "the run changes the container engine"
+    if any(toolkit.get(name) for name in ("transaction", "config_needed", "config")):
+        return "the run changes NVIDIA's container toolkit"
+    refresh = toolkit.get("cdi") or {}
+    if refresh.get("restart") or refresh.get("remove"):
+        return "the run changes a CDI specification"
+    return None
+
+
 def _verify(context: Context, _parts: Mapping[str, Part]) -> Part:
     activate = driver_request.read(context.values["nvidia_driver"]).activate
     return Part(plan={"applies": is_driver_wanted(context.host, context.values) and activate})
@@ -353,8 +395,11 @@ _PLANNERS = {
     "container_engine": _engine,
     "nvidia_container_toolkit": _toolkit,
     "driver_volume": _volume,
+    "container_proof": _proof,
     "verify": _verify,
 }
+# The parts after which the result of a proof can differ.
+_BEFORE_PROOF = ("nvidia_driver", "container_engine", "nvidia_container_toolkit", "driver_volume")
 PARTS = tuple(_PLANNERS)
 # The roles whose variables a part depends on.
 NEEDED_ROLES = {
@@ -363,5 +408,6 @@ NEEDED_ROLES = {
     "container_engine": ("container_engine",),
     "nvidia_container_toolkit": ("nvidia_driver", "container_engine", "nvidia_container_toolkit"),
     "driver_volume": ("nvidia_driver", "container_engine"),
+    "container_proof": ("nvidia_driver", "container_engine", "nvidia_container_toolkit"),
     "verify": ("nvidia_driver",),
 }

@@ -53,8 +53,9 @@ class Removal:
     revokes: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     restart: list[str] = dataclasses.field(default_factory=list)
-    # Whether there is a record of package transactions.
+    # Whether there is a record of package transactions, and one of the proof in a container.
     record: bool = False
+    proof: bool = False
     packages: list[str] = dataclasses.field(default_factory=list)
     files: list[str] = dataclasses.field(default_factory=list)
     # The units of the packages to disable. Otherwise their links would stay.
@@ -74,6 +75,7 @@ class Removal:
 def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     """Return what to remove, and why it is not possible. `restart_policy`: that of role container_engine."""
     result = Removal(record=_exists(host, owned.CONTAINER_TOOLKIT_RECORD))
+    result.proof = _exists(host, owned.CONTAINER_PROOF_RECORD)
     found, path = package_plan.found_on(host), owned.CONTAINER_TOOLKIT_RECORD
     recorded = packages_record.possibly_installed(host, path, list(host["installed_packages"]))
     known = packages_record.read(host, path)
@@ -108,12 +110,15 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     result.reasons += result.cri.reasons
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
-    result.acts = bool(result.record or result.revokes or result.config or result.drop_ins or result.cri.changes)
+    result.acts = bool(
+        result.record or result.revokes or result.config or result.proof or result.drop_ins or result.cri.changes
+    )
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
     parts = (
+        ("remove the image and the record of the proof in a container", result.proof),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
         (f"disable {', '.join(result.disable)}", result.disable),
         (f"remove {', '.join(result.packages)}", result.packages),
@@ -123,7 +128,8 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     )
     texts = [text for text, is_needed in parts if is_needed]
     # The engines must not know the runtime when its programs are removed.
-    result.changes = [*texts[: int(result.revokes)], *result.cri.changes, *texts[int(result.revokes) :]]
+    first = int(result.proof) + int(result.revokes)
+    result.changes = [*texts[:first], *result.cri.changes, *texts[first:]]
     return result
 
 

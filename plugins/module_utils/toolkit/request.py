@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import a
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
 
 _VERSION = r"\d+(\.\d+)*"
+_IMAGE = r"[A-Za-z0-9][\w.:/@-]*"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Request(repository_variables.RepositoryVariables):
     config: dict[str, Any] = variable({}, sample='{"nvidia-container-runtime": {"mode": "cdi"}}')
     isolations: list[str] = variable([], choices=("cdi", "device_requests", "runtime"))
     default_runtime: bool = variable(False)
+    proof_image: str = variable("", form=_IMAGE, sample="registry.example/tools/debian:12")
 
 
 def read(values: Mapping[str, Any]) -> Request:

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 ALL = [
     *("nvidia_driver", "nvidia_persistenced", "container_engine", "nvidia_container_toolkit"),
-    *("driver_volume", "verify"),
+    *("driver_volume", "container_proof", "verify"),
 ]
 MODULE = "gpufleet.hosts.gpu_host_plan"
 

@@ -33,6 +33,7 @@ ORDER = [
     "cuda",
     "toolkit",
     "container",
+    "proof",
     "observe",
     "site",
 ]

@@ -117,11 +117,18 @@ def test_only_specifications_of_nvidia_gpus_are_observed(tmp_path):
     (tmp_path / "var").mkdir(exist_ok=True)
     (tmp_path / "var/run").symlink_to("../run")
     found = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
-    assert found == [
-        {"path": own, "driver_versions": ["580.95.05"], "uuids": [], "ours": True},
-        {"path": "/var/run/cdi/nvidia.yaml", "driver_versions": ["535.261.03"], "uuids": [], "ours": False},
-        {"path": "/srv/cdi/b.json", "driver_versions": ["535.261.03"], "uuids": [], "ours": False},
+    assert [{**entry, "digest": None} for entry in found] == [
+        {"path": path, "driver_versions": [version], "uuids": [], "ours": path == own, "digest": None}
+        for path, version in (
+            (own, "580.95.05"),
+            ("/var/run/cdi/nvidia.yaml", "535.261.03"),
+            ("/srv/cdi/b.json", "535.261.03"),
+        )
     ]
+    assert len({entry["digest"] for entry in found}) == 3
+    write(tmp_path, "/srv/cdi/b.json", json.dumps(spec(LIBRARY), indent=1))
+    changed = observed(str(tmp_path), ["/etc/cdi", "/var/run/cdi", "/run/cdi", "/srv/cdi", "/nowhere"])
+    assert [one == other for one, other in zip(found, changed)] == [True, True, False]
 
 
 FIRST, SECOND = ("GPU-c3f1d2a0-0000-1111-2222-333344445555", "MIG-c3f1d2a0-0000-1111-2222-333344445556")

@@ -7,7 +7,9 @@ import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import reboot_reasons
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site.plan import Part
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_packages
@@ -34,7 +36,7 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     running,
 )
 
-DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, VERIFY = site_plan.PARTS
+DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = site_plan.PARTS
 OLD, NEW = "535.261.03", "550.163.01"
 ABSENT = {"nvidia_driver": {"state": "absent"}}
 INACTIVE = {"nvidia_driver": {"activate": False}}
@@ -544,7 +546,7 @@ def test_bare_host_gets_the_toolkit_in_the_same_query():
     assert {*toolkit_packages.UNIT, "libcuda1"} <= set(question["query"])
     assert [item["name"] for item in question["repositories"]] == [owned.CONTAINER_TOOLKIT_REPOSITORY_ID]
     parts = with_toolkit(bare())
-    assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME]
+    assert acting(parts) == [DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF]
     assert site_plan.errors(bare(), parts, requires_root=True) == []
     # The engine of the same run brings Docker.
     assert parts[TOOLKIT].changes[-4:] == [
@@ -597,3 +599,68 @@ def test_refused_toolkit_stops_the_run_before_the_driver():
     values = {TOOLKIT: {"version": "1.17.8"}}
     (error,) = site_plan.errors(bare(), with_toolkit(bare(), values), requires_root=True)
     assert "nvidia_container_toolkit_version=1.17.8 has known vulnerabilities: CVE-2026-24260" in error
+
+
+# --- the proof in a container -------------------------------------------------------------------------------------
+
+
+def proved(**more) -> dict:
+    """Describe a converged host without the toolkit's packages, whose containers have shown their GPUs."""
+    there = converged(**more)
+    key = proof_record.key(there, ["docker"], "")
+    there["files"][owned.CONTAINER_PROOF_RECORD] = file(proof_record.dump(proof_record.Record(key, True, [], [])))
+    return there
+
+
+PROVE = ["prove the GPUs in a container of docker"]
+
+
+def test_bare_host_is_proved_after_everything_else():
+    part = with_toolkit(bare())[PROOF]
+    assert (part.acts, part.changes, part.reasons) == (True, PROVE, ["the run changes the driver"])
+
+
+def test_host_is_proved_once():
+    first, second = with_toolkit(converged(), parts=(PROOF,)), with_toolkit(proved(), parts=(PROOF,))
+    assert (first[PROOF].acts, first[PROOF].changes) == (True, PROVE)
+    assert first[PROOF].reasons == ["no container has shown its GPUs yet"]
+    assert (second[PROOF].acts, second[PROOF].changes) == (False, [])
+    # The image is part of the key.
+    values = {TOOLKIT: {"proof_image": "registry.example:5000/debian@sha256:00ff"}}
+    assert with_toolkit(proved(), values, (PROOF,))[PROOF].changes == PROVE
+
+
+def test_change_by_another_part_needs_a_new_proof():
+    parts = with_toolkit(proved())
+    assert (parts[TOOLKIT].acts, parts[PROOF].changes) == (True, PROVE)
+    assert parts[PROOF].reasons == ["the run changes NVIDIA's container toolkit"]
+    # A volume does not predict another result, but the host is planned again.
+    repaired = with_toolkit(proved(driver_volume=prediction("repair volume v: add 1")), parts=(VOLUME, PROOF))
+    assert (repaired[PROOF].acts, repaired[PROOF].changes) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("there", "values", "reason"),
+    [
+        (converged(), {TOOLKIT: {"source": "none"}}, "nvidia_container_toolkit_source is none"),
+        (converged(), {TOOLKIT: {"state": "absent"}}, "nvidia_container_toolkit_state is absent"),
+        (bare(gpus=()), {}, "this host needs no NVIDIA driver"),
+        (converged(), {**NONE, "container_engine": {"state": "absent"}}, "no container engine is running"),
+        (unloaded(), {}, "no NVIDIA driver is loaded"),
+        (outdated(), {}, "a reboot is required for the driver"),
+    ],
+)
+def test_host_that_cannot_start_gpu_containers_yet_is_not_proved(there, values, reason):
+    part = with_toolkit(there, values, (PROOF,))[PROOF]
+    assert (part.acts, part.changes, part.reasons) == (False, [], [reason])
+
+
+def test_removal_of_the_toolkit_removes_the_record():
+    part = with_toolkit(proved(), {TOOLKIT: {"state": "absent"}})[TOOLKIT]
+    assert part.changes == ["remove the image and the record of the proof in a container"]
+    assert (part.acts, part.plan["proof"], part.plan["packages"]) == (True, True, [])
+
+
+def test_image_that_is_no_name_is_refused():
+    with pytest.raises(VariableError, match="nvidia_container_toolkit_proof_image"):
+        with_toolkit(converged(), {TOOLKIT: {"proof_image": "two words"}}, (PROOF,))

@@ -1,0 +1,66 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide whether a host needs a proof that containers see its GPUs. Pure functions.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+_UNITS = {"docker": "docker.service", "containerd": "containerd.service"}
+
+
+@dataclasses.dataclass
+class Plan:
+    """The options of module gpu_container_proof, and why it runs. Without `changes`, the module does not run."""
+
+    engines: list[str] = dataclasses.field(default_factory=list)
+    image: str = ""
+    isolations: list[str] = dataclasses.field(default_factory=list)
+    key: dict[str, str] = dataclasses.field(default_factory=dict)
+    changes: list[str] = dataclasses.field(default_factory=list)
+    reason: str = ""
+
+
+def engines(host: Host, installed: t.Container[str], planned: str | None) -> list[str]:
+    """Return the engines whose containers get GPUs. `installed`: by name. `planned`: the engine that the run starts.
+
+    Docker has a containerd of its own. Somebody may have stopped an engine on purpose.
+    """
+    found = []
+    for name in ("docker", "podman", "containerd"):
+        unit = _UNITS.get(name)
+        is_active = unit is None or (host["services"].get(unit) or {}).get("active_state") == "active"
+        if name in installed and (is_active or name == planned):
+            found.append(name)
+    return [name for name in found if name != "containerd" or "docker" not in found]
+
+
+def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upcoming: str | None) -> Plan:
+    """Plan the proof for these engines. `upcoming`: what the run changes before the proof, None for nothing."""
+    key = record.key(host, names, image)
+    reason = upcoming or record.reason(record.observed(host), key)
+    result = Plan(
+        names, image, isolations, key, reason=reason or "containers have shown the GPUs since the last change"
+    )
+    if reason:
+        result.changes.append(f"prove the GPUs in a container of {' and '.join(names)}")
+    return result
+
+
+def obstacle(host: Host) -> str | None:
+    """Return why containers cannot see GPUs yet, or None."""
+    if not host["driver"]["loaded"]:
+        return "no NVIDIA driver is loaded"
+    if any(reason["driver"] for reason in host["reboot_reasons"]):
+        return "a reboot is required for the driver"
+    return None

@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prove the roads of the engines: start a container by each road, and compare what it sees with the host.
+
+The host is accessed only through arguments. This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import verdict
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Offer, Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import Seen, Verdict
+
+IMAGE_VARIABLE = "nvidia_container_toolkit_proof_image"
+# Old versions of Python, and images without one, list the GPUs with nvidia-smi. A driver volume is not on PATH.
+SCRIPT = """\
+if python3 -c 'import ctypes, sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
+    exec python3 -I -B -c "$0"
+fi
+PATH=$PATH:/usr/local/nvidia/bin exec nvidia-smi -L
+"""
+
+
+class Client(Protocol):
+    """An engine that starts containers."""
+
+    name: str
+
+    def has_image(self, name: str) -> bool:
+        """Return whether the engine has the image."""
+
+    def load(self, path: str) -> None:
+        """Load an image from an archive."""
+
+    def run(self, road: Road, image: str, argv: Sequence[str]) -> tuple[int, str]:
+        """Run a program in a container, and remove the container."""
+
+    def remove_containers(self) -> None:
+        """Remove the containers of an interrupted proof."""
+
+    def remove_images(self, keep: str | None = None) -> None:
+        """Remove the images that earlier proofs loaded."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image, and the program to run in it. `archive`: of an image that the module has built."""
+
+    name: str
+    argv: tuple[str, ...]
+    archive: str | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host of the proof. `run_program` runs the program on the host with options, and returns status and output.
+
+    `build` builds the image on the host. `offer` returns the roads of an engine for these GPUs.
+    """
+
+    run_program: Callable[..., tuple[int, str]]
+    build: Callable[[], Image]
+    offer: Callable[[Client, Sequence[Unit]], Offer]
+    program: str
+
+
+@dataclass
+class Result:
+    """The roads with their results, and why the proof failed, as sentences. It passed if there are none."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    # Why an engine does not offer a road, by "engine isolation".
+    obstacles: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def roads(self) -> list[dict[str, Any]]:
+        """Return the results as plain values."""
+        return [
+            {
+                "engine": item.road.engine,
+                "isolation": item.road.isolation,
+                "command": item.road.command(),
+                "uuids": item.uuids,
+                "cuda": item.cuda,
+                "passed": item.problem is None,
+            }
+            for item in self.verdicts
+        ]
+
+
+def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequence[str]) -> Result:
+    """Prove all roads of the engines. `image`: the user's, or empty. `isolations`: those that one road must prove."""
+    result = Result()
+    expected = verdict.read(*host.run_program("--no-cuda"))
+    if expected.error or not expected.uuids():
+        reason = expected.error or "NVML shows no GPU and no MIG device that a container can use"
+        result.problems.append(f"The GPUs cannot be proved in a container: on the host, {reason.rstrip('.')}.")
+        return result
+    of_host: list[Mapping[str, Any] | None] = []
+
+    def host_cuda() -> Mapping[str, Any] | None:
+        # All containers share the answer of the host.
+        if not of_host:
+            of_host.append(verdict.read(*host.run_program()).cuda)
+        return of_host[0]
+
+    built: list[Image] = []
+    for client in clients:
+        client.remove_containers()
+        offer = host.offer(client, expected.inventory().units)
+        result.obstacles.update({f"{client.name} {name}": text for name, text in offer.obstacles.items()})
+        if not offer.roads:
+            continue
+        try:
+            chosen = _image(client, host, image, built)
+        except (ImageError, StartError) as error:
+            result.problems.append(_no_image(client.name, image, str(error)))
+            continue
+        for road in offer.roads:
+            result.verdicts.append(_verdict(client, road, chosen, expected, host_cuda))
+    result.problems += [item.problem for item in result.verdicts if item.problem]
+    result.problems += _missing(result, isolations)
+    return result
+
+
+def _image(client: Client, host: Host, image: str, built: list[Image]) -> Image:
+    # The user's image is not in containerd's namespace of the proof.
+    if image and client.name != "containerd":
+        if not client.has_image(image):
+            raise ImageError(f"{client.name} does not have the image {image}, and the proof uses no registry")
+        return Image(image, ("sh", "-c", SCRIPT, host.program))
+    if not built:
+        built.append(host.build())
+    found = built[0]
+    if found.archive and not client.has_image(found.name):
+        client.load(found.archive)
+        if not client.has_image(found.name):
+            raise ImageError(f"{client.name} has not loaded {found.name}")
+    client.remove_images(keep=found.name)
+    return found
+
+
+def _verdict(
+    client: Client, road: Road, image: Image, expected: Seen, host_cuda: Callable[[], Mapping[str, Any] | None]
+) -> Verdict:
+    try:
+        status, output = client.run(road, image.name, image.argv)
+    except StartError as error:
+        return verdict.failed_start(road, str(error), expected)
+    return verdict.judge(road, expected, verdict.read(status, output), host_cuda)
+
+
+def _no_image(engine: str, image: str, reason: str) -> str:
+    remedy = (
+        f"Load the image with '{engine} pull' or '{engine} load', or remove the variable to build one on the host"
+        if image
+        else f"Load an image that has sh with '{engine} load' and set {IMAGE_VARIABLE} to its name"
+    )
+    return (
+        f"No image for the proof in a container of {engine}: {reason.rstrip('.')}. {remedy}. To run without the proof, "
+        "use --skip-tags container_proof."
+    )
+
+
+def _missing(result: Result, isolations: Sequence[str]) -> list[str]:
+    """Return why the host does not offer what it must offer."""
+    if not result.verdicts and not result.problems:
+        reasons = "; ".join(f"{name}: {text}" for name, text in result.obstacles.items()) or "no engine is running"
+        return [f"No container can get the GPUs of this host: {reasons.rstrip('.')}."]
+    found = []
+    for name in isolations:
+        if any(item.road.isolation == name for item in result.verdicts):
+            continue
+        reasons = [text for road, text in result.obstacles.items() if road.endswith(f" {name}")]
+        if reasons:
+            found.append(f"Isolation {name} is required but not available: {'; '.join(reasons).rstrip('.')}.")
+    return found

@@ -1,0 +1,141 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The roads on which an engine gives all GPUs to a container: which of them a host offers, and with which options.
+
+A road is an isolation of module gpu_container, with the options that users give to `docker run` and `podman run`.
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access as container_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container import risks
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
+    CDI,
+    DEFAULT_CAPABILITIES,
+    DEVICE_REQUESTS,
+    RUNTIME,
+    VOLUME,
+    Host,
+    find_obstacle,
+)
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_volume
+
+ISOLATIONS = (DEVICE_REQUESTS, RUNTIME, CDI, VOLUME)
+_ALL = f"{reader.KIND}=all"
+# What to look at when a container does not see its GPUs.
+LOOK_AT = {
+    CDI: (
+        "Compare 'nvidia-smi -L' on the host with the specifications in /etc/cdi and /var/run/cdi, and write them again"
+    ),
+    RUNTIME: (
+        "Check /etc/nvidia-container-runtime/config.toml, set debug in its table nvidia-container-runtime, and read "
+        "that log"
+    ),
+    DEVICE_REQUESTS: "Check the journal of docker.service, and restart Docker if NVIDIA's container toolkit is newer",
+    VOLUME: "Check the device nodes /dev/nvidia*, and run playbook gpufleet.hosts.site for the driver volume",
+}
+
+
+@dataclass(frozen=True)
+class Road:
+    """A way to give all GPUs to a container. `gpus`: whether the container gets `--gpus all`."""
+
+    engine: str
+    isolation: str
+    gpus: bool = False
+    runtime: str | None = None
+    cdi_devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine} {self.isolation}"
+
+    def start(self) -> list[str]:
+        """Return the command line that a user would type, without image and program."""
+        program = "ctr" if self.engine == "containerd" else self.engine
+        options = [
+            *(["--gpus", "all"] if self.gpus else []),
+            *(word for name in (*self.cdi_devices, *self.devices) for word in ("--device", name)),
+            *(word for volume in self.volumes for word in ("--volume", volume)),
+            *(word for entry in self.env for word in ("--env", entry)),
+        ]
+        runtime = [self.runtime] if self.runtime else []
+        if self.engine == "podman":
+            # Podman's --runtime is an option of the program.
+            return [program, *(word for path in runtime for word in ("--runtime", path)), "run", *options]
+        flag = "--runc-binary" if self.engine == "containerd" else "--runtime"
+        return [program, "run", *(word for name in runtime for word in (flag, name)), *options]
+
+    def command(self) -> str:
+        """Return the command line as text."""
+        return " ".join(self.start())
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The roads of an engine, and why it does not offer the other ones, by isolation."""
+
+    roads: tuple[Road, ...]
+    obstacles: dict[str, str]
+
+
+def offered(engine: EngineState, host: Host, units: Sequence[Unit], has_volume: Callable[[str], bool]) -> Offer:
+    """Return the roads of an engine. `has_volume`: whether the engine knows a volume by this name."""
+    roads, obstacles = [], {}
+    for isolation in ISOLATIONS:
+        obstacle = _obstacle(isolation, engine, host, units, has_volume)
+        if obstacle:
+            obstacles[isolation] = obstacle
+        else:
+            roads.append(_road(isolation, engine, host, units))
+    return Offer(tuple(roads), obstacles)
+
+
+def _obstacle(
+    isolation: str, engine: EngineState, host: Host, units: Sequence[Unit], has_volume: Callable[[str], bool]
+) -> str | None:
+    if isolation == VOLUME and engine.name == "containerd":
+        return "containerd has no volumes"
+    found = find_obstacle(isolation, engine, host, units, DEFAULT_CAPABILITIES)
+    if found:
+        return found
+    if isolation == VOLUME:
+        name = driver_volume.volume_name(host.driver_version or "")
+        if not has_volume(name):
+            return f"{engine.name} has no volume {name}"
+    return risks.selinux_risk(isolation, engine, host, {})
+
+
+def _road(isolation: str, engine: EngineState, host: Host, units: Sequence[Unit]) -> Road:
+    if isolation == DEVICE_REQUESTS:
+        return Road(engine.name, isolation, gpus=True)
+    given = container_access.access(isolation, engine, host, units, DEFAULT_CAPABILITIES, env={})
+    if isolation == RUNTIME:
+        env = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+        # containerd's client takes the program of the runtime.
+        runtime = engine.runtimes["nvidia"] if engine.name == "containerd" else given.runtime
+        return Road(engine.name, isolation, runtime=runtime, env=env)
+    if isolation == CDI:
+        # The specification of another tool may have no device for all GPUs.
+        names = (_ALL,) if _ALL in host.specs.devices else given.cdi_devices
+        return Road(engine.name, isolation, cdi_devices=names)
+    library_path = driver_volume.container_env().get("LD_LIBRARY_PATH", "")
+    return Road(
+        engine.name,
+        isolation,
+        devices=given.devices,
+        volumes=given.volumes,
+        env=(f"LD_LIBRARY_PATH={library_path}",),
+    )

@@ -1,0 +1,270 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_container_proof
+short_description: Prove that containers see the GPUs and can compute
+version_added: 0.1.0
+description:
+  - Starts a container by each way in which an engine of the host gives GPUs to containers - Docker's C(--gpus all),
+    NVIDIA's runtime, CDI, and the driver volume. In each container, NVML must show exactly the GPUs of the host, and
+    CUDA must compute on each of them, like M(gpufleet.hosts.nvidia_cuda_probe) does. Then it removes the container.
+  - The image comes from no registry. By default, the module builds it from the Python of the host and the libraries of
+    this Python.
+  - Playbook C(gpufleet.hosts.site) runs the module after changes, and after each boot.
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - In check mode, the module says whether it would run the proof. It starts no container.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  idempotent:
+    support: partial
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+    details:
+      - With O(key), the second run starts nothing. Without O(key), every run starts containers, and indicates no
+        change.
+options:
+  state:
+    description:
+      - V(present) proves the GPUs.
+      - V(absent) removes the record, the images that the module built, and the containers of an interrupted proof.
+    type: str
+    choices: [present, absent]
+    default: present
+  engines:
+    description:
+      - The engines to prove. An engine of this list that does not answer is an error.
+      - By default, the module proves each engine that answers, and containerd only on a host without Docker.
+      - The module uses containerd through its client C(ctr), in a namespace of its own.
+    type: list
+    elements: str
+    choices: [docker, podman, containerd]
+    default: []
+  image:
+    description:
+      - An image that Docker and Podman already have. It needs C(sh) and the C library. If it has Python 3.9 or later,
+        the module also checks the GPUs with CUDA. Otherwise it lists them with the driver's C(nvidia-smi).
+      - By default, the module builds an image on the host. With containerd, it always does.
+    type: str
+    default: ""
+  isolations:
+    description: Isolations that an engine must offer. Others are proved if an engine offers them.
+    type: list
+    elements: str
+    choices: [cdi, device_requests, runtime, volume]
+    default: []
+  key:
+    description:
+      - What the result depends on, such as the versions of driver and engine. If the last proof passed with the same
+        key, the module starts nothing.
+      - Without a key, the module proves the GPUs and writes no record.
+    type: dict
+notes:
+  - The module requires root.
+  - A proof uses each GPU for a short time. If other programs use all memory of a GPU or use it exclusively, the module
+    does not check it with CUDA and does not fail.
+author:
+  - gpufleet maintainers (@gpufleet)
+seealso:
+  - module: gpufleet.hosts.gpu_container
+  - module: gpufleet.hosts.nvidia_cuda_probe
+"""
+
+EXAMPLES = r"""
+- name: Prove that the containers of all engines see the GPUs
+  gpufleet.hosts.gpu_container_proof:
+  register: proof
+
+- name: Show each command, and what its container saw
+  ansible.builtin.debug:
+    msg: "{{ item.command }}: {{ item.uuids | length }} GPUs, CUDA {{ item.cuda }}"
+  loop: "{{ proof.roads }}"
+  loop_control:
+    label: "{{ item.engine }} {{ item.isolation }}"
+
+- name: Fail unless containers can get GPUs through CDI
+  gpufleet.hosts.gpu_container_proof:
+    engines: [podman]
+    isolations: [cdi]
+
+- name: Remove what the proofs left on the host
+  gpufleet.hosts.gpu_container_proof:
+    state: absent
+"""
+
+RETURN = r"""
+roads:
+  description: The containers that were started, or would have been if the last proof had not passed with the same key.
+  returned: with O(state=present), except in check mode
+  type: list
+  elements: dict
+  contains:
+    engine:
+      description: The engine.
+      type: str
+      returned: always
+      sample: docker
+    isolation:
+      description: How the container got its GPUs, as in M(gpufleet.hosts.gpu_container).
+      type: str
+      returned: always
+      sample: device_requests
+    command:
+      description: The command line of the engine, without image and program.
+      type: str
+      returned: always
+      sample: docker run --gpus all
+    uuids:
+      description: The UUIDs that NVML showed in the container. MIG devices stand for a GPU in MIG mode.
+      type: list
+      elements: str
+      returned: always
+      sample: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
+    cuda:
+      description: C(passed), or C(not probed) with the reason.
+      type: str
+      returned: always
+      sample: passed
+    passed:
+      description: Whether the container saw the expected GPUs and CUDA did not fail.
+      type: bool
+      returned: always
+      sample: true
+obstacles:
+  description: Why an engine does not offer an isolation, by engine and isolation.
+  returned: if containers were started
+  type: dict
+  sample:
+    docker cdi: no CDI specification in /etc/cdi, /var/run/cdi names GPU 0 (GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61)
+problems:
+  description: Why the proof failed.
+  returned: on failure
+  type: list
+  elements: str
+  sample: []
+reason:
+  description: Why the proof is necessary. Null if the last one passed with the same key, or without O(key).
+  returned: with O(state=present)
+  type: str
+  sample: the host was booted
+"""
+
+import os
+import sys
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root, needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace import remove_abandoned, workspace
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import on_host, prove, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
+
+
+def main() -> None:
+    """Run the module."""
+    strings = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "engines": {**strings, "choices": list(on_host.ENGINES)},
+            "image": {"type": "str", "default": ""},
+            "isolations": {**strings, "choices": ["cdi", "device_requests", "runtime", "volume"]},
+            "key": {"type": "dict", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    if not is_root():
+        module.fail_json(msg=needs_root(os.geteuid()))
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        program = module.get_bin_path(argv[0])
+        if program is None:
+            return 127, "", f"{argv[0]} is not installed"
+        # The program of the containers contains $ and ~.
+        return module.run_command([program, *argv[1:]], expand_user_and_vars=False, environ_update={"LC_ALL": "C"})
+
+    try:
+        if module.params["state"] == "absent":
+            module.exit_json(**_absent(module, on_host.Engines(run)))
+        module.exit_json(**_present(module, run))
+    except (EngineError, StartError) as error:
+        module.fail_json(msg=str(error))
+
+
+def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
+    params = module.params
+    key = None if params["key"] is None else {name: str(value) for name, value in params["key"].items()}
+    last = record.read(on_host.record_text())
+    reason = None if key is None else record.reason(last, key)
+    if key is not None and reason is None and last is not None:
+        return {"changed": False, "reason": None, "roads": last.roads}
+    if module.check_mode:
+        return {"changed": key is not None, "reason": reason}
+    engines = on_host.Engines(run)
+    with on_host.locked():
+        if key is not None:
+            # An interrupted proof leaves this record, so that `absent` removes its image and its container.
+            on_host.write_record(record.dump(record.Record(key, None, [], [])))
+        remove_abandoned()
+        with workspace() as directory:
+            host = on_host.host(run, sys.executable, directory, engines.offer)
+            clients = [engines.client(name) for name in _engines(params["engines"], engines)]
+            if clients:
+                result = prove.prove(clients, host, params["image"], params["isolations"])
+            else:
+                result = prove.Result()
+                module.warn(f"The GPUs were not proved in a container: {engines.obstacle('containerd')}.")
+        if key is None and last is None:
+            # Without a record, nothing says that the image is there.
+            for client in clients:
+                client.remove_images()
+        elif key is not None:
+            passed = not result.problems
+            on_host.write_record(record.dump(record.Record(key, passed, result.problems, result.roads())))
+    found = {"reason": reason, "roads": result.roads(), "obstacles": result.obstacles}
+    if result.problems:
+        module.fail_json(msg=" ".join(result.problems), problems=result.problems, **found)
+    return {"changed": key is not None, **found}
+
+
+def _engines(requested: list[str], engines: on_host.Engines) -> list[str]:
+    """Return the engines to prove. Docker has a containerd of its own, whose containers belong to Docker."""
+    obstacles = {name: engines.obstacle(name) for name in requested or on_host.ENGINES}
+    for name in requested:
+        if obstacles[name] and not engines.lacks_client(name):
+            raise EngineError(f"The GPUs cannot be proved in a container of {name}: {obstacles[name]}")
+    found = [name for name, obstacle in obstacles.items() if not obstacle]
+    if not found and not requested:
+        texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())
+        raise EngineError(f"The GPUs cannot be proved in a container, because no engine answers ({texts}).")
+    return [name for name in found if requested or name != "containerd" or "docker" not in found]
+
+
+def _absent(module: AnsibleModule, engines: on_host.Engines) -> dict[str, Any]:
+    if on_host.record_text() is None:
+        return {"changed": False}
+    if not module.check_mode:
+        with on_host.locked():
+            for name in on_host.ENGINES:
+                if engines.obstacle(name) is None:
+                    client = engines.client(name)
+                    client.remove_containers()
+                    client.remove_images()
+            os.unlink(owned.CONTAINER_PROOF_RECORD)
+    return {"changed": True}
+
+
+if __name__ == "__main__":
+    main()

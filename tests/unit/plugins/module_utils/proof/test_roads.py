@@ -1,0 +1,117 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The roads that a host offers, and the command lines by which a user would start the same container."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, roads
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, Tree
+from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, UUIDS, docker, podman
+
+HOOK, RUNTIME = "/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-container-runtime"
+ALL = (*UUIDS[:2], "all")
+VOLUME = f"nvidia_driver_{DRIVER}"
+NODES = "--device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools --device /dev/nvidia2"
+MOUNTED = "/usr/local/nvidia"
+OF_VOLUME = f"{NODES} --volume {VOLUME}:{MOUNTED}:ro --env LD_LIBRARY_PATH={MOUNTED}/lib64:{MOUNTED}/lib"
+ENVIRONMENT = "--env NVIDIA_VISIBLE_DEVICES=all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+NEW = {"cdi_dirs": CDI_DIRS, "runtimes": {"nvidia": RUNTIME}, "started": None}
+
+
+def containerd(**more):
+    return EngineState("containerd", "2.0.5", cdi_dirs=CDI_DIRS, **more)
+
+
+@pytest.mark.parametrize(
+    ("engine", "files", "names", "expected"),
+    [
+        # The toolkit with Docker.
+        (
+            docker("29.1.0", **NEW),
+            [HOOK],
+            ALL,
+            [
+                "docker run --gpus all",
+                f"docker run --runtime nvidia {ENVIRONMENT}",
+                "docker run --device nvidia.com/gpu=all",
+                f"docker run {OF_VOLUME}",
+            ],
+        ),
+        # The specification of another tool has no device for all GPUs.
+        (
+            podman(),
+            [],
+            UUIDS[:2],
+            [f"podman run --device nvidia.com/gpu={UUIDS[1]}", f"podman run {OF_VOLUME}"],
+        ),
+        (
+            podman(),
+            [RUNTIME],
+            ALL,
+            [
+                f"podman --runtime {RUNTIME} run {ENVIRONMENT}",
+                "podman run --device nvidia.com/gpu=all",
+                f"podman run {OF_VOLUME}",
+            ],
+        ),
+        # Docker without the toolkit.
+        (docker(), [], ALL, [f"docker run {OF_VOLUME}"]),
+        (
+            containerd(runtimes={"nvidia": RUNTIME}),
+            [],
+            ALL,
+            [f"ctr run --runc-binary {RUNTIME} {ENVIRONMENT}", "ctr run --device nvidia.com/gpu=all"],
+        ),
+        (containerd(), [], (), []),
+    ],
+    ids=["docker", "podman", "podman-runtime", "docker-alone", "containerd", "containerd-alone"],
+)
+def test_host_offers_the_roads_of_its_software(tmp_path, engine, files, names, expected):
+    host = Tree(tmp_path).files(*files).spec(names).host() if names else Tree(tmp_path).host()
+    offer = roads.offered(engine, host, ONE, lambda name: name == VOLUME)
+    assert [road.command() for road in offer.roads] == expected
+    assert {road.isolation for road in offer.roads} | set(offer.obstacles) == set(roads.ISOLATIONS)
+
+
+@pytest.mark.parametrize(
+    ("change", "isolation", "why"),
+    [
+        (lambda tree: tree.remove("/dev/nvidia2"), "volume", "device node /dev/nvidia2 does not exist"),
+        (lambda tree: tree, "volume", f"docker has no volume {VOLUME}"),
+        (lambda tree: tree.spec(ALL, mounts=["/usr/lib/libcuda.so.470.141.03"]), "cdi", "is stale"),
+        (
+            lambda tree: tree.files("/sys/fs/selinux/enforce", text="1"),
+            "device_requests",
+            "SELinux is enforcing and denies the container access",
+        ),
+    ],
+)
+def test_obstacles_are_named(tmp_path, change, isolation, why):
+    tree = Tree(tmp_path).files(HOOK, "/usr/lib/libcuda.so.470.141.03").spec(ALL)
+    change(tree)
+    offer = roads.offered(docker("28.3.0", selinux=True, **NEW), tree.host(), ONE, lambda name: False)
+    assert why in offer.obstacles[isolation]
+
+
+def test_docker_gets_what_its_client_sends():
+    road = roads.Road("docker", "cdi", cdi_devices=("nvidia.com/gpu=all",), env=("A=1",))
+    asked = clients._container(road, "img", ("python3", "-c", "text"))
+    assert asked["HostConfig"]["DeviceRequests"] == [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]
+    assert (asked["Image"], asked["Entrypoint"], asked["Cmd"], asked["Env"]) == (
+        "img",
+        ["python3"],
+        ["-c", "text"],
+        ["A=1"],
+    )
+    assert asked["Labels"] == {clients.LABEL: "1"}
+    asked = clients._container(roads.Road("docker", "device_requests", gpus=True), "img", ("a",))
+    assert asked["HostConfig"]["DeviceRequests"] == [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
+    asked = clients._container(roads.Road("docker", "runtime", runtime="nvidia"), "img", ("a",))
+    assert asked["HostConfig"]["Runtime"] == "nvidia"
+    asked = clients._container(roads.Road("docker", "volume", devices=("/dev/nvidia0",), volumes=("v:/m:ro",)), "i", ())
+    node = {"PathOnHost": "/dev/nvidia0", "PathInContainer": "/dev/nvidia0", "CgroupPermissions": "rwm"}
+    assert (asked["HostConfig"]["Devices"], asked["HostConfig"]["Binds"]) == ([node], ["v:/m:ro"])

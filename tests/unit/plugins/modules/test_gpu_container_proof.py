@@ -1,0 +1,169 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.prove import Result
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import Verdict
+from ansible_collections.gpufleet.hosts.plugins.modules import gpu_container_proof
+
+KEY = {"boot": "b1", "docker": "29.1.0"}
+ROAD = Road("docker", "device_requests", gpus=True)
+GOOD, BAD = Verdict(ROAD, ["GPU-1"], "passed"), Verdict(ROAD, [], "not probed", "A container sees other GPUs.")
+
+
+class Engines:
+    """Engines of which only these answer. `events`: what happened to their containers and images."""
+
+    names = ("docker",)
+    has_ctr = True
+    events: ClassVar[list[str]] = []
+
+    def __init__(self, run):
+        pass
+
+    def obstacle(self, name):
+        return None if name in self.names else f"{name} is not installed"
+
+    def lacks_client(self, name):
+        return name == "containerd" and not self.has_ctr
+
+    def client(self, name):
+        class Client:
+            def remove_containers(self):
+                Engines.events.append(f"{name}: containers")
+
+            def remove_images(self, keep=None):
+                Engines.events.append(f"{name}: images")
+
+        Client.name = name
+        return Client()
+
+    def offer(self, client, units):
+        raise AssertionError("the test proves nothing")
+
+
+class Ended(Exception):
+    """The result of the module."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the module with options. The proof has a given result, and records which engines it gets."""
+    path = tmp_path / "record.json"
+    monkeypatch.setattr(gpu_container_proof.owned, "CONTAINER_PROOF_RECORD", str(path))
+    on_host = gpu_container_proof.on_host
+    for name in ("record_text", "write_record"):
+        original = getattr(on_host, name)
+        monkeypatch.setattr(on_host, name, lambda *text, original=original: original(*text, path=str(path)))
+    monkeypatch.setattr(on_host, "locked", lambda original=on_host.locked: original(str(tmp_path / "lock")))
+    monkeypatch.setattr(on_host, "Engines", Engines)
+    monkeypatch.setattr(Engines, "events", [])
+    monkeypatch.setattr(gpu_container_proof, "is_root", lambda: True)
+    monkeypatch.setattr(gpu_container_proof, "remove_abandoned", lambda: None)
+
+    def start(check_mode=False, result=None, **options):
+        proved = []
+
+        def prove(clients, host, image, isolations):
+            proved.append([client.name for client in clients])
+            # An interrupted proof leaves its key.
+            if options.get("key"):
+                assert record.read(path.read_text()).passed is None
+            return result or Result([GOOD])
+
+        class Module:
+            def __init__(self, argument_spec, supports_check_mode):
+                self.params = {name: options.get(name, spec.get("default")) for name, spec in argument_spec.items()}
+                self.check_mode = check_mode
+
+            def exit_json(self, **found):
+                raise Ended({**found, "failed": False})
+
+            def fail_json(self, **found):
+                raise Ended({"changed": False, **found, "failed": True})
+
+            def warn(self, text):
+                Engines.events.append(f"warning: {text}")
+
+        monkeypatch.setattr(gpu_container_proof, "AnsibleModule", Module)
+        monkeypatch.setattr(gpu_container_proof.prove, "prove", prove)
+        with pytest.raises(Ended) as ended:
+            gpu_container_proof.main()
+        return {**ended.value.args[0], "proved": proved}
+
+    start.path = path
+    return start
+
+
+def test_second_run_starts_nothing(run):
+    first = run(key=KEY, engines=["docker"])
+    assert (first["changed"], first["proved"]) == (True, [["docker"]])
+    assert first["reason"] == "no container has shown its GPUs yet"
+    again = run(key=KEY, engines=["docker"])
+    assert (again["changed"], again["proved"], again["roads"]) == (False, [], first["roads"])
+    assert again["roads"][0]["command"] == "docker run --gpus all"
+    later = run(key={**KEY, "boot": "b2"}, engines=["docker"])
+    assert (later["changed"], later["reason"]) == (True, "the host was booted")
+
+
+def test_failed_proof_is_recorded_and_repeated(run):
+    result = Result([BAD], {}, [BAD.problem])
+    found = run(key=KEY, result=result)
+    assert (found["failed"], found["msg"], found["problems"]) == (True, BAD.problem, [BAD.problem])
+    assert record.read(run.path.read_text()).problems == [BAD.problem]
+    assert run(key=KEY)["reason"] == "the last proof failed"
+
+
+@pytest.mark.parametrize(("state", "changed"), [("present", True), ("absent", False)])
+def test_check_mode_starts_and_writes_nothing(run, state, changed):
+    found = run(check_mode=True, key=KEY, state=state)
+    assert (found["changed"], found["proved"], run.path.exists(), Engines.events) == (changed, [], False, [])
+
+
+def test_proof_without_a_key_leaves_nothing(run):
+    found = run()
+    assert (found["changed"], run.path.exists(), Engines.events) == (False, False, ["docker: images"])
+
+
+def test_absent_removes_record_containers_and_images(run):
+    run(key=KEY)
+    assert run(state="absent", check_mode=True)["changed"] is True
+    assert run(state="absent")["changed"] is True
+    assert (run.path.exists(), Engines.events) == (False, ["docker: containers", "docker: images"])
+    assert run(state="absent")["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("names", "requested", "expected"),
+    [
+        (("docker", "podman", "containerd"), [], ["docker", "podman"]),
+        (("containerd",), [], ["containerd"]),
+        (("docker", "podman"), ["podman"], ["podman"]),
+    ],
+)
+def test_engines_that_are_proved(run, monkeypatch, names, requested, expected):
+    monkeypatch.setattr(Engines, "names", names)
+    assert run(engines=requested, key=KEY)["proved"] == [expected]
+
+
+def test_engine_that_does_not_answer_is_an_error(run, monkeypatch):
+    assert "in a container of podman: podman is not installed" in run(engines=["podman"])["msg"]
+    monkeypatch.setattr(Engines, "names", ())
+    assert "no engine answers (docker: docker is not installed; podman:" in run()["msg"]
+
+
+def test_containerd_without_its_client_is_a_warning(run, monkeypatch):
+    monkeypatch.setattr(Engines, "names", ())
+    monkeypatch.setattr(Engines, "has_ctr", False)
+    found = run(engines=["containerd"], key=KEY)
+    assert (found["failed"], found["roads"], found["proved"]) == (False, [], [])
+    assert Engines.events == ["warning: The GPUs were not proved in a container: containerd is not installed."]
+    assert json.loads(run.path.read_text())["passed"] is True
