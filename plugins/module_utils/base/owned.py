@@ -169,8 +169,9 @@ CONTAINERD_DROP_IN = "/etc/containerd/conf.d/99-gpufleet-nvidia.toml"
 CRIO_DROP_IN = "/etc/crio/crio.conf.d/99-gpufleet-nvidia.toml"
 # When the Docker started that does not know the toolkit's hook yet, because it searches for the hook only at its start.
 CONTAINER_TOOLKIT_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_restart"
-# When the containerd started that has not read the files of the role yet.
+# When the containerd or the CRI-O started that has not read the files of the role yet.
 CONTAINERD_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_containerd"
+CRIO_RESTART_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_container_toolkit_crio"
 
 # --- driver, written by role nvidia_driver ---
 

@@ -95,6 +95,7 @@ FILES = (
     owned.CONTAINER_TOOLKIT_RESTART_MARKER,
     owned.CONTAINERD_CONFIG_RECORD,
     owned.CONTAINERD_RESTART_MARKER,
+    owned.CRIO_RESTART_MARKER,
     "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
     "/etc/systemd/system/nvidia-cdi-refresh.service",
     "/lib/systemd/system/nvidia-cdi-refresh.service",

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -254,6 +255,8 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
+    if toolkit_cri.has_unpackaged_containerd(host):
+        engines.setdefault("containerd", None)
     if not engines:
         return Part(reasons=["this host has no container engine"])
     driver = _plan_of(parts, "nvidia_driver")

@@ -23,6 +23,7 @@ if t.TYPE_CHECKING:
 
 CONTAINERD, CRIO = "containerd.service", "crio.service"
 _RECORD = owned.CONTAINERD_CONFIG_RECORD
+_MARKERS = {CONTAINERD: owned.CONTAINERD_RESTART_MARKER, CRIO: owned.CRIO_RESTART_MARKER}
 # The first CRI-O that applies changed runtimes with a reload: cri-o/cri-o, a3fb007fb1, which is in v1.26.0.
 _RELOADS = "1.26"
 _NEVER = "container_engine_restart_policy is never"
@@ -42,14 +43,15 @@ class File:
 class Change:
     """The files of one engine in the order of the steps, and what then applies them.
 
-    `action`: restarted or reloaded, as state of the unit, None if the unit does not run. `marker`: when the unit
-    started, None if its restart needs no marker.
+    `action`: restarted or reloaded, as state of the unit, None if nothing has to apply the files. `marker`: when the
+    unit started, for `marker_file`, which exists until the action is done.
     """
 
     unit: str
     files: list[File] = dataclasses.field(default_factory=list)
     action: str | None = None
     marker: int | None = None
+    marker_file: str | None = None
 
 
 @dataclasses.dataclass
@@ -74,7 +76,9 @@ def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bo
         used = [name for name in used if name != "containerd"]
     for name in used:
         version = engines[name] or ""
-        if not host["engines"][name]["package"]:
+        if not host["engines"][name]["package"] and version == "" and has_unpackaged_containerd(host):
+            result.reasons.append(_unpackaged(host))
+        elif not host["engines"][name]["package"]:
             result.later = True
             result.changes.append(f"register runtime nvidia in {name} after it is installed")
         elif name == "containerd":
@@ -87,6 +91,27 @@ def plan(host: Host, engines: t.Mapping[str, str | None], *, default_runtime: bo
         if path in host["cri_files"]["others"] and path not in host["cri_files"]["containerd"]
     ]
     return result
+
+
+def has_unpackaged_containerd(host: Host) -> bool:
+    """Return whether somebody has installed containerd without a package, as Kubespray does."""
+    service = host["services"].get(CONTAINERD) or {}
+    return not host["engines"]["containerd"]["package"] and service.get("load_state") == "loaded"
+
+
+def _unpackaged(host: Host) -> str:
+    """Say who has to register the runtime. Without a package, the version is unknown, and so is what it merges."""
+    seen = host["cri_files"]
+    try:
+        other = cri_runtime.owner(seen["containerd"].get(ROOT_FILE), seen["others"])
+    except TomlError:
+        other = None
+    if other:
+        return f"{other} writes containerd's configuration, so it stays unchanged. Register runtime nvidia with {other}"
+    return (
+        "containerd is installed without a package, so its configuration stays unchanged. Register runtime nvidia with "
+        "the tool that installed it"
+    )
 
 
 def _containerd(result: Plan, host: Host, version: str, *, default_runtime: bool, restart_policy: str) -> None:
@@ -155,11 +180,10 @@ def _change(host: Host, unit: str, files: list[File], action: str) -> Change:
     if service.get("active_state") != "active":
         return result
     since = service.get("active_since_us")
-    is_pending = unit == CONTAINERD and (_content(host, owned.CONTAINERD_RESTART_MARKER) or "").strip() == str(since)
+    is_pending = (_content(host, _MARKERS[unit]) or "").strip() == str(since)
     # The record has no effect on the engine.
     if is_pending or any(file.path != _RECORD for file in result.files):
-        result.action = action
-        result.marker = since if unit == CONTAINERD else None
+        result.action, result.marker, result.marker_file = action, since, _MARKERS[unit]
     return result
 
 

@@ -595,6 +595,15 @@ def test_role_alone_does_not_count_on_an_engine_that_no_part_installs():
     assert parts[TOOLKIT].reasons == ["this host has no container engine"]
 
 
+def test_containerd_without_a_package_is_an_engine_for_the_toolkit():
+    there = bare()
+    there["services"]["containerd.service"] = {"load_state": "loaded", "active_state": "active"}
+    parts = with_toolkit(there, NONE)
+    assert parts[TOOLKIT].plan["packages"]
+    assert "containerd is installed without a package" in parts[TOOLKIT].reasons[0]
+    assert [text for text in parts[TOOLKIT].changes if "containerd" in text] == []
+
+
 def test_refused_toolkit_stops_the_run_before_the_driver():
     values = {TOOLKIT: {"version": "1.17.8"}}
     (error,) = site_plan.errors(bare(), with_toolkit(bare(), values), requires_root=True)

@@ -130,13 +130,32 @@ def test_without_a_restart_nothing_is_changed_but_reported() -> None:
     assert (engine.action, bool(engine.files)) == (None, True)
 
 
-@pytest.mark.parametrize(("since", "restarts"), [(4711, True), (4712, False)])
-def test_restart_of_an_interrupted_run_is_made_up(since: int, restarts: bool) -> None:
-    seen = host("containerd", "2.1.5", containerd={ROOT_FILE: NEW})
-    carried_out(seen, plan(seen))
-    seen["files"][owned.CONTAINERD_RESTART_MARKER] = {"exists": True, "content": "4711\n"}
-    seen["services"][CONTAINERD]["active_since_us"] = since
-    assert plan(seen).changes == ([f"restart {CONTAINERD}"] if restarts else [])
+@pytest.mark.parametrize(("since", "applies"), [(4711, True), (4712, False)])
+@pytest.mark.parametrize(
+    ("engine", "version", "action"),
+    [
+        ("containerd", "2.1.5", f"restart {CONTAINERD}"),
+        ("crio", "1.30.1", f"reload {CRIO}"),
+        ("crio", "1.24.6", f"restart {CRIO}"),
+    ],
+)
+def test_files_of_an_interrupted_run_are_applied(
+    engine: str, version: str, action: str, since: int, applies: bool
+) -> None:
+    seen = host(engine, version)
+    done = plan(seen)
+    carried_out(seen, done)
+    (change,) = done.engines
+    # The role removes the marker after it has applied the files.
+    assert change.marker_file
+    seen["files"][change.marker_file] = {"exists": True, "content": f"{change.marker}\n"}
+    seen["services"][f"{engine}.service"]["active_since_us"] = since
+    assert plan(seen).changes == ([action] if applies else [])
+    # The marker of one engine does not concern the other.
+    other = host("crio" if engine == "containerd" else "containerd", "2.2.5")
+    carried_out(other, plan(other))
+    other["files"][change.marker_file] = {"exists": True, "content": "4711\n"}
+    assert plan(other).changes == []
 
 
 # --- hosts that stay as they are --------------------------------------------------------------------------------------
@@ -147,6 +166,31 @@ def test_containerd_of_docker_stays_unless_kubernetes_uses_it() -> None:
     assert plan(seen, docker="28.5.1").changes == []
     seen["services"]["kubelet.service"] = {"active_state": "active", "unit_file_state": "enabled"}
     assert plan(seen, docker="28.5.1").changes
+
+
+@pytest.mark.parametrize(
+    ("root", "words"),
+    [
+        (
+            f'version = 2\n[plugins."{V2}".containerd.runtimes]\n'
+            'runc.base_runtime_spec = "/etc/containerd/cri-base.json"\n',
+            "Kubespray writes containerd's configuration, so it stays unchanged. Register runtime nvidia with Kubespr",
+        ),
+        (
+            NEW,
+            "containerd is installed without a package, so its configuration stays unchanged. Register runtime nvidia "
+            "with the tool that installed it",
+        ),
+        ("version =\n", "containerd is installed without a package, so"),
+        (None, "containerd is installed without a package, so"),
+    ],
+)
+def test_containerd_without_a_package_is_reported(root: str | None, words: str) -> None:
+    seen = host("containerd", "2.1.5", containerd={} if root is None else {ROOT_FILE: root})
+    seen["engines"]["containerd"] = {"package": None, "version": None}
+    done = cri_plan.plan(t.cast("t.Any", seen), {"containerd": None}, default_runtime=False, restart_policy="when_safe")
+    assert (done.engines, done.changes, done.problems, done.later) == ([], [], [], False)
+    assert done.reasons[0].startswith(words)
 
 
 def test_engine_that_this_run_installs_is_planned_later() -> None:
