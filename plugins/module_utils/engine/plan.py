@@ -66,8 +66,9 @@ class Plan:
 
     `origin`: the source of the installed engine, `package NAME` or `unit PATH`. `transaction`: the options of module
     package_transaction, whose packages to install are also in `packages`. `query`: its options for the versions that
-    the plan depends on. `has_secrets`: `options` or repositories contain passwords or tokens. `changes` has imperative
-    texts, in the order of the steps.
+    the plan depends on. `changes_engine`: the transaction installs or replaces the engine, or changes its version, so
+    the dockerd that is installed in check mode is not the one for the options. `has_secrets`: `options` or repositories
+    contain passwords or tokens. `changes` has imperative texts, in the order of the steps.
     """
 
     engine: str
@@ -78,6 +79,7 @@ class Plan:
     packages: list[str] = dataclasses.field(default_factory=list)
     transaction: package_plan.Transaction | None = None
     query: dict[str, t.Any] | None = None
+    changes_engine: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
@@ -122,6 +124,7 @@ def plan(
         result.transaction = packages.transaction
         result.packages = packages.transaction.install
         result.query = packages.query
+        result.changes_engine = packages.installs or packages.moves
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
