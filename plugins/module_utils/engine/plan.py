@@ -254,6 +254,7 @@ def _config(
             purge=True,
             flags=flags,
             path=DEFAULT_PATH,
+            in_swarm=is_swarm(host),
         )
     except DaemonConfigError as error:
         result.problems.append(str(error))
@@ -318,8 +319,9 @@ def _pending(host: Host, state: record.State, policy: str, service: dict[str, t.
 
 
 def is_swarm(host: Host) -> bool:
-    """Return whether the host is a member of a swarm."""
-    return bool(((host["engines"]["docker"].get("info")) or {}).get("swarm"))
+    """Return whether the host is a member of a swarm. Only a running daemon reports it, but its files remain."""
+    info = host["engines"]["docker"].get("info") or {}
+    return bool(info.get("swarm") or host["docker_daemon_json"].get("in_swarm"))
 
 
 def recommended(

@@ -73,7 +73,12 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
             "podman": {"package": "podman" if "podman" in packages else None, "version": "4.3.1"},
             "containerd": {"package": None, "version": None},
         },
-        "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
+        "docker_daemon_json": {
+            "flags": [],
+            "applied": True,
+            "in_swarm": False,
+            "digests": {"file": [], "record": {}},
+        },
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
     }
     seen.update(more)
@@ -340,10 +345,31 @@ def test_flags_override_recommended_options() -> None:
     assert not plan(seen, settings(docker_options={"live-restore": False})).config_needed
 
 
-def test_swarm_member_gets_no_live_restore() -> None:
-    seen = host(packages=("docker.io", *SUPPORT))
-    seen["engines"]["docker"]["info"] = {"server_version": "20.10.24", "swarm": True}
-    assert plan(seen, settings()).options == {}
+IN_SWARM = {"server_version": "20.10.24", "swarm": True}
+
+
+@pytest.mark.parametrize(
+    ("info", "has_file", "service"),
+    [
+        (IN_SWARM, True, RUNNING),
+        # Not every observation can read the data directory.
+        (IN_SWARM, False, RUNNING),
+        # A stopped Docker, and one that the role has just installed, report nothing.
+        (None, True, {**RUNNING, "active_state": "inactive"}),
+        (None, True, NO_UNIT),
+    ],
+)
+def test_swarm_member_gets_no_live_restore(
+    info: dict[str, t.Any] | None, has_file: bool, service: dict[str, t.Any]
+) -> None:
+    seen = host(packages=("docker.io", *SUPPORT) if service != NO_UNIT else ())
+    seen["engines"]["docker"]["info"] = info
+    seen["services"]["docker.service"] = service
+    seen["docker_daemon_json"]["in_swarm"] = has_file
+    done = plan(seen, settings())
+    assert (done.problems, done.options) == ([], {})
+    (problem,) = plan(seen, settings(docker_options={"live-restore": True})).problems
+    assert "this daemon is a swarm member" in problem
 
 
 IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}
