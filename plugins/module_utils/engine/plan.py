@@ -43,6 +43,8 @@ if t.TYPE_CHECKING:
 
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
+# docker.service requires the socket.
+_SOCKET = "docker.socket"
 UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
 # Docker 25.0 introduced CDI as a feature to enable. Since 28.2 it is enabled by default.
 _CDI_IS_OPTIONAL = ((25,), (28, 2))
@@ -50,14 +52,14 @@ _CDI_IS_OPTIONAL = ((25,), (28, 2))
 
 @dataclasses.dataclass
 class Service:
-    """The unit of the engine's daemon, and whether to unmask, enable and start it."""
+    """The unit of the engine's daemon, whether to enable and start it, and the units to unmask."""
 
     unit: str
     is_known: bool
     enable: bool
     start: bool
     needed: bool
-    unmask: bool = False
+    unmask: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -129,7 +131,7 @@ def plan(
     command = (sources.get(result.source or "") or {}).get("command", "")
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
-        result.service = _service(unit, service)
+        result.service = _service(unit, host["services"])
     result.config_needed = bool(config)
     members = users.plan(
         host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
@@ -139,7 +141,7 @@ def plan(
     result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
+    unmasks = [f"unmask {', '.join(result.service.unmask)}"] if result.service and result.service.unmask else []
     joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
     result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
     reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
@@ -339,13 +341,15 @@ def recommended(
     return found
 
 
-def _service(unit: str, service: dict[str, t.Any]) -> Service:
-    is_masked = service.get("load_state") == "masked"
-    is_known = is_masked or service.get("load_state") == "loaded"
+def _service(unit: str, services: t.Mapping[str, t.Mapping[str, t.Any]]) -> Service:
+    service = services.get(unit, {})
+    units = [*([_SOCKET] if unit == UNITS["docker"] else []), unit]
+    unmask = [name for name in units if services.get(name, {}).get("load_state") == "masked"]
     enabled = service.get("unit_file_state") in ("enabled", "enabled-runtime", "static", "indirect", "alias")
     active = _is_active(service)
-    needed = is_masked or not (enabled and active)
-    return Service(unit, is_known, enable=not enabled, start=not active, needed=needed, unmask=is_masked)
+    needed = bool(unmask) or not (enabled and active)
+    is_known = service.get("load_state") in ("loaded", "masked")
+    return Service(unit, is_known, enable=not enabled, start=not active, needed=needed, unmask=unmask)
 
 
 def _is_active(service: dict[str, t.Any]) -> bool:

@@ -167,8 +167,32 @@ def test_unit_that_somebody_changed_is_repaired(service: dict[str, t.Any], expec
     assert (done.problems, done.changes, done.acts) == ([], expected, True)
     assert done.service is not None
     assert done.service.is_known
-    assert done.service.unmask == (service["load_state"] == "masked")
-    assert ("its unit is masked" in done.reason) == done.service.unmask
+    is_masked = service["load_state"] == "masked"
+    assert done.service.unmask == (["docker.service"] if is_masked else [])
+    assert ("its unit is masked" in done.reason) == is_masked
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        # docker.service requires the socket, so the next restart would fail.
+        (RUNNING, ["unmask docker.socket"]),
+        ({**RUNNING, "active_state": "inactive"}, ["unmask docker.socket", "start docker.service"]),
+        (MASKED, ["unmask docker.socket, docker.service", "enable and start docker.service"]),
+    ],
+)
+def test_masked_socket_is_unmasked(service: dict[str, t.Any], expected: list[str]) -> None:
+    seen = converged({"live-restore": True})
+    seen["services"].update({"docker.service": service, "docker.socket": MASKED})
+    done = plan(seen, settings())
+    assert (done.problems, done.changes, done.acts) == ([], expected, True)
+    assert done.service is not None
+    assert done.service.needed
+    assert ", ".join(done.service.unmask) == expected[0].partition(" ")[2]
+    seen["services"]["docker.socket"] = RUNNING
+    assert "docker.socket" not in " ".join(plan(seen, settings()).changes)
+    podman = host(packages=("podman", "crun", "iptables"), services={"docker.socket": MASKED})
+    assert plan(podman, settings("podman")).changes == []
 
 
 def test_masked_unit_without_a_package_is_no_engine() -> None:
