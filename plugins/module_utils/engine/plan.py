@@ -345,7 +345,8 @@ def _service(unit: str, services: t.Mapping[str, t.Mapping[str, t.Any]]) -> Serv
     service = services.get(unit, {})
     units = [*([_SOCKET] if unit == UNITS["docker"] else []), unit]
     unmask = [name for name in units if services.get(name, {}).get("load_state") == "masked"]
-    enabled = service.get("unit_file_state") in ("enabled", "enabled-runtime", "static", "indirect", "alias")
+    # `enabled-runtime` ends with the next boot.
+    enabled = service.get("unit_file_state") in ("enabled", "static", "indirect", "alias")
     active = _is_active(service)
     needed = bool(unmask) or not (enabled and active)
     is_known = service.get("load_state") in ("loaded", "masked")

@@ -154,6 +154,7 @@ DRIFTS = [
     ({**RUNNING, "active_state": "inactive"}, ["start docker.service"]),
     ({**RUNNING, "active_state": "failed", "unit_file_state": "disabled"}, ["enable and start docker.service"]),
     ({**RUNNING, "unit_file_state": "disabled"}, ["enable docker.service"]),
+    ({**RUNNING, "unit_file_state": "enabled-runtime"}, ["enable docker.service"]),
     (MASKED, ["unmask docker.service", "enable and start docker.service"]),
     ({**MASKED, "active_state": "active"}, ["unmask docker.service", "enable docker.service"]),
 ]
