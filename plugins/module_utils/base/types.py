@@ -321,7 +321,7 @@ class DaemonJson(TypedDict):
     """Docker's daemon.json, with masked passwords and tokens.
 
     `has_command`: whether the unit or a drop-in has the command of dockerd. `applied`: whether dockerd uses the last
-    change.
+    change. `in_swarm`: whether the data directory is that of a member of a swarm.
     """
 
     path: str
@@ -331,6 +331,7 @@ class DaemonJson(TypedDict):
     flags: list[DaemonFlag]
     has_command: bool
     applied: bool
+    in_swarm: bool
     digests: Digests
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import copy
 import typing as t
 
 import pytest
@@ -465,23 +466,33 @@ def test_exact_version_is_also_a_downgrade() -> None:
     assert done.packages[:2] == ["docker-ce=3:27.5.1-1.el9", "docker-ce-cli=1:27.5.1-1.el9"]
 
 
+KEPT_ALIVE = {"info": {"containers_running": 2, "live_restore": True}}
+
+
 @pytest.mark.parametrize(
-    ("more", "policy", "is_refused"),
+    ("more", "policy", "way_out"),
     [
-        ({}, "when_safe", False),
-        ({"containers": {"docker": 2}}, "when_safe", True),
-        ({"containers": {"docker": 2}}, "never", True),
-        ({"containers": {"docker": 2}}, "always", False),
-        ({"info": {"containers_running": 0, "containers_paused": 1}}, "when_safe", True),
-        ({"info": {"containers_running": 2, "live_restore": True}}, "when_safe", False),
-        ({"containers": {"podman": 2}}, "when_safe", False),
+        ({}, "when_safe", None),
+        ({}, "never", None),
+        ({"containers": {"docker": 2}}, "when_safe", "always"),
+        ({"containers": {"docker": 2}}, "never", "always"),
+        ({"containers": {"docker": 2}}, "always", None),
+        ({"info": {"containers_running": 0, "containers_paused": 1}}, "when_safe", "always"),
+        (KEPT_ALIVE, "when_safe", None),
+        (KEPT_ALIVE, "never", "when_safe"),
+        (KEPT_ALIVE, "always", None),
+        ({"containers": {"podman": 2}}, "when_safe", None),
+        ({"containers": {"podman": 2}}, "never", None),
     ],
 )
-def test_version_change_does_not_stop_containers(more: dict[str, t.Any], policy: str, is_refused: bool) -> None:
-    done = answered(host("el-9", RPM_CE, **more), offers("el"), minimum_version="29", restart_policy=policy)
-    assert bool(done.problems) == is_refused
-    if is_refused:
-        assert "container_engine_restart_policy=always" in done.problems[0]
+@pytest.mark.parametrize("variables", [{"minimum_version": "29"}, {"version": "29.1.2"}])
+def test_version_change_restarts_docker_only_as_the_policy_allows(
+    more: dict[str, t.Any], policy: str, way_out: str | None, variables: dict[str, str]
+) -> None:
+    done = answered(host("el-9", RPM_CE, **copy.deepcopy(more)), offers("el"), restart_policy=policy, **variables)
+    assert bool(done.problems) == bool(way_out)
+    if way_out:
+        assert f"set container_engine_restart_policy={way_out}" in done.problems[0].replace("Set", "set")
         assert "The change of Docker from 28.5.1 to 29.1.2 restarts the daemon" in done.problems[0]
 
 
