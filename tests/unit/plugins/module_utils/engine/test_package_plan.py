@@ -752,6 +752,20 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
             {"containerd": "/run/x.sock"},
             "containerd: the package's unit starts dockerd with --conta",
         ),
+        # Amazon's unit also has the flags in /etc/sysconfig/docker of the package.
+        (
+            "amazon-2023",
+            {},
+            {"default-ulimits": {"nofile": {"Name": "nofile", "Soft": 65536, "Hard": 65536}}},
+            "default-ulimits: the package's unit starts dockerd with --default-ulimit nofile=32768:65536, and",
+        ),
+        (
+            "amazon-2023",
+            {},
+            {"default-ulimits": {"nofile": {"Name": "nofile", "Soft": 32768, "Hard": 65536}}},
+            None,
+        ),
+        ("el-9", {}, {"default-ulimits": {"nofile": {"Name": "nofile", "Soft": 65536, "Hard": 65536}}}, None),
         ("el-9", {}, {"hosts": ["fd://"]}, None),
         ("el-9", {}, {"hosts": None}, None),
     ],
