@@ -145,9 +145,9 @@ def _replaces(case: _Case, result: Packages) -> bool:
         return False
     if not found.package:
         result.problems.append(
-            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which no "
-            f"package contains. Set container_engine_source=auto to keep it, or remove it with the tool that installed "
-            "it."
+            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which "
+            "belongs to no package that this role knows. Set container_engine_source=auto to keep it, or remove it "
+            "with the tool that installed it."
         )
         return False
     if request.source not in case.engine or request.replace:
@@ -166,6 +166,13 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     result.version = found.version
     result.source = found.origin if found.origin in SOURCES else None
     data = case.engine.get(result.source or "")
+    if not found.version and _requested(request):
+        remedy = "Start docker.service, or remove the setting." if request.name == "docker" else "Remove the setting."
+        result.problems.append(
+            f"{_requested(request)}, but the version of {request.name} of {found.origin} is not known, because it "
+            f"belongs to no package that this role knows. {remedy}"
+        )
+        return
     is_wrong = bool(found.version) and not _fits(str(found.version), request)
     if request.source == "preinstalled" or data is None:
         if is_wrong:
@@ -446,6 +453,11 @@ def _holds(case: _Case, result: Packages, work: Transaction) -> None:
         work.release = sorted(name for name in recorded if name in held)
         return
     data = case.engine.get(result.source or "")
+    if not data and not case.found.package:
+        result.reasons.append(
+            f"container_engine_hold has no effect, because {request.name} of {case.found.origin} belongs to no package "
+            "that this role knows"
+        )
     members = list(data.get("hold") or _core(data)) if data else [case.found.package] if case.found.package else []
     coming = [item.partition("=")[0] for item in work.install]
     if coexistence.kubernetes(host):

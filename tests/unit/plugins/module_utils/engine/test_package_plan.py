@@ -396,7 +396,51 @@ def test_engine_without_a_package_is_never_replaced() -> None:
     seen = host("el-9", services=unit)
     assert plan(seen).problems == []
     (problem,) = plan(seen, source="docker", replace=True).problems
-    assert "docker of unit /etc/x.service is installed, which no package contains" in problem
+    assert "docker of unit /etc/x.service is installed, which belongs to no package that this role knows" in problem
+
+
+def unit_of(engine: str) -> dict[str, t.Any]:
+    return {f"{engine}.service": {"load_state": "loaded", "active_state": "inactive", "fragment_path": "/x.service"}}
+
+
+@pytest.mark.parametrize("source", ["auto", "preinstalled"])
+@pytest.mark.parametrize("variables", [{"version": "28"}, {"minimum_version": "2.0"}])
+@pytest.mark.parametrize(
+    ("engine", "remedy"), [("docker", "Start docker.service, or remove"), ("containerd", "Remove")]
+)
+def test_version_of_an_engine_without_a_package_is_not_ignored(
+    engine: str, remedy: str, variables: dict[str, str], source: str
+) -> None:
+    seen = host("el-9", services=unit_of(engine))
+    assert plan(seen, name=engine, source=source).problems == []
+    (problem,) = plan(seen, name=engine, source=source, **variables).problems
+    assert f"but the version of {engine} of unit /x.service is not known" in problem
+    assert f"{remedy} the setting." in problem
+
+
+def test_running_docker_without_a_package_tells_its_version() -> None:
+    seen = host("el-9", services=unit_of("docker"), info={"server_version": "28.5.1"})
+    assert plan(seen, minimum_version="28").problems == []
+    (problem,) = plan(seen, minimum_version="29").problems
+    assert "docker 28.5.1 of unit /x.service is installed, and this role does not change its version" in problem
+
+
+@pytest.mark.parametrize("engine", ["docker", "containerd"])
+def test_hold_of_an_engine_without_a_package_is_said(engine: str) -> None:
+    done = plan(host("el-9", services=unit_of(engine)), name=engine, hold=True)
+    assert done.problems == []
+    assert f"container_engine_hold has no effect, because {engine} of unit /x.service belongs to no" in done.reason
+    assert "hold" not in plan(host("el-9", services=unit_of(engine)), name=engine).reason
+
+
+def test_microsofts_containerd_is_an_engine_with_a_package() -> None:
+    seen = host("ubuntu-22.04", {"moby-containerd": "1.7.27-1", "moby-runc": "1.2.6-1", "ca-certificates": "1"})
+    assert plan(seen, name="containerd").changes == []
+    assert plan(seen, name="containerd", hold=True).changes == ["hold moby-containerd"]
+    (problem,) = plan(seen, name="containerd", minimum_version="2.0").problems
+    assert "containerd 1.7.27 of package moby-containerd is installed" in problem
+    done = answered(seen, offers("ubuntu"), name="containerd", source="docker", replace=True)
+    assert (done.problems, done.transaction.remove) == ([], ["moby-containerd", "moby-runc"])  # type: ignore[union-attr]
 
 
 RUNNING_27 = {"server_version": "27.5.1", "containers_running": 0}
