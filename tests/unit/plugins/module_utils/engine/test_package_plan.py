@@ -354,9 +354,28 @@ def test_installed_engine_that_satisfies_the_request_stays(
     assert (done.problems, done.changes, done.query, done.acts) == ([], [], None, False)
 
 
-def test_adopted_engine_gets_what_the_modules_need() -> None:
-    seen = host("el-8", {**RPM_CE, "python3.12": "3.12.8"})
-    assert plan(seen).packages == ["ca-certificates", "python3.12-requests"]
+@pytest.mark.parametrize(
+    ("key", "interpreters", "expected"),
+    [
+        ("el-8", ["python3.12"], ["ca-certificates", "python3.12-requests"]),
+        ("el-8", ["python39"], ["ca-certificates", "python39-requests"]),
+        ("el-9", [], ["ca-certificates", "python3-requests"]),
+        # Which of them Ansible uses depends on its version.
+        (
+            "el-9",
+            ["python3.11", "python3.12"],
+            ["ca-certificates", "python3-requests", "python3.12-requests", "python3.11-requests"],
+        ),
+        # No package with requests is known for these.
+        ("el-9", ["python3.14"], ["ca-certificates", "python3-requests"]),
+        ("el-10", ["python3.14"], ["ca-certificates", "python3-requests"]),
+        ("amazon-2023", ["python3.12"], ["ca-certificates", "python3-requests"]),
+    ],
+)
+def test_adopted_engine_gets_what_the_modules_need(key: str, interpreters: list[str], expected: list[str]) -> None:
+    extra = {"kernel-modules-extra": "6.12.0-211.7.1.el10_2"} if key == "el-10" else {}
+    seen = host(key, {**RPM_CE, **dict.fromkeys(interpreters, "3"), **extra})
+    assert plan(seen).packages == expected
     assert plan(seen, source="preinstalled").packages == []
 
 
