@@ -863,6 +863,31 @@ def test_option_that_the_installed_docker_cannot_have_is_refused(version: str, i
 # --- repository and record --------------------------------------------------------------------------------------------
 
 
+        # Options and storage drivers that Docker no longer has.
+        ("debian-12", {}, {"graph": "/data"}, None),
+        (
+            "el-9",
+            {},
+            {"graph": "/data"},
+            "graph: Docker 29.1.2 no longer has this option, which 23.0 has removed. Use data-root instead.",
+        ),
+        ("el-9", {}, {"cluster-store": "consul://x"}, "cluster-store: Docker 29.1.2 no longer has this option"),
+        ("el-9", {}, {"cluster-advertise": "eth0"}, "cluster-advertise: Docker 29.1.2 no longer has this option"),
+        ("el-9", {}, {"oom-score-adjust": -500}, "which 26.0 has removed. Remove it."),
+        ("amazon-2023", {}, {"oom-score-adjust": -500}, None),
+        ("el-9", {}, {"api-cors-header": "*"}, "which 29.0 has removed. Remove it."),
+        ("el-9", {"version": "28.5"}, {"api-cors-header": "*"}, None),
+        (
+            "el-9",
+            {},
+            {"storage-driver": "aufs"},
+            "storage-driver: Docker 29.1.2 no longer has aufs, which 24.0 has removed. Use overlay2 instead.",
+        ),
+        ("el-9", {}, {"storage-driver": "overlay"}, "no longer has overlay, which 24.0 has removed"),
+        ("el-9", {}, {"storage-driver": "devicemapper"}, "no longer has devicemapper, which 25.0 has removed"),
+        ("debian-12", {}, {"storage-driver": "aufs"}, None),
+        ("el-9", {}, {"storage-driver": "overlay2"}, None),
+        ("el-9", {}, {"graph": None}, None),
 def test_interrupted_run_is_finished() -> None:
     files = recorded("docker.io", pending=["dpkg"])
     done = plan(host("debian-12", IO, files=files))
