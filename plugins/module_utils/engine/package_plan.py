@@ -314,9 +314,20 @@ def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]
     if any(name not in available for name in names):
         result.query = {"query": names, "repositories": work.repositories}
         return
-    wanted = version_key(case.found.version)
+    wanted, place = version_key(case.found.version), _place(case, str(result.source))
     for name in names:
+        if not available[name]:
+            result.problems.append(
+                f"{_sentence(place)} has no {name}. Enable the repository that has it, or set "
+                "container_engine_source=preinstalled."
+            )
+            continue
         builds = [version for version in available[name] if version_key(version) == wanted]
+        if not builds:
+            result.reasons.append(
+                f"{name} gets version {plain_version(available[name][0])}, because {place} does not have the engine's "
+                f"version {plain_version(case.found.version)}"
+            )
         work.install = [f"{name}={builds[0]}" if item == name and builds else item for item in work.install]
 
 

@@ -503,7 +503,6 @@ def test_older_engine_is_upgraded_to_the_minimum() -> None:
         ),
         # A missing client gets the version of the engine.
         ("el-9", {"docker-ce": "3:27.5.1-1.el9"}, {}, ["docker-ce-cli=1:27.5.1-1.el9"]),
-        ("el-9", {"docker-ce": "3:26.0.0-1.el9"}, {}, ["docker-ce-cli"]),
         (
             "el-9",
             {"docker-ce": "3:27.5.1-1.el9"},
@@ -533,6 +532,17 @@ def test_exact_version_is_also_a_downgrade() -> None:
     [
         ({}, "when_safe", False),
         ({"containers": {"docker": 2}}, "when_safe", True),
+def test_client_of_another_version_is_said() -> None:
+    done = answered(host("el-9", {"docker-ce": "3:26.0.0-1.el9"}), offers("el"))
+    assert (done.problems, "docker-ce-cli" in done.packages) == ([], True)
+    assert f"docker-ce-cli gets version 29.1.2, because Docker's repository {DOCKER_URL}/rhel/9" in done.reason
+    assert "does not have the engine's version 26.0.0" in done.reason
+    (problem,) = answered(host("el-9", {"docker-ce": "3:26.0.0-1.el9"}), {"docker-ce-cli": []}).problems
+    assert f"Docker's repository {DOCKER_URL}/rhel/9/x86_64/stable has no docker-ce-cli. Enable" in problem
+    same = answered(host("el-9", {"docker-ce": "3:27.5.1-1.el9"}), offers("el"))
+    assert "docker-ce-cli" not in same.reason
+
+
         ({"containers": {"docker": 2}}, "never", True),
         ({"containers": {"docker": 2}}, "always", False),
         ({"info": {"containers_running": 0, "containers_paused": 1}}, "when_safe", True),
