@@ -176,8 +176,9 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     is_wrong = bool(found.version) and not _fits(str(found.version), request)
     if request.source == "preinstalled" or data is None:
         if is_wrong:
+            origin = f"package {found.package}" if found.package else found.origin
             result.problems.append(
-                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {found.origin} is "
+                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {origin} is "
                 "installed, and this role does not change its version. Change the version with the tool that installed "
                 "it" + (", or set container_engine_source." if request.source == "preinstalled" else ".")
             )

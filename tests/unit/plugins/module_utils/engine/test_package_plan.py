@@ -596,6 +596,9 @@ def test_version_that_the_role_cannot_provide_is_refused(
 
 
 # --- conflicts ------------------------------------------------------------------------------------------------------
+        # Docker's repository does not support the platform.
+        ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 of package docker-ce is installed"),
+        ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 of package docker-ce is ins"),
 
 
 @pytest.mark.parametrize(
