@@ -206,6 +206,15 @@ def test_adopted_docker_gets_its_kernel_module_for_the_next_kernel() -> None:
     assert f"do not have {EXTRA} for kernel {NEXT}.x86_64, so Docker may not start after a reboot" in done.reason
 
 
+def test_running_docker_needs_no_module_for_the_running_kernel() -> None:
+    packages = {**RPM_CE, "ca-certificates": "1", "python3-requests": "1", EXTRA: NEXT}
+    kernel = {"running": f"{KERNEL}.x86_64", "next_boot": f"{NEXT}.x86_64", "kernels": []}
+    done = plan(host("el-10", packages, kernel=kernel))
+    assert (done.problems, done.query, done.acts) == ([], None, False)
+    stopped = {"docker.service": {"load_state": "loaded", "active_state": "failed", "unit_file_state": "enabled"}}
+    assert plan(host("el-10", packages, kernel=kernel, services=stopped)).packages == [f"{EXTRA}={KERNEL}"]
+
+
 def test_docker_without_its_kernel_module_is_refused_before_the_installation() -> None:
     (problem,) = answered(host("el-10"), {**offers("el"), EXTRA: []}).problems
     assert f"do not have {EXTRA} for kernel {KERNEL}.x86_64" in problem
