@@ -317,7 +317,8 @@ def test_source_without_a_suitable_version_is_refused(key: str, variables: dict[
 
 def test_archive_without_the_package_names_the_repository_to_enable() -> None:
     (problem,) = answered(host("sles-15"), {}).problems
-    assert "No repository of this host has docker (activate the Containers Module" in problem
+    assert "No repository of this host has docker (activate the Containers Module: 'SUSEConnect" in problem
+    assert "--list-extensions' shows the command)" in problem
 
 
 def test_leap_has_no_modules() -> None:
@@ -531,16 +532,6 @@ def test_engine_and_client_get_one_version(
     assert [item for item in done.packages if item.startswith(("docker-ce", "docker.io", "docker-cli"))] == expected
 
 
-def test_exact_version_is_also_a_downgrade() -> None:
-    done = answered(host("el-9", RPM_CE), offers("el"), version="27.5.1")
-    assert done.packages[:2] == ["docker-ce=3:27.5.1-1.el9", "docker-ce-cli=1:27.5.1-1.el9"]
-
-
-@pytest.mark.parametrize(
-    ("more", "policy", "is_refused"),
-    [
-        ({}, "when_safe", False),
-        ({"containers": {"docker": 2}}, "when_safe", True),
 def test_client_of_another_version_is_said() -> None:
     done = answered(host("el-9", {"docker-ce": "3:26.0.0-1.el9"}), offers("el"))
     assert (done.problems, "docker-ce-cli" in done.packages) == ([], True)
@@ -552,6 +543,16 @@ def test_client_of_another_version_is_said() -> None:
     assert "docker-ce-cli" not in same.reason
 
 
+def test_exact_version_is_also_a_downgrade() -> None:
+    done = answered(host("el-9", RPM_CE), offers("el"), version="27.5.1")
+    assert done.packages[:2] == ["docker-ce=3:27.5.1-1.el9", "docker-ce-cli=1:27.5.1-1.el9"]
+
+
+@pytest.mark.parametrize(
+    ("more", "policy", "is_refused"),
+    [
+        ({}, "when_safe", False),
+        ({"containers": {"docker": 2}}, "when_safe", True),
         ({"containers": {"docker": 2}}, "never", True),
         ({"containers": {"docker": 2}}, "always", False),
         ({"info": {"containers_running": 0, "containers_paused": 1}}, "when_safe", True),
@@ -595,6 +596,9 @@ def test_downgrade_of_containerd_needs_stopped_containers(
         ("ubuntu-24.04", {"moby-engine": "27.0.1-1"}, {"minimum_version": "28"}, "of package moby-engine is installed"),
         ("el-9", RPM_CE, {"source": "preinstalled", "version": "29.1.2"}, "or set container_engine_source."),
         ("debian-12", IO, {"minimum_version": "25"}, "or set container_engine_source=docker."),
+        # Docker's repository does not support the platform.
+        ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 of package docker-ce is installed"),
+        ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 of package docker-ce is ins"),
     ],
 )
 def test_version_that_the_role_cannot_provide_is_refused(
@@ -605,9 +609,6 @@ def test_version_that_the_role_cannot_provide_is_refused(
 
 
 # --- conflicts ------------------------------------------------------------------------------------------------------
-        # Docker's repository does not support the platform.
-        ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 of package docker-ce is installed"),
-        ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 of package docker-ce is ins"),
 
 
 @pytest.mark.parametrize(
@@ -619,6 +620,14 @@ def test_version_that_the_role_cannot_provide_is_refused(
         ("el-9", {"podman-docker": "5", "runc": "1.2"}, {}, "podman-docker, runc"),
         ("el-8", {"podman": "4.9", "runc": "1.1"}, {}, "runc, podman"),
         ("el-8", {"podman": "4.9", "runc": "1.1"}, {"name": "containerd"}, "runc, podman"),
+        # These need Podman.
+        ("el-8", {"podman": "4.9", "runc": "1.1", "toolbox": "0.0.99"}, {}, "runc, podman, toolbox"),
+        (
+            "el-8",
+            {"podman": "4.9", "runc": "1", "podman-tests": "4.9", "toolbox": "0", "toolbox-tests": "0"},
+            {"name": "containerd"},
+            "podman, podman-tests, toolbox, toolbox-tests, runc",
+        ),
         ("el-8", {"docker-ce": "3:28", "containerd.io": "2"}, {"name": "podman"}, "docker-ce, containerd.io"),
         ("el-9", {"moby-containerd": "2", "moby-runc": "1.3"}, {}, "moby-containerd, moby-runc"),
         ("el-8", {"containers-common": "1", "podman": "4.9", "runc": "1.1"}, {}, "runc, podman, containers-common"),
@@ -629,14 +638,6 @@ def test_version_that_the_role_cannot_provide_is_refused(
         ("ubuntu-24.04", {"containerd.io": "2"}, {"name": "containerd", "source": "distribution"}, "containerd.io"),
     ],
 )
-        # These need Podman.
-        ("el-8", {"podman": "4.9", "runc": "1.1", "toolbox": "0.0.99"}, {}, "runc, podman, toolbox"),
-        (
-            "el-8",
-            {"podman": "4.9", "runc": "1", "podman-tests": "4.9", "toolbox": "0", "toolbox-tests": "0"},
-            {"name": "containerd"},
-            "podman, podman-tests, toolbox, toolbox-tests, runc",
-        ),
 def test_conflicting_packages_are_named_and_removed_only_on_request(
     key: str, packages: dict[str, str], variables: dict[str, str], named: str
 ) -> None:
@@ -859,6 +860,31 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
             None,
         ),
         ("el-9", {}, {"default-ulimits": {"nofile": {"Name": "nofile", "Soft": 65536, "Hard": 65536}}}, None),
+        # Options and storage drivers that Docker no longer has.
+        ("debian-12", {}, {"graph": "/data"}, None),
+        (
+            "el-9",
+            {},
+            {"graph": "/data"},
+            "graph: Docker 29.1.2 no longer has this option, which 23.0 has removed. Use data-root instead.",
+        ),
+        ("el-9", {}, {"cluster-store": "consul://x"}, "cluster-store: Docker 29.1.2 no longer has this option"),
+        ("el-9", {}, {"cluster-advertise": "eth0"}, "cluster-advertise: Docker 29.1.2 no longer has this option"),
+        ("el-9", {}, {"oom-score-adjust": -500}, "which 26.0 has removed. Remove it."),
+        ("amazon-2023", {}, {"oom-score-adjust": -500}, None),
+        ("el-9", {}, {"api-cors-header": "*"}, "which 29.0 has removed. Remove it."),
+        ("el-9", {"version": "28.5"}, {"api-cors-header": "*"}, None),
+        (
+            "el-9",
+            {},
+            {"storage-driver": "aufs"},
+            "storage-driver: Docker 29.1.2 no longer has aufs, which 24.0 has removed. Use overlay2 instead.",
+        ),
+        ("el-9", {}, {"storage-driver": "overlay"}, "no longer has overlay, which 24.0 has removed"),
+        ("el-9", {}, {"storage-driver": "devicemapper"}, "no longer has devicemapper, which 25.0 has removed"),
+        ("debian-12", {}, {"storage-driver": "aufs"}, None),
+        ("el-9", {}, {"storage-driver": "overlay2"}, None),
+        ("el-9", {}, {"graph": None}, None),
         ("el-9", {}, {"hosts": ["fd://"]}, None),
         ("el-9", {}, {"hosts": None}, None),
     ],
@@ -893,31 +919,6 @@ def test_option_that_the_installed_docker_cannot_have_is_refused(version: str, i
 # --- repository and record --------------------------------------------------------------------------------------------
 
 
-        # Options and storage drivers that Docker no longer has.
-        ("debian-12", {}, {"graph": "/data"}, None),
-        (
-            "el-9",
-            {},
-            {"graph": "/data"},
-            "graph: Docker 29.1.2 no longer has this option, which 23.0 has removed. Use data-root instead.",
-        ),
-        ("el-9", {}, {"cluster-store": "consul://x"}, "cluster-store: Docker 29.1.2 no longer has this option"),
-        ("el-9", {}, {"cluster-advertise": "eth0"}, "cluster-advertise: Docker 29.1.2 no longer has this option"),
-        ("el-9", {}, {"oom-score-adjust": -500}, "which 26.0 has removed. Remove it."),
-        ("amazon-2023", {}, {"oom-score-adjust": -500}, None),
-        ("el-9", {}, {"api-cors-header": "*"}, "which 29.0 has removed. Remove it."),
-        ("el-9", {"version": "28.5"}, {"api-cors-header": "*"}, None),
-        (
-            "el-9",
-            {},
-            {"storage-driver": "aufs"},
-            "storage-driver: Docker 29.1.2 no longer has aufs, which 24.0 has removed. Use overlay2 instead.",
-        ),
-        ("el-9", {}, {"storage-driver": "overlay"}, "no longer has overlay, which 24.0 has removed"),
-        ("el-9", {}, {"storage-driver": "devicemapper"}, "no longer has devicemapper, which 25.0 has removed"),
-        ("debian-12", {}, {"storage-driver": "aufs"}, None),
-        ("el-9", {}, {"storage-driver": "overlay2"}, None),
-        ("el-9", {}, {"graph": None}, None),
 def test_interrupted_run_is_finished() -> None:
     files = recorded("docker.io", pending=["dpkg"])
     done = plan(host("debian-12", IO, files=files))
