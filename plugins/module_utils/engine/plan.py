@@ -32,6 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_data,
     docker_group,
     docker_repository,
+    image_store,
     package_plan,
     users,
 )
@@ -265,6 +266,10 @@ def _config(
     hidden = docker_data.hidden(host, before, change.config)
     if hidden and result.is_installed:
         result.problems.append(docker_data.problem(*hidden))
+        return [], notes
+    lost = None if result.query else image_store.problem(host, before, change.config, result.version)
+    if lost:
+        result.problems.append(lost)
         return [], notes
     if hidden:
         notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))

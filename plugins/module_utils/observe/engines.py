@@ -37,7 +37,7 @@ def engines(host: dict, ask: Ask | None) -> dict:
     return {
         "docker": docker,
         "podman": package("podman"),
-        "containerd": package("containerd.io", "containerd"),
+        "containerd": package("containerd.io", "containerd", "moby-containerd"),
         "crio": package("cri-o"),
         "container_toolkit": package("nvidia-container-toolkit"),
     }
