@@ -23,23 +23,23 @@ KEPT = {"features": {"containerd-snapshotter": True}}
 
 
 def seen(
+    *,
     version: str = "29.1.2",
     driver: str = "overlayfs",
     images: int = 12,
     containers: int = 5,
     text: str | None = None,
     ours: dict[str, t.Any] | None = None,
-    key: str = "ubuntu-24.04",
 ) -> dict[str, t.Any]:
     """Describe a host with docker-ce. `text`: daemon.json. `ours`: the options that the role has written there."""
-    packages = {name: f"5:{version}-1~x" for name in ("docker-ce", "docker-ce-cli")}
+    packages = dict.fromkeys(("docker-ce", "docker-ce-cli"), f"5:{version}-1~x")
     state = None
     if ours is not None:
         first = record.State(EMPTY_RECORD)
         done = changes.plan(text, first, MANAGER, ours, present=True, lists="union", flags=[], path=DEFAULT_PATH)
         text, state = done.text, record.dump_state(done.state)
     return host(
-        key,
+        "ubuntu-24.04",
         {**packages, "containerd.io": "2.1.5", **SUPPORT},
         info={"server_version": version, "storage_driver": driver, "images": images},
         data={"containers": containers, "volumes": 3},
@@ -57,9 +57,9 @@ def problems(here: dict[str, t.Any], **variables: t.Any) -> list[str]:
 
 def test_refusal_names_the_change_the_contents_and_the_ways_out() -> None:
     assert problems(seen(), version="28.5") == [
-        "The change of Docker from 29.1.2 to 28.5.2 would hide 5 containers, 12 images, because Docker would no longer use "
-        "the containerd image store, which has them. Nothing was changed. Set features.containerd-snapshotter to true in "
-        "container_engine_docker_options, or remove them first."
+        "The change of Docker from 29.1.2 to 28.5.2 would hide 5 containers, 12 images, because Docker would no longer "
+        "use the containerd image store, which has them. Nothing was changed. Set features.containerd-snapshotter to "
+        "true in container_engine_docker_options, or remove them first."
     ]
 
 
