@@ -590,6 +590,7 @@ def run(module: AnsibleModule) -> dict:
             new = new._replace(written=None)
     elif plan.text is None and not new.record.entries:  # somebody else has removed the file
         write_config(module, path, None, new.made_directory)
+        new = new._replace(written=None)
     write_record(record_file, new)
     return result
 
