@@ -52,7 +52,8 @@ options:
     description:
       - V(present) sets the options, V(absent) removes them and restores the replaced values.
       - V(undone) restores the file and the record from before the pending changes. Use V(undone) if the daemon does
-        not start with a file that it accepted during validation.
+        not start with a file that it accepted during validation. For V(undone), the changes of a file are also pending
+        while the daemon is stopped, until the module finds the daemon running with them.
       - The daemon applies the file as a whole, so V(undone) undoes the pending changes of every O(managed_by).
         RV(undone_keys) names their options.
       - V(undone) changes nothing if no change is pending. V(undone) fails if somebody has edited the file since.
@@ -189,7 +190,7 @@ reload_sufficient:
 pending:
   description:
     - Options in the file that the running daemon has not applied, from this call or an earlier one. Empty if the daemon
-      is not running, because it reads the file when it starts.
+      is not running, because it reads the file when it starts. O(state=undone) undoes these changes, too.
   returned: success
   type: dict
   contains:
@@ -584,10 +585,12 @@ def run(module: AnsibleModule) -> dict:
             write_record(record_file, state)
             raise
         new = new._replace(written={**new.written, "at": time.monotonic_ns() // 1000})
-        if (is_applied and not any(pending.values())) or not new.record.entries:
+        # Keep the former file for a stopped daemon, too, because it may not start with the new one.
+        if (is_applied and not plan.changed_keys) or not new.record.entries:
             new = new._replace(written=None)
     elif plan.text is None and not new.record.entries:  # somebody else has removed the file
         write_config(module, path, None, new.made_directory)
+        new = new._replace(written=None)
     write_record(record_file, new)
     return result
 

@@ -347,7 +347,8 @@ host:
         daemon in its unit (C(text), the equivalent C(key), C(value), C(place)). C(has_command) says whether the unit or
         a drop-in has the command of the daemon. Passwords and tokens are masked. C(digests) of the options that
         contain them allow comparisons. C(applied) is V(false) if the daemon has not applied the last change that the
-        collection made. C(missing_runtimes) are the runtimes whose program does not exist, with its path.
+        collection made. C(in_swarm) says whether Docker's data directory is that of a member of a swarm.
+        C(missing_runtimes) are the runtimes whose program does not exist, with its path.
       type: dict
       sample:
         path: /etc/docker/daemon.json
@@ -357,6 +358,7 @@ host:
         flags: []
         has_command: true
         applied: true
+        in_swarm: false
         digests: {file: [], record: {}}
     files:
       description: >-

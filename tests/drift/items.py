@@ -109,7 +109,7 @@ _NO_ITEMS = {
     "container_engine": {
         *("engine", "is_installed", "origin", "version", "problems", "reason", "has_secrets", "acts", "changes"),
         # The packages to install are in `packages`.
-        *("config_needed", "source", "transaction", "query"),
+        *("config_needed", "source", "transaction", "query", "changes_engine"),
         # The hosts of the drift test have no users of Docker.
         *("users", "recorded_users"),
     },

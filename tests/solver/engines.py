@@ -267,7 +267,7 @@ class _Model:
     def found(self) -> tuple[str, str, str] | None:
         """Return the installed engine: its package, its source or "", and its version."""
         known = {self.names(source)[0]: source for source in SOURCES[1:] if self.names(source)}
-        others = ("moby-engine", "docker-stable") if self.engine == "docker" else ()
+        others = {"docker": ("moby-engine", "docker-stable"), "containerd": ("moby-containerd",)}.get(self.engine, ())
         for package in self.host.packages:
             if package.name in known or package.name in others:
                 return package.name, known.get(package.name, ""), package.version

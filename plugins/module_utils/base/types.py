@@ -333,7 +333,8 @@ class DaemonJson(TypedDict):
     """Docker's daemon.json, with masked passwords and tokens.
 
     `has_command`: whether the unit or a drop-in has the command of dockerd. `applied`: whether dockerd uses the last
-    change. `missing_runtimes`: the runtimes in the file whose program does not exist, with its path.
+    change. `in_swarm`: whether the data directory is that of a member of a swarm. `missing_runtimes`: the runtimes in
+    the file whose program does not exist, with its path.
     """
 
     path: str
@@ -343,6 +344,7 @@ class DaemonJson(TypedDict):
     flags: list[DaemonFlag]
     has_command: bool
     applied: bool
+    in_swarm: bool
     digests: Digests
     missing_runtimes: dict[str, str]
 

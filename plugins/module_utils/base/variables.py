@@ -92,6 +92,8 @@ def read(request: type[Request], role: str, values: Mapping[str, Any]) -> Reques
 
 def _converted(name: str, rule: Variable, value: Any) -> Any:
     convert, kind = _KINDS[rule.kind]
+    if rule.kind in ("str", "list"):
+        _refuse_float(name, value)
     try:
         result = convert(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -105,6 +107,17 @@ def _converted(name: str, rule: Variable, value: Any) -> Any:
     elif rule.kind == "str":
         _check(f"{name} is", rule, result)
     return result
+
+
+def _refuse_float(name: str, value: Any) -> None:
+    """Refuse a number with a decimal point for text: it may be a version that YAML has shortened."""
+    is_list = isinstance(value, (list, tuple))
+    number = next((item for item in (value if is_list else [value]) if isinstance(item, float)), None)
+    if number is not None:
+        raise VariableError(
+            f"{name} {'contains' if is_list else 'is'} {number}, which YAML has read as a number, without the zeros at "
+            'its end: 20.10 becomes 20.1. Write the value in quotes, as in "20.10".'
+        )
 
 
 def _check(subject: str, rule: Variable, text: str) -> None:
@@ -134,7 +147,7 @@ def plain(value: Any) -> Any:
 def _text(value: Any) -> str:
     if isinstance(value, (dict, list, tuple, bool)):
         raise TypeError(value)
-    # YAML reads an unquoted version such as 580 or 12.6 as a number.
+    # YAML reads an unquoted branch such as 580 as a number.
     return str(value).strip()
 
 

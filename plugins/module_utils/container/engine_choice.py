@@ -19,14 +19,14 @@ def choose_engine(requested: str, engines: Mapping[str, Docker | Podman], name: 
     available = [engines[engine_name] for engine_name, absence in absences.items() if absence is None]
     if not available and requested != "auto":
         raise EngineError(
-            f"engine={requested}: {absences[requested]}. Install and start {requested}, for example with role "
-            "container_engine, or use another engine."
+            f"engine={requested}: {absences[requested]}. Install and start {requested}, for example with "
+            "role container_engine, or use another engine."
         )
     if not available:
         reasons = "; ".join(f"{engine_name}: {absence}" for engine_name, absence in absences.items())
         raise EngineError(
-            f"No container engine answers ({reasons}). Install and start Docker or Podman, for example with role "
-            "container_engine."
+            f"No container engine answers ({reasons}). Install and start Docker or Podman, for example with "
+            "role container_engine."
         )
     owners = [engine for engine in available if _has_container(engine, name)] if len(available) > 1 else []
     return owners[0] if len(owners) == 1 else available[0]

@@ -77,6 +77,17 @@ _SINCE = {
     "nri-opts": (29, 2),
     "default-stop-timeout": (29, 7),
 }
+# The first versions of dockerd that reject an option, and what replaces it: moby/moby, daemon/config/config.go and
+# cmd/dockerd/daemon.go at v23.0.0, daemon/config/config_linux.go at v26.0.0, daemon/config/config.go at docker-v29.0.0.
+_UNTIL = {
+    "cluster-advertise": ((23, 0), ""),
+    "cluster-store": ((23, 0), ""),
+    "graph": ((23, 0), "data-root"),
+    "oom-score-adjust": ((26, 0), ""),
+    "api-cors-header": ((29, 0), ""),
+}
+# The same for storage drivers: moby/moby, daemon/graphdriver/register at v24.0.0 and v25.0.0.
+_DRIVERS_UNTIL = {"aufs": (24, 0), "overlay": (24, 0), "devicemapper": (25, 0)}
 # The version up to which all options are known.
 NEWEST_KNOWN = (29, 7)
 # Older versions of dockerd accept this feature and ignore it.
@@ -205,7 +216,19 @@ def version_problems(options: dict[str, t.Any], version: tuple[int, ...]) -> lis
     ]
     if isinstance(features, dict) and features.get("cdi") and version < _CDI_SINCE:
         found.append(_too_old("features.cdi", "has no CDI and ignores this feature", version, _CDI_SINCE))
+    for key, (end, instead) in _UNTIL.items():
+        if options.get(key) is not None and version >= end:
+            found.append(_removed(key, "this option", version, end, instead))
+    driver = str(options.get("storage-driver"))
+    if driver in _DRIVERS_UNTIL and version >= _DRIVERS_UNTIL[driver]:
+        found.append(_removed("storage-driver", driver, version, _DRIVERS_UNTIL[driver], "overlay2"))
     return found
+
+
+def _removed(name: str, what: str, version: tuple[int, ...], end: tuple[int, ...], instead: str) -> str:
+    shown, removal = (".".join(map(str, numbers)) for numbers in (version, end))
+    remedy = f"Use {instead} instead." if instead else "Remove it."
+    return f"{name}: Docker {shown} no longer has {what}, which {removal} has removed. {remedy}"
 
 
 def _too_old(name: str, lack: str, version: tuple[int, ...], first: tuple[int, ...]) -> str:

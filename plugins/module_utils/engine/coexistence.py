@@ -94,6 +94,8 @@ def removal_problems(host: Host, packages: t.Collection[str], instead: str = "")
 def restart_problems(host: Host, request: Request, versions: str, *, is_older: bool) -> list[str]:
     """Refuse a change of the version that would stop containers, because the packages restart the daemon.
 
+    The policy `never` allows no restart of a daemon with running containers, even if they would not stop.
+
     The containers of containerd do not stop, but an older containerd may be unable to manage them.
     """
     if request.restart_policy == "always":
@@ -110,11 +112,17 @@ def restart_problems(host: Host, request: Request, versions: str, *, is_older: b
     number = running(host, "docker")
     if request.name != "docker" or not number:
         return []
-    if (host["engines"]["docker"]["info"] or {}).get("live_restore"):
+    change = f"The change of Docker from {versions} restarts the daemon"
+    if not (host["engines"]["docker"]["info"] or {}).get("live_restore"):
+        return [
+            f"{change}, which would stop its running containers ({number}) because live-restore is off. Stop these "
+            "containers, or set container_engine_restart_policy=always."
+        ]
+    if request.restart_policy != "never":
         return []
     return [
-        f"The change of Docker from {versions} restarts the daemon, which would stop its running containers ({number}) "
-        "because live-restore is off. Stop these containers, or set container_engine_restart_policy=always."
+        f"{change}, but container_engine_restart_policy is never, and containers are running ({number}). Stop these "
+        "containers, or set container_engine_restart_policy=when_safe, because live-restore keeps them running."
     ]
 
 

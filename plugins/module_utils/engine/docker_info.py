@@ -20,6 +20,7 @@ class DockerInfo(t.NamedTuple):
     storage_driver: str | None
     containers_running: int | None
     containers_paused: int | None
+    images: int | None
     labels: list[str]
     cdi_spec_dirs: list[str]
     root_dir: str | None
@@ -44,6 +45,7 @@ def read_info(answer: dict[str, t.Any]) -> DockerInfo:
         storage_driver=answer.get("Driver"),
         containers_running=answer.get("ContainersRunning"),
         containers_paused=answer.get("ContainersPaused"),
+        images=answer.get("Images"),
         labels=answer.get("Labels") or [],
         cdi_spec_dirs=answer.get("CDISpecDirs") or [],
         root_dir=answer.get("DockerRootDir"),

@@ -34,12 +34,14 @@ def missing(host: Host, rules: t.Collection[t.Mapping[str, str]], options: t.Map
     """Return the missing packages of the running and the next kernel.
 
     The first of the `rules` whose `match` finds a kernel release names its `package`. `options` are those of dockerd,
-    which needs no module of iptables without iptables.
+    which needs no module of iptables without iptables. A running dockerd has the modules for the running kernel.
     """
     if not rules or options.get("iptables") is False or options.get("firewall-backend") == "nftables":
         return []
     found = []
-    for release in dict.fromkeys([host["kernel"]["running"], host["kernel"]["next_boot"]]):
+    is_running = (host["services"].get("docker.service") or {}).get("active_state") == "active"
+    needed = [] if is_running else [host["kernel"]["running"]]
+    for release in dict.fromkeys([*needed, host["kernel"]["next_boot"]]):
         matches = ((rule, re.search(rule["match"], release)) for rule in rules)
         rule, match = next(((rule, match) for rule, match in matches if match), ({}, None))
         if match:

@@ -145,9 +145,9 @@ def _replaces(case: _Case, result: Packages) -> bool:
         return False
     if not found.package:
         result.problems.append(
-            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which no "
-            f"package contains. Set container_engine_source=auto to keep it, or remove it with the tool that installed "
-            "it."
+            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which "
+            "belongs to no package that this role knows. Set container_engine_source=auto to keep it, or remove it "
+            "with the tool that installed it."
         )
         return False
     if request.source not in case.engine or request.replace:
@@ -166,11 +166,19 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     result.version = found.version
     result.source = found.origin if found.origin in SOURCES else None
     data = case.engine.get(result.source or "")
+    if not found.version and _requested(request):
+        remedy = "Start docker.service, or remove the setting." if request.name == "docker" else "Remove the setting."
+        result.problems.append(
+            f"{_requested(request)}, but the version of {request.name} of {found.origin} is not known, because it "
+            f"belongs to no package that this role knows. {remedy}"
+        )
+        return
     is_wrong = bool(found.version) and not _fits(str(found.version), request)
     if request.source == "preinstalled" or data is None:
         if is_wrong:
+            origin = f"package {found.package}" if found.package else found.origin
             result.problems.append(
-                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {found.origin} is "
+                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {origin} is "
                 "installed, and this role does not change its version. Change the version with the tool that installed "
                 "it" + (", or set container_engine_source." if request.source == "preinstalled" else ".")
             )
@@ -307,9 +315,20 @@ def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]
     if any(name not in available for name in names):
         result.query = {"query": names, "repositories": work.repositories}
         return
-    wanted = version_key(case.found.version)
+    wanted, place = version_key(case.found.version), _place(case, str(result.source))
     for name in names:
+        if not available[name]:
+            result.problems.append(
+                f"{_sentence(place)} has no {name}. Enable the repository that has it, or set "
+                "container_engine_source=preinstalled."
+            )
+            continue
         builds = [version for version in available[name] if version_key(version) == wanted]
+        if not builds:
+            result.reasons.append(
+                f"{name} gets version {plain_version(available[name][0])}, because {place} does not have the engine's "
+                f"version {plain_version(case.found.version)}"
+            )
         work.install = [f"{name}={builds[0]}" if item == name and builds else item for item in work.install]
 
 
@@ -446,6 +465,11 @@ def _holds(case: _Case, result: Packages, work: Transaction) -> None:
         work.release = sorted(name for name in recorded if name in held)
         return
     data = case.engine.get(result.source or "")
+    if not data and not case.found.package:
+        result.reasons.append(
+            f"container_engine_hold has no effect, because {request.name} of {case.found.origin} belongs to no package "
+            "that this role knows"
+        )
     members = list(data.get("hold") or _core(data)) if data else [case.found.package] if case.found.package else []
     coming = [item.partition("=")[0] for item in work.install]
     if coexistence.kubernetes(host):

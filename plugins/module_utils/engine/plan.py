@@ -32,6 +32,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     docker_data,
     docker_group,
     docker_repository,
+    image_store,
     package_plan,
     users,
 )
@@ -43,6 +44,8 @@ if t.TYPE_CHECKING:
 
 MANAGER = "container_engine"
 RECORD_FILE = record.state_path(record.DEFAULT_STATE_DIRECTORY, DEFAULT_PATH)
+# docker.service requires the socket.
+_SOCKET = "docker.socket"
 UNITS = {"docker": "docker.service", "containerd": "containerd.service", "podman": None}
 # Docker 25.0 introduced CDI as a feature to enable. Since 28.2 it is enabled by default.
 _CDI_IS_OPTIONAL = ((25,), (28, 2))
@@ -50,14 +53,14 @@ _CDI_IS_OPTIONAL = ((25,), (28, 2))
 
 @dataclasses.dataclass
 class Service:
-    """The unit of the engine's daemon, and whether to unmask, enable and start it."""
+    """The unit of the engine's daemon, whether to enable and start it, and the units to unmask."""
 
     unit: str
     is_known: bool
     enable: bool
     start: bool
     needed: bool
-    unmask: bool = False
+    unmask: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -66,8 +69,9 @@ class Plan:
 
     `origin`: the source of the installed engine, `package NAME` or `unit PATH`. `transaction`: the options of module
     package_transaction, whose packages to install are also in `packages`. `query`: its options for the versions that
-    the plan depends on. `has_secrets`: `options` or repositories contain passwords or tokens. `changes` has imperative
-    texts, in the order of the steps.
+    the plan depends on. `changes_engine`: the transaction installs or replaces the engine, or changes its version, so
+    the dockerd that is installed in check mode is not the one for the options. `has_secrets`: `options` or repositories
+    contain passwords or tokens. `changes` has imperative texts, in the order of the steps.
     """
 
     engine: str
@@ -78,6 +82,7 @@ class Plan:
     packages: list[str] = dataclasses.field(default_factory=list)
     transaction: package_plan.Transaction | None = None
     query: dict[str, t.Any] | None = None
+    changes_engine: bool = False
     options: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     config_needed: bool = False
     service: Service | None = None
@@ -122,11 +127,12 @@ def plan(
         result.transaction = packages.transaction
         result.packages = packages.transaction.install
         result.query = packages.query
+        result.changes_engine = packages.installs or packages.moves
         result.has_secrets = docker_repository.has_password(packages.transaction.repositories)
     command = (sources.get(result.source or "") or {}).get("command", "")
     config, notes = _config(result, host, request, service, command) if request.name == "docker" else ([], [])
     if unit and host["services"]:
-        result.service = _service(unit, service)
+        result.service = _service(unit, host["services"])
     result.config_needed = bool(config)
     members = users.plan(
         host, request, installs=packages.installs or not result.is_installed, is_active=_is_active(service)
@@ -136,7 +142,7 @@ def plan(
     result.acts = bool(result.transaction or config or members.add or (result.service and result.service.needed))
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
-    unmasks = [f"unmask {unit}"] if result.service and result.service.unmask else []
+    unmasks = [f"unmask {', '.join(result.service.unmask)}"] if result.service and result.service.unmask else []
     joins = [f"add {', '.join(members.add)} to group {docker_group.GROUP}"] if members.add else []
     result.changes = [*_package_changes(result.transaction), *unmasks, *config, *_starts(result.service), *joins]
     reasons = [*packages.reasons, _reason(result, host, service, found, packages), *notes, *members.reasons]
@@ -251,6 +257,7 @@ def _config(
             purge=True,
             flags=flags,
             path=DEFAULT_PATH,
+            in_swarm=is_swarm(host),
         )
     except DaemonConfigError as error:
         result.problems.append(str(error))
@@ -259,6 +266,10 @@ def _config(
     hidden = docker_data.hidden(host, before, change.config)
     if hidden and result.is_installed:
         result.problems.append(docker_data.problem(*hidden))
+        return [], notes
+    lost = None if result.query else image_store.problem(host, before, change.config, result.version)
+    if lost:
+        result.problems.append(lost)
         return [], notes
     if hidden:
         notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
@@ -315,8 +326,9 @@ def _pending(host: Host, state: record.State, policy: str, service: dict[str, t.
 
 
 def is_swarm(host: Host) -> bool:
-    """Return whether the host is a member of a swarm."""
-    return bool(((host["engines"]["docker"].get("info")) or {}).get("swarm"))
+    """Return whether the host is a member of a swarm. Only a running daemon reports it, but its files remain."""
+    info = host["engines"]["docker"].get("info") or {}
+    return bool(info.get("swarm") or host["docker_daemon_json"].get("in_swarm"))
 
 
 def recommended(
@@ -334,13 +346,16 @@ def recommended(
     return found
 
 
-def _service(unit: str, service: dict[str, t.Any]) -> Service:
-    is_masked = service.get("load_state") == "masked"
-    is_known = is_masked or service.get("load_state") == "loaded"
-    enabled = service.get("unit_file_state") in ("enabled", "enabled-runtime", "static", "indirect", "alias")
+def _service(unit: str, services: t.Mapping[str, t.Mapping[str, t.Any]]) -> Service:
+    service = services.get(unit, {})
+    units = [*([_SOCKET] if unit == UNITS["docker"] else []), unit]
+    unmask = [name for name in units if services.get(name, {}).get("load_state") == "masked"]
+    # `enabled-runtime` ends with the next boot.
+    enabled = service.get("unit_file_state") in ("enabled", "static", "indirect", "alias")
     active = _is_active(service)
-    needed = is_masked or not (enabled and active)
-    return Service(unit, is_known, enable=not enabled, start=not active, needed=needed, unmask=is_masked)
+    needed = bool(unmask) or not (enabled and active)
+    is_known = service.get("load_state") in ("loaded", "masked")
+    return Service(unit, is_known, enable=not enabled, start=not active, needed=needed, unmask=unmask)
 
 
 def _is_active(service: dict[str, t.Any]) -> bool:

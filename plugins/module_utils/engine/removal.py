@@ -23,7 +23,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemo
     parse,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.flags import Flag
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence, docker_data, docker_group, users
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
+    coexistence,
+    docker_data,
+    docker_group,
+    image_store,
+    users,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE, UNITS
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -116,14 +122,17 @@ def _options(host: Host, result: Removal) -> None:
 
 
 def _check_data(host: Host, state: record.State, result: Removal) -> None:
-    """Refuse to restore a `data-root` in which the Docker that stays would not find its data."""
+    """Refuse to restore a `data-root` or an image store in which the Docker that stays would not find its data."""
     file = host["files"][DEFAULT_PATH]
     text = file["content"] if file["exists"] else None
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
     change = changes.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
-    hidden = docker_data.hidden(host, parse(text, DEFAULT_PATH) if text is not None else {}, change.config)
-    if hidden and host["engines"]["docker"]["package"]:
+    before, docker = parse(text, DEFAULT_PATH) if text is not None else {}, host["engines"]["docker"]
+    hidden = docker_data.hidden(host, before, change.config)
+    if hidden and docker["package"]:
         result.problems.append(docker_data.problem(*hidden))
+    lost = image_store.problem(host, before, change.config, docker["version"])
+    result.problems += [lost] if lost else []
 
 
 def _changes(result: Removal) -> list[str]:

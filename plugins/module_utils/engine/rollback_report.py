@@ -126,8 +126,10 @@ def report(
     the rollback.
     """
     found = causes(journal)
+    # A stopped daemon has no pending options.
     waiting = [name for names in config["pending"].values() for name in names]
-    named = named_options(" ".join(found), waiting, config["config"])
+    changed = waiting or config["changed_keys"]
+    named = named_options(" ".join(found), changed, config["config"])
     others = {name: keys for name, keys in (undone.get("undone_keys") or {}).items() if name != MANAGER}
     verb = "start with" if was_restarted else "apply"
     lines = [f"Docker failed to {verb} the changed {DEFAULT_PATH}: {'; '.join(found) or _one_line(failure)}"]
@@ -135,9 +137,11 @@ def report(
         lines.append(f"The message names {', '.join(named)}.")
     elif waiting:
         lines.append(f"The {'restart' if was_restarted else 'reload'} was for {', '.join(waiting)}.")
+    elif changed:
+        lines.append(f"The run changed {', '.join(changed)}.")
     lines.append(_outcome(undone, applied, was_restarted=was_restarted, is_up=is_up))
     lines += [f"Options of managed_by={name} were undone, too: {', '.join(keys)}." for name, keys in others.items()]
-    lines.append(_what_to_do(named or waiting, undone, others, is_up=is_up))
+    lines.append(_what_to_do(named or changed, undone, others, is_up=is_up))
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ def engines(host: dict, ask: Ask | None) -> dict:
     return {
         "docker": docker,
         "podman": package("podman"),
-        "containerd": package("containerd.io", "containerd"),
+        "containerd": package("containerd.io", "containerd", "moby-containerd"),
         "crio": package("cri-o"),
         "container_toolkit": package("nvidia-container-toolkit"),
     }
@@ -56,14 +56,16 @@ def _docker_info(answer: dict | None) -> dict | None:
 def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
     machine_id = (read_text(root, "/etc/machine-id") or "").strip() or None
     state = _state(record_file["content"])
+    unit_flags = flags.unit_flags(root)
     result: dict = {
         "path": DAEMON_JSON,
         "exists": file["exists"],
         "content": None,
         "error": None,
-        "flags": [flag._asdict() for flag in flags.unit_flags(root)],
+        "flags": [flag._asdict() for flag in unit_flags],
         "has_command": flags.has_command(root),
         "applied": not state.written or dockerd.has_applied(state.written, _boot_id(root), run, flags.DEFAULT_UNIT),
+        "in_swarm": flags.is_in_swarm({}, unit_flags, root),
         "digests": {"file": [], "record": digests.of_record(state.record, machine_id)},
         "missing_runtimes": {},
     }
@@ -73,7 +75,12 @@ def daemon_json(root: str, file: dict, record_file: dict, run: Run) -> dict:
         text = docker_daemon_json.decode(read_bytes(root, DAEMON_JSON, LARGEST_FILE) or b"", DAEMON_JSON)
         content = docker_daemon_json.parse(text, DAEMON_JSON)
         result["digests"]["file"] = sorted(digests.of_tree(content, machine_id))
-        return {**result, "content": content, "missing_runtimes": _missing_runtimes(root, content)}
+        return {
+            **result,
+            "content": content,
+            "in_swarm": flags.is_in_swarm(content, unit_flags, root),
+            "missing_runtimes": _missing_runtimes(root, content),
+        }
     except docker_daemon_json.DaemonConfigError as error:
         return {**result, "error": str(error)}
 

@@ -184,6 +184,7 @@ def host(key: str = "debian-12", gpus: tuple[str, ...] = (A100,), **changes) -> 
             "has_command": False,
             "flags": [],
             "applied": True,
+            "in_swarm": False,
             "digests": {"file": [], "record": {}},
             "missing_runtimes": {},
         },

@@ -26,7 +26,7 @@ RUNNING = {"load_state": "loaded", "active_state": "active", "unit_file_state": 
 ENGINE_PACKAGES = {
     "docker": ("docker-ce", "docker.io", "moby-engine", "docker", "docker-stable"),
     "podman": ("podman",),
-    "containerd": ("containerd.io", "containerd"),
+    "containerd": ("containerd.io", "containerd", "moby-containerd"),
 }
 # What the repositories offer. The versions have the forms of the platforms.
 OFFERS: dict[str, dict[str, list[str]]] = {

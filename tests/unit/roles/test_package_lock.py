@@ -56,7 +56,10 @@ class Roles:
             for path in (folder / "roles" / name / "tasks" / file for file in files):
                 # The task after a change: the new observation and its plan.
                 kept = yaml.safe_load(path.read_text(encoding="utf-8"))[-1:] if path.name == "packages.yml" else []
-                tasks = [{"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}, *kept]
+                shows: dict[str, Any] = {"ansible.builtin.debug": {"msg": f"<run {path.name}>"}}
+                if path.name == "docker_config.yml":
+                    shows["register"] = "__container_engine_config"
+                tasks = [shows, *kept]
                 path.write_text(yaml.safe_dump(tasks), encoding="utf-8")
         (folder / "callback").mkdir()
         (folder / "callback/by_host.py").write_text(CALLBACK.replace("FOLDER", str(folder)))

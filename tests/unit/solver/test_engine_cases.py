@@ -148,6 +148,12 @@ def test_expected_installation(platform, host, values, installs, removes):
         ),
         ("debian-12", "bare", {"version": "26.0.99"}, "Debian has no such version of docker.io"),
         ("ubuntu-24.04", "moby", {"minimum_version": "29.5"}, "docker 28.3.3 of package moby-engine is installed"),
+        (
+            "ubuntu-24.04",
+            "moby",
+            {"name": "containerd", "minimum_version": "2.2"},
+            "containerd 1.7.28 of package moby-containerd is installed",
+        ),
         ("debian-12", "docker-ce-held", {"version": "28.5.1"}, "upgrade docker-ce from 27.5.1 to 28.5.1 (held)"),
     ],
 )

@@ -480,6 +480,35 @@ def test_undone_keeps_live_restore(host: Host, before: str | None, is_ours: bool
     assert not host.state.exists()
 
 
+@pytest.mark.parametrize("before", [None, '{"debug": true}'])
+def test_undone_restores_what_a_stopped_daemon_does_not_start_with(host: Host, before: str | None) -> None:
+    if before is not None:
+        host.write(before)
+    host.systemctl = "MainPID=0\nActiveState=inactive"
+    bad = {"log-opts": {"nonsense": "x"}}
+    changed = host(bad)
+    assert (changed["changed"], changed["pending"]) == (True, {"reload": [], "restart": []})
+    assert not host(bad)["changed"]
+    for state in (DOWN, REBOOTED_AND_FAILING):
+        host.systemctl = state
+        undone = host(state="undone", check=state == DOWN)
+        assert (undone["changed"], undone["undone_keys"]) == (True, {"user": ["log-opts.nonsense"]})
+    assert (host.file.read_text() if host.file.exists() else None) == before
+    assert not host.state.exists()
+
+
+def test_undone_keeps_what_a_stopped_daemon_has_started_with(host: Host) -> None:
+    host.systemctl = DOWN
+    host({"data-root": "/data"})
+    host.systemctl = APPLIED
+    assert not host(state="undone")["changed"]
+    assert not host({"data-root": "/data"})["changed"]
+    host.systemctl = DOWN
+    host({"data-root": "/data", "log-opts": {"nonsense": "x"}})
+    assert host(state="undone")["changed"]
+    assert json.loads(host.file.read_text()) == {"data-root": "/data"}
+
+
 def test_undone_restores_an_edit_between_two_changes(host: Host) -> None:
     host.systemctl = NOT_APPLIED
     host({"bip": "172.30.0.1/16"})

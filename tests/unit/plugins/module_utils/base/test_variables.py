@@ -19,6 +19,8 @@ class Request:
     color: str = variable("red", choices=("red", "green"))
     version: str = variable("", form=r"\d+\.\d+", sample="12.6")
     mirror: str = variable("", form="https://.*", sample="https://mirror.example")
+    branch: str = variable("", form=r"\d+", sample="580")
+    branches: list[str] = variable([], form=r"[\d.]+", sample="580")
     enabled: bool = variable(True)
     timeout: int = variable(60, minimum=1)
     names: list[str] = variable(["first"], form="[a-z]+", sample="nvtop")
@@ -30,8 +32,11 @@ class Request:
 ACCEPTED = [
     ("color", "green", "green"),
     ("color", " green\n", "green"),
-    # YAML reads an unquoted version as a number.
-    ("version", 12.6, "12.6"),
+    ("version", "20.10", "20.10"),
+    # YAML reads an unquoted branch as a number, too, but without a loss.
+    ("branch", 580, "580"),
+    ("branches", [580, "595"], ["580", "595"]),
+    ("branches", 580, ["580"]),
     ("enabled", "no", False),
     ("enabled", 1, True),
     ("timeout", "5", 5),
@@ -62,10 +67,18 @@ def test_empty_value_is_the_default(empty):
     assert variables.read(Request, "role", dict.fromkeys(names, empty)) == Request()
 
 
+QUOTE = (
+    "which YAML has read as a number, without the zeros at its end: 20.10 becomes 20.1. Write the value in quotes, as "
+    'in "20.10".'
+)
 REJECTED = [
     ("color", "blue", "role_color is blue, but must be one of red, green."),
     ("color", ["red"], "role_color is ['red'], but must be text."),
     ("color", True, "role_color is True, but must be text."),
+    ("version", 20.10, f"role_version is 20.1, {QUOTE}"),
+    ("version", float("inf"), f"role_version is inf, {QUOTE}"),
+    ("branches", ["580", 580.10], f"role_branches contains 580.1, {QUOTE}"),
+    ("branches", 580.10, f"role_branches is 580.1, {QUOTE}"),
     ("version", "12", "role_version is 12, which is not valid. Use the form 12.6."),
     ("version", "12.6\nx", r"role_version is '12.6\nx', which is not valid. Use the form 12.6."),
     ("enabled", "perhaps", "role_enabled is perhaps, but must be true or false."),
@@ -104,7 +117,8 @@ def test_unknown_variables_are_named_with_the_known_ones():
     with pytest.raises(VariableError) as error:
         variables.read(Request, "role", {"colour": "red", "color": "red", "zone": 1})
     assert str(error.value) == (
-        "Role role has no variable role_colour, role_zone. Its variables: role_color, role_colors, role_enabled, "
+        "Role role has no variable role_colour, role_zone. Its variables: role_branch, role_branches, role_color, "
+        "role_colors, role_enabled, "
         "role_mirror, role_mode, role_names, role_options, role_timeout, role_version."
     )
 

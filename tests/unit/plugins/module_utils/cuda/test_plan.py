@@ -178,7 +178,7 @@ def test_a_new_default_changes_only_path() -> None:
         (["13.0", "12.6"], "13.0"),
         (["9.2", "12.6", "12.10"], "12.10"),
         ("12.6,13.0,", "13.0"),
-        (12.6, "12.6"),
+        ("12.6", "12.6"),
     ],
 )
 def test_the_newest_version_is_the_default(versions: t.Any, newest: str) -> None:
@@ -400,7 +400,7 @@ def test_the_distributions_toolkit_is_installed_beside_the_driver() -> None:
 
 def test_a_host_with_the_distributions_toolkit_has_no_changes() -> None:
     there = bare(packages=dict.fromkeys(("libcuda1", "nvidia-cuda-toolkit", "g++"), "1"))
-    for versions in ([], ["11.8"], 11.8):
+    for versions in ([], ["11.8"], "11.8"):
         done = resolve({**there, "uid": 1000}, versions=versions)
         assert (done["problems"], done["acts"]) == ([], False)
 
@@ -581,6 +581,9 @@ def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
             "cuda_toolkit_versions contains 12.6.3, which is not valid. Use the form '12.6' (only the first two "
             "numbers; NVIDIA's packages install the newest update).",
         ),
+        # YAML reads 12.10 as 12.1.
+        ({"versions": ["12.6", 12.10]}, "cuda_toolkit_versions contains 12.1, which YAML has read as a number"),
+        ({"default_version": 12.6}, "cuda_toolkit_default_version is 12.6, which YAML has read as a number"),
         ({"versions": [12]}, "cuda_toolkit_versions contains 12, which is not valid"),
         ({"versions": ["latest"]}, "cuda_toolkit_versions contains latest"),
         ({"versions": {"a": 1}}, "cuda_toolkit_versions is {'a': 1}, but must be a list."),

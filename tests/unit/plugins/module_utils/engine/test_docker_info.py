@@ -13,6 +13,8 @@ ANSWER = {
     "ServerVersion": "26.1.5",
     "Runtimes": {"runc": {"path": "runc"}, "kata": {"runtimeType": "io.containerd.kata.v2"}, "other": None},
     "DefaultRuntime": "runc",
+    "Driver": "overlayfs",
+    "Images": 12,
     "CDISpecDirs": ["/etc/cdi"],
     "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"],
     "Swarm": {"LocalNodeState": "active"},
@@ -24,6 +26,7 @@ def test_info_is_read():
     assert info.server_version == "26.1.5"
     assert info.runtimes == {"runc": "runc", "kata": "io.containerd.kata.v2", "other": ""}
     assert (info.swarm, info.rootless, info.selinux) == (True, True, False)
+    assert (info.storage_driver, info.images) == ("overlayfs", 12)
 
 
 @pytest.mark.parametrize("state", ["", "inactive"])

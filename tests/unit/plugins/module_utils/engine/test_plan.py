@@ -73,7 +73,12 @@ def host(key: str | None = "debian-12", packages: tuple[str, ...] = (), **more: 
             "podman": {"package": "podman" if "podman" in packages else None, "version": "4.3.1"},
             "containerd": {"package": None, "version": None},
         },
-        "docker_daemon_json": {"flags": [], "applied": True, "digests": {"file": [], "record": {}}},
+        "docker_daemon_json": {
+            "flags": [],
+            "applied": True,
+            "in_swarm": False,
+            "digests": {"file": [], "record": {}},
+        },
         "files": {DEFAULT_PATH: {"exists": False, "content": None}, RECORD_FILE: {"content": None}},
     }
     seen.update(more)
@@ -149,6 +154,7 @@ DRIFTS = [
     ({**RUNNING, "active_state": "inactive"}, ["start docker.service"]),
     ({**RUNNING, "active_state": "failed", "unit_file_state": "disabled"}, ["enable and start docker.service"]),
     ({**RUNNING, "unit_file_state": "disabled"}, ["enable docker.service"]),
+    ({**RUNNING, "unit_file_state": "enabled-runtime"}, ["enable docker.service"]),
     (MASKED, ["unmask docker.service", "enable and start docker.service"]),
     ({**MASKED, "active_state": "active"}, ["unmask docker.service", "enable docker.service"]),
 ]
@@ -162,8 +168,32 @@ def test_unit_that_somebody_changed_is_repaired(service: dict[str, t.Any], expec
     assert (done.problems, done.changes, done.acts) == ([], expected, True)
     assert done.service is not None
     assert done.service.is_known
-    assert done.service.unmask == (service["load_state"] == "masked")
-    assert ("its unit is masked" in done.reason) == done.service.unmask
+    is_masked = service["load_state"] == "masked"
+    assert done.service.unmask == (["docker.service"] if is_masked else [])
+    assert ("its unit is masked" in done.reason) == is_masked
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        # docker.service requires the socket, so the next restart would fail.
+        (RUNNING, ["unmask docker.socket"]),
+        ({**RUNNING, "active_state": "inactive"}, ["unmask docker.socket", "start docker.service"]),
+        (MASKED, ["unmask docker.socket, docker.service", "enable and start docker.service"]),
+    ],
+)
+def test_masked_socket_is_unmasked(service: dict[str, t.Any], expected: list[str]) -> None:
+    seen = converged({"live-restore": True})
+    seen["services"].update({"docker.service": service, "docker.socket": MASKED})
+    done = plan(seen, settings())
+    assert (done.problems, done.changes, done.acts) == ([], expected, True)
+    assert done.service is not None
+    assert done.service.needed
+    assert ", ".join(done.service.unmask) == expected[0].partition(" ")[2]
+    seen["services"]["docker.socket"] = RUNNING
+    assert "docker.socket" not in " ".join(plan(seen, settings()).changes)
+    podman = host(packages=("podman", "crun", "iptables"), services={"docker.socket": MASKED})
+    assert plan(podman, settings("podman")).changes == []
 
 
 def test_masked_unit_without_a_package_is_no_engine() -> None:
@@ -340,10 +370,31 @@ def test_flags_override_recommended_options() -> None:
     assert not plan(seen, settings(docker_options={"live-restore": False})).config_needed
 
 
-def test_swarm_member_gets_no_live_restore() -> None:
-    seen = host(packages=("docker.io", *SUPPORT))
-    seen["engines"]["docker"]["info"] = {"server_version": "20.10.24", "swarm": True}
-    assert plan(seen, settings()).options == {}
+IN_SWARM = {"server_version": "20.10.24", "swarm": True}
+
+
+@pytest.mark.parametrize(
+    ("info", "has_file", "service"),
+    [
+        (IN_SWARM, True, RUNNING),
+        # Not every observation can read the data directory.
+        (IN_SWARM, False, RUNNING),
+        # A stopped Docker, and one that the role has just installed, report nothing.
+        (None, True, {**RUNNING, "active_state": "inactive"}),
+        (None, True, NO_UNIT),
+    ],
+)
+def test_swarm_member_gets_no_live_restore(
+    info: dict[str, t.Any] | None, has_file: bool, service: dict[str, t.Any]
+) -> None:
+    seen = host(packages=("docker.io", *SUPPORT) if service != NO_UNIT else ())
+    seen["engines"]["docker"]["info"] = info
+    seen["services"]["docker.service"] = service
+    seen["docker_daemon_json"]["in_swarm"] = has_file
+    done = plan(seen, settings())
+    assert (done.problems, done.options) == ([], {})
+    (problem,) = plan(seen, settings(docker_options={"live-restore": True})).problems
+    assert "this daemon is a swarm member" in problem
 
 
 IDLE = {"containers_running": 0, "live_restore": False, "swarm": False}

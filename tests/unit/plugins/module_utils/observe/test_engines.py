@@ -23,3 +23,9 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engi
 def test_package_of_docker(manager, name, found):
     host = {"os": {"package_manager": manager}, "packages": {name: {"version": "1.5-2"}}, "services": {}}
     assert engines.engines(host, None)["docker"]["package"] == found
+
+
+@pytest.mark.parametrize("name", ["containerd.io", "containerd", "moby-containerd"])
+def test_package_of_containerd(name):
+    host = {"os": {"package_manager": "apt"}, "packages": {name: {"version": "1.7.27-1"}}, "services": {}}
+    assert engines.engines(host, None)["containerd"] == {"package": name, "version": "1.7.27-1"}

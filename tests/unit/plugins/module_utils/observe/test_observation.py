@@ -392,6 +392,26 @@ def test_a_change_that_docker_has_not_applied_is_reported(tree, shown, applied):
     assert seen["docker_daemon_json"]["applied"] is applied
 
 
+@pytest.mark.parametrize(
+    ("text", "command", "directory", "expected"),
+    [
+        (None, "dockerd", None, False),
+        (None, "dockerd", "var/lib/docker", True),
+        ("{", "dockerd", "var/lib/docker", True),
+        ('{"data-root": "/data"}', "dockerd", "var/lib/docker", False),
+        ('{"data-root": "/data"}', "dockerd", "data", True),
+        (None, "dockerd --data-root=/srv/docker", "srv/docker", True),
+    ],
+)
+def test_a_member_of_a_swarm_is_recognized_without_a_running_docker(tree, text, command, directory, expected):
+    if text is not None:
+        tree.file("etc/docker/daemon.json", text)
+    tree.file("lib/systemd/system/docker.service", f"[Service]\nExecStart=/usr/bin/{command}\n")
+    if directory:
+        tree.file(f"{directory}/swarm/docker-state.json", "{}")
+    assert observe(tree)["docker_daemon_json"]["in_swarm"] is expected
+
+
 def test_passwords_of_docker_can_be_compared(tree):
     options = {"proxies": {"http-proxy": "http://u:s3cret@p"}, "debug": True}
     tree.file("etc/machine-id", "5f3ab1c29d6e4b0f8a7c6d5e4f3a2b1c\n")

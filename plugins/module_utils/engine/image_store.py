@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Docker's containerd image store, and whether a change of the version or of daemon.json would hide its contents.
+
+The stores do not share containers and images: docker/docs, content/manuals/engine/storage/containerd.md (00ba4d3).
+Volumes belong to no store. The choice of the store: moby/moby, daemon/image_store_choice.go (docker-v29.1.2) and
+daemon/daemon.go (v23.0.0, v24.0.0, v28.5.2).
+
+This file is private to the collection: it may change in any release.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import plain_version, version_key
+
+if t.TYPE_CHECKING:
+    from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
+
+# The storage driver of the store. Drivers of Docker's own store have other names.
+_STORE = "overlayfs"
+_OTHER_DRIVERS = ("btrfs", "fuse-overlayfs", "overlay2", "vfs", "zfs")
+_FEATURE = "containerd-snapshotter"
+# The first version that can use the store, and the first one that uses it by default.
+_FIRST, _DEFAULT_SINCE = (24,), (29,)
+
+
+def problem(host: Host, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any], version: str | None) -> str | None:
+    """Refuse to hide the containers and images of the running Docker. Return None if it keeps its store.
+
+    `before` and `after`: daemon.json. `version`: Docker's version after the role.
+    """
+    info = host["engines"]["docker"].get("info") or {}
+    if info.get("storage_driver") != _STORE or not version_key(version):
+        return None
+    counts = {"containers": host["docker_data"]["containers"], "images": info.get("images") or 0}
+    contents = ", ".join(f"{number} {kind if number != 1 else kind[:-1]}" for kind, number in counts.items() if number)
+    running = str(info.get("server_version"))
+    remedy = _remedy(host, after, version_key(version))
+    if not contents or not remedy or _remedy(host, before, version_key(running)):
+        return None
+    is_older = version_key(version) < _DEFAULT_SINCE <= version_key(running)
+    change = f"Docker from {plain_version(running)} to {plain_version(version)}" if is_older else "daemon.json"
+    return (
+        f"The change of {change} would hide {contents}, because Docker would no longer use the containerd image store, "
+        f"which has them. Nothing was changed. {remedy}, or remove them first."
+    )
+
+
+def _remedy(host: Host, config: t.Mapping[str, t.Any], version: tuple[int, ...]) -> str:
+    """Return what to do so that Docker uses the store, or nothing if it does."""
+    if config.get("storage-driver") in _OTHER_DRIVERS:
+        return "Remove storage-driver"
+    if version < _FIRST:
+        return "Request Docker 24.0 or later"
+    features = config.get("features")
+    choices = dict(features) if isinstance(features, dict) else {}
+    for flag in host["docker_daemon_json"]["flags"]:
+        if flag["key"] == "features":
+            choices.update({word.partition("=")[0]: word.partition("=")[2] in ("", "true") for word in flag["value"]})
+    if choices.get(_FEATURE, version >= _DEFAULT_SINCE):
+        return ""
+    return f"Set features.{_FEATURE} to true in container_engine_docker_options"
