@@ -48,7 +48,7 @@ def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:
 DAEMON_CONFIG = """\
 from ansible.module_utils.basic import AnsibleModule
 
-module = AnsibleModule({name: {"type": "raw"} for name in ("managed_by", "options", "purge")})
+module = AnsibleModule({name: {"type": "raw"} for name in ("managed_by", "options", "purge", "validate")})
 wanted = {key: module.params[key] for key in ("managed_by", "options")}
 module.exit_json(changed=True, msg=str(wanted), config={}, pending={"reload": [], "restart": []})
 """

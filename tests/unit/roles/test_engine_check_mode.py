@@ -60,7 +60,7 @@ def test_options_of_the_new_version_are_accepted_in_check_mode(
         for task in yaml.safe_load((TASKS / "docker_config.yml").read_text(encoding="utf-8"))
         if "gpufleet.hosts.docker_daemon_config" in task
     )
-    known = {"__container_engine_plan": done, "ansible_check_mode": check}
+    known = {"gpufleet_plan": {"container_engine": done}, "ansible_check_mode": check}
     validate = task["gpufleet.hosts.docker_daemon_config"].get("validate", "{{ true }}")
     there = Host(tmp_path, monkeypatch)
     there.dockerd.write_text(DOCKERD.format(version=installed))
