@@ -76,3 +76,23 @@ def test_only_hosts_that_need_a_part_get_it(gpus: tuple[str, ...], state: str, e
     parts = site_samples.planned(site_samples.bare(gpus), {"nvidia_driver": {"state": state}})
     assert [name for name, part in parts.items() if part.acts] == expected
     assert parts["verify"].plan["applies"] is ("nvidia_driver" in expected)
+
+
+def roles_in_order(**variables: Any) -> list[str]:
+    """Return the roles that a host runs on which all parts act."""
+    tasks = yaml.safe_load((PLAYBOOKS / "tasks/change.yml").read_text(encoding="utf-8"))
+    jinja = NativeEnvironment()
+    known = {"site_plan": {"acting": ALL, "plan": {}}, "ansible_check_mode": False, **variables}
+    found = []
+    for task in tasks:
+        conditions = task.get("when", [])
+        conditions = conditions if isinstance(conditions, list) else [conditions]
+        if "ansible.builtin.include_role" in task and all(jinja.compile_expression(text)(known) for text in conditions):
+            found.append(task["ansible.builtin.include_role"]["name"].rpartition(".")[2])
+    return found
+
+
+def test_toolkit_is_installed_after_the_engine_and_removed_before_it() -> None:
+    assert roles_in_order() == ALL[:4]
+    toolkit = ALL[3]
+    assert roles_in_order(nvidia_container_toolkit_state="absent") == [toolkit, *ALL[:3]]
