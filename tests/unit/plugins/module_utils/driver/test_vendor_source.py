@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -382,6 +383,28 @@ def test_absent_removes_the_vendor_driver_of_the_role(name):
     assert result["errors"] == []
     others = {"dkms", "nvidia-release"}
     assert {*INSTALLED[name], *USER_SPACE} - others <= {*result["packages"]}
+
+
+def interrupted(name: str, left: Callable[[str], bool]) -> dict:
+    """Describe a host on which the role's first installation was killed, with the packages that it left."""
+    host = converged(name)
+    asked = sorted({*INSTALLED[name], *USER_SPACE})
+    before = ["bash", "rpm"]
+    record = {"packages": [], "requested": [], "files": {}, "holds": [], "asked": asked, "pending": before}
+    host["files"][owned.DRIVER_RECORD] = {"exists": True, "content": json.dumps(record)}
+    for names in (host["packages"], host["installed_packages"]):
+        for package in [item for item in names if item in asked and not left(item)]:
+            del names[package]
+    return host
+
+
+@pytest.mark.parametrize("left", [lambda _name: True, lambda name: "kmod" not in name], ids=["all", "libraries"])
+@pytest.mark.parametrize("source", ["auto", "distribution"])
+@pytest.mark.parametrize("name", [name for name in INSTALLED if name != AMAZON])
+def test_an_interrupted_installation_is_completed(name, source, left):
+    offers = red_hat((OLD, FIRST), (NEW, FIRST)) if name == RHEL else almalinux(OLD, NEW)
+    result = plan(interrupted(name, left), {"source": source}, offers)
+    assert (result.errors, result.source, result.version) == ([], "distribution", OLD)
 
 
 LATER = [
