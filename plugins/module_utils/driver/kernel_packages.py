@@ -310,7 +310,8 @@ def driver_versions(host: Host, result: Resolution, offers: Offers) -> set[str] 
     names = packages_for(result, host["kernel"]["next_boot"])
     if result.module_version_from is None:
         # The package itself has the driver's version.
-        there = {name: [host["packages"][name]["version"]] if name in host["packages"] else [] for name in names}
+        useful = [name for name in names if name in host["packages"] and name not in without_module(host, result)]
+        there = {name: [host["packages"][name]["version"]] if name in useful else [] for name in names}
         builds_of = [[*there[name], *(offers.versions.get(name) or [])] for name in names]
         common = [{upstream_version(build) for build in entries} for entries in builds_of]
         return (set.intersection(*common) or None) if common else None
@@ -358,6 +359,36 @@ def mismatched(host: Host, result: Resolution, versions: Iterable[str]) -> list[
     version = (module or {}).get("version")
     names = [name for name in packages_for(result, upcoming) if is_installed(host, name)]
     return names if result.module_version_from and version and version not in versions else []
+
+
+def without_module(host: Host, result: Resolution) -> list[str]:
+    """Name the installed packages with modules for several kernels that have none for the kernel that boots next.
+
+    Their vendor builds them again for kernels with other symbols.
+    """
+    upcoming = host["kernel"]["next_boot"]
+    lacks = any(entry["release"] == upcoming and not entry["nvidia_module"] for entry in host["kernel"]["kernels"])
+    if not lacks or not result.only_prebuilt:
+        return []
+    return [name for name in packages_for(result, upcoming) if is_installed(host, name) and not re.search(r"\d", name)]
+
+
+def newer_builds(host: Host, result: Resolution, full: Mapping[str, str | None]) -> list[str]:
+    """Name the packages without a module for the next kernel of which there is a newer build of the same driver.
+
+    `full` has the newest builds on offer. Refuse if there is none.
+    """
+    useless, packages = without_module(host, result), host["packages"]
+    found = [name for name in useless if natural_key(full.get(name) or "") > natural_key(packages[name]["version"])]
+    if useless and not found:
+        installed = ", ".join(f"{name} {packages[name]['version']}" for name in useless)
+        raise NoVersion(
+            f"The installed packages have no module for kernel {host['kernel']['next_boot']}, which boots next "
+            f"({installed}), and the host's repositories have no newer build for driver {result.version}. Boot another "
+            "kernel, set nvidia_driver_version to a newer driver, or run this role again when the repositories have a "
+            "newer build."
+        )
+    return found
 
 
 def _installed_build(host: Host, name: str, result: Resolution, offers: Offers) -> str | None:

@@ -138,13 +138,15 @@ def is_of_vendor(host: Host, platform: dict | None) -> bool:
     if data is None or packages_record.is_abandoned(host, packages_record.DRIVER):
         return False
     record = packages_record.read(host, packages_record.DRIVER)
-    if not module_packages([*record["packages"], *record["pending"]], data):
+    asked = [item.partition("=")[0] for item in record["asked"]]
+    if not module_packages([*record["packages"], *asked], data):
         return False
     there = module_packages(host["packages"], data)
     if data["is_mirror"]:
         is_from_mirror = known_origins(host, there, platform or {}) == {origin.OTHER}
         return is_from_mirror and owned.REPOSITORY_ID not in record["repositories"]
-    return bool(there)
+    # An interrupted installation may have brought only the libraries.
+    return bool(there or module_packages(asked, data))
 
 
 def _of_vendor(platform: dict | None) -> dict | None:

@@ -13,7 +13,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branc
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, capitalized, named
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused, named
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host.secure_boot import DKMS_KEY, UBUNTU_KEY
 
@@ -268,7 +268,7 @@ def _instead(case: Case, vendor: dict) -> str:
     signs = f"{vendor['vendor']} signs kernel modules that this host's kernel trusts without another key"
     missing = case.result.rejected_sources.get("distribution")
     if missing:
-        return f"{signs}, but {missing}. {capitalized(vendor['enable'])}, and run the role again."
+        return f"{signs}, but {missing}. Then run the role again."
     installed = driver_membership.marked_packages(case.host, case.platform)
     remove = "remove the installed driver (nvidia_driver_state absent) and " if installed else ""
     return f"{signs}: {remove}set nvidia_driver_source to distribution."
@@ -320,8 +320,9 @@ def has_signed(case: Case, data: dict) -> bool:
     needs_proprietary = any(not generation.open_modules for generation in case.generations.values())
     flavor = "proprietary" if needs_proprietary else "open" if flavor == "auto" else flavor
     context = {"flavor": flavor, "arch": arch}
-    # It is unknown whether the source has a requested branch that its data does not list.
-    known = [branch for branch in driver_branch.candidates(case, data) if branch in data["branches"]]
+    # It is unknown whether a source has a requested branch that its data does not list. Only vendors sign all modules.
+    listed = data["branches"]
+    known = [name for name in driver_branch.candidates(case, data) if name in listed or "vendor" in data]
     return any(
         rule.get("build") == "precompiled" and not rule.get("unsigned") and applies(rule, {**context, "branch": branch})
         for branch in known

@@ -76,7 +76,7 @@ def choose(case: Case, data: dict) -> None:
     case.result.prebuilt_hint = hints[0] or case.result.prebuilt_hint
     case.result.only_prebuilt = "dkms" not in data["builds"]
     case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
-    if case.result.unheld:
+    if case.result.prebuilt and "vendor" in data:
         case.result.reasons.append(
             f"the kernel is not held: an upgrade may install a kernel without a module of {data['vendor']}. Run this "
             "role again after an upgrade of the kernel and before the reboot"

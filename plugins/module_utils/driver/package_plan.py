@@ -102,6 +102,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     have = {name: upstream_version(installed[name]["version"]) for name in result.lockstep if name in installed}
     moves = [name for name, version in have.items() if not driver_version.satisfies(version, result.branch, request)]
     useless = driver_kernel_packages.mismatched(host, result, have.values())
+    useless += driver_kernel_packages.without_module(host, result)
     if not missing and not moves and not useless and len(set(have.values())) <= 1:
         todo.build = _kernels_to_build(host, result)
         result.version = result.version or next(iter(have.values()), None)
@@ -145,6 +146,8 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
+    if version in have.values():
+        changing += driver_kernel_packages.newer_builds(host, result, full)
     is_update = any(name in installed for name in changing)
     if is_update:
         work.purge = sorted({*work.purge, *result.former_prebuilt})

@@ -13,7 +13,7 @@ import fnmatch
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
@@ -76,7 +76,7 @@ def plan(
         enables = bool(package_plan.enabling_driver(host, result, offers))
         may_reject = request.source == "auto" and bool(result.other_sources) and not enables
         if may_reject and _lacks_version(host, request, result, offers):
-            other = plan(host, values, platform, rejected_sources=_rejected(result, host))
+            other = plan(host, values, platform, rejected_sources=_rejected(host, result, offers))
             # The refusal for the next source says how to get signed modules, too.
             if not other.errors or result.only_prebuilt:
                 return other
@@ -177,7 +177,7 @@ def _is_offered(host: Host, request: Request, result: Resolution, offers: Offers
     """
     needed = [name for name in result.lockstep if name not in result.optional]
     if result.only_prebuilt:
-        needed = [name for name in needed if name not in result.prebuilt]
+        needed = _user_space(result)
         modules = kernel_packages.driver_versions(host, result, offers) or set()
         offered = {name: offers.versions.get(name) or [] for name in needed}
         offers = Offers({name: [v for v in of if upstream_version(v) in modules] for name, of in offered.items()})
@@ -190,19 +190,53 @@ def _lacks_version(host: Host, request: Request, result: Resolution, offers: Off
 
     The host may not have the repositories with a vendor's prebuilt modules.
     """
+    if result.only_prebuilt:
+        return bool(_missing_user_space(result, offers)) or not _is_offered(host, request, result, offers)
     patterns, available = [*result.lockstep, *result.name_patterns], offers.versions
     has_driver = any(fnmatch.fnmatchcase(name, item) for name in available if available[name] for item in patterns)
-    return (has_driver or result.only_prebuilt) and not _is_offered(host, request, result, offers)
+    return has_driver and not _is_offered(host, request, result, offers)
 
 
-def _rejected(result: Resolution, host: Host) -> dict[str, str]:
+def _missing_user_space(result: Resolution, offers: Offers) -> list[str]:
+    """Name the required packages, apart from modules, that the repositories do not have in any version."""
+    return [name for name in _user_space(result) if not offers.versions.get(name)]
+
+
+def _user_space(result: Resolution) -> list[str]:
+    return [name for name in result.lockstep if name not in (*result.optional, *result.prebuilt)]
+
+
+def _rejected(host: Host, result: Resolution, offers: Offers) -> dict[str, str]:
     branches = ", ".join(name for name in [result.branch, *result.alternative_branches] if name)
     why = f"its repositories have no suitable version of branch {branches}"
     if result.only_prebuilt:
-        upcoming = host["kernel"]["next_boot"]
-        names = ", ".join(kernel_packages.packages_for(result, upcoming))
-        why = f"the repositories have no {names} for kernel {upcoming}, which boots next, and a driver of its version"
+        why = _why_not_prebuilt(host, result, offers)
     return {**result.rejected_sources, str(result.source): why}
+
+
+def _why_not_prebuilt(host: Host, result: Resolution, offers: Offers) -> str:
+    """Return why a source without DKMS cannot serve the host, and what to do to use it."""
+    upcoming = host["kernel"]["next_boot"]
+    modules = ", ".join(kernel_packages.packages_for(result, upcoming))
+    versions = kernel_packages.driver_versions(host, result, offers) or set()
+    missing = _missing_user_space(result, offers)
+    offered = [{upstream_version(version) for version in offers.versions.get(name, [])} for name in _user_space(result)]
+    complete = sorted(versions.intersection(*offered), key=natural_key)
+    if versions and missing:
+        return (
+            f"the repositories have no {', '.join(missing)}, which this host needs; to use them, enable a repository "
+            "that has these packages"
+        )
+    if complete:
+        branch = complete[-1].partition(".")[0]
+        return (
+            f"the repositories have {modules} for kernel {upcoming}, which boots next, only of driver "
+            f"{', '.join(complete)}; to use it, set nvidia_driver_branch to {branch}"
+        )
+    return (
+        f"the repositories have no {modules} for kernel {upcoming}, which boots next, and a driver of its version; to "
+        f"use them, {result.prebuilt_hint}"
+    )
 
 
 def _dkms_without_prebuilt(

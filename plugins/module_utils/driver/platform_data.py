@@ -26,9 +26,8 @@ _FILLED = {
     "driver": r"\d+\.[\d.]+",
     "base": r"\d.*",
 }
-# The role locks the libraries, which require the modules in their version. Locks on modules would keep out builds of
-# the same driver for later kernels.
-_HOLD_OF_VENDOR = "^(lib)?nvidia-(?!open-kmod)|^cuda-drivers|^xorg-x11-nvidia"
+# Packages of modules for one kernel and one driver need no lock: an upgrade does not replace them.
+_HOLD_WITHOUT_MODULES = "^(lib)?nvidia-(?!open-kmod)|^cuda-drivers|^xorg-x11-nvidia"
 
 
 def complete(platform: dict | None, system: System) -> dict | None:
@@ -64,7 +63,9 @@ def _of_vendor(vendor: dict, nvidia: dict) -> dict:
     }
     if own["is_mirror"]:
         return own
-    patterns = {**nvidia["patterns"], "hold": _HOLD_OF_VENDOR}
+    patterns = dict(nvidia["patterns"])
+    if any(rule.get("held") is False for rule in vendor["packages"]):
+        patterns["hold"] = _HOLD_WITHOUT_MODULES
     return {**own, "patterns": patterns, "packages": [*vendor["packages"], *user_space]}
 
 

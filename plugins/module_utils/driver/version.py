@@ -89,10 +89,13 @@ def choose_version(available: dict, lockstep: list[str], search: Search, install
     absent = sorted(name for name, versions in offered.items() if not versions)
     request = search.request
     if absent:
-        raise NoVersion(
-            f"{_requested(search)}, but {search.place} has no package {', '.join(absent)}. "
-            + _alternatives(_other_drivers(available, search), search)
-        )
+        remedy = _alternatives(_other_drivers(available, search), search)
+        if not search.has_dkms:
+            remedy = (
+                "Enable a repository that has them, or set nvidia_driver_source to nvidia, whose modules need an "
+                "enrolled key with Secure Boot."
+            )
+        raise NoVersion(f"{_requested(search)}, but {search.place} has no package {', '.join(absent)}. {remedy}")
     common = set.intersection(*offered.values()) if offered else set()
     suitable = sorted((version for version in common if _suits(version, search)), key=natural_key)
     if not suitable:

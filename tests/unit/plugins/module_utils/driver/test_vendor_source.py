@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,6 +71,12 @@ def almalinux(*modules: str) -> Repository:
     """Return the repositories that AlmaLinux' release package enables."""
     builds = [f"3:{driver}-2.el10_1" for driver in modules]
     return {**dict.fromkeys(ALMA_MODULES, builds), **of_user_space(OLD, NEW, NEXT), ALMA_RELEASE: ["10-5.el10"]}
+
+
+def almalinux_builds(*builds: str) -> Repository:
+    """Return AlmaLinux's repositories with these builds of the modules."""
+    found = [f"3:{build}.el10_1" for build in builds]
+    return {**almalinux(), **dict.fromkeys(ALMA_MODULES, found)}
 
 
 def of_nvidia() -> Repository:
@@ -146,9 +153,13 @@ def test_signed_modules_are_installed_with_the_libraries_of_their_version(case):
     assert {*USER_SPACE} <= installed
     assert not {"dkms", "kmod-nvidia-open-dkms", "kernel-devel"} & installed
     assert result.todo.transaction.repositories == []
-    # The locks on the libraries keep the version. A lock on the modules would keep out those for the next kernel.
-    assert {*USER_SPACE} <= {*result.todo.transaction.hold}
-    assert not [item for item in result.todo.transaction.hold if item.startswith(("kmod-", "nvidia-open-kmod"))]
+    # Red Hat's modules have the driver's version in their names, so that no upgrade replaces them. AlmaLinux's need a
+    # lock: the libraries of the locked version require them.
+    held = {*result.todo.transaction.hold}
+    assert {*USER_SPACE} <= held
+    assert {item for item in held if "kmod" in item and "common" not in item and not item.startswith("~")} == (
+        set() if name == RHEL else {*ALMA_MODULES}
+    )
     assert any("Run this role again after an upgrade of the kernel" in reason for reason in result.reasons)
 
 
@@ -318,6 +329,29 @@ def test_secure_boot_refusal_of_nvidia_names_the_source_with_signed_modules(name
     assert ("trusts without another key: set nvidia_driver_source to distribution" in error) == is_offered
 
 
+@pytest.mark.parametrize("driver", ["610.43.02", "620.10.01"])
+def test_auto_names_the_branch_that_the_vendor_has(driver):
+    branch, repository = driver[:3], {**almalinux(driver), **of_user_space(driver)}
+    (error,) = plan(on(ALMA), {}, repository).errors
+    assert f"only of driver {driver}; to use it, set nvidia_driver_branch to {branch}. Then run the role again" in error
+    result = plan(on(ALMA), {"branch": branch}, repository)
+    assert (result.errors, result.source, result.version) == ([], "distribution", driver)
+
+
+def test_missing_fabric_manager_of_the_vendor_is_named():
+    there = on(RHEL, nvidia={"nvswitches": ["0000:83:00.0"]})
+    complete = red_hat((OLD, FIRST))
+    lacking = {name: builds for name, builds in complete.items() if name not in OF_SWITCHES}
+    for request in ({}, {"source": "distribution"}):
+        (error,) = plan(there, request, lacking).errors
+        assert all(name in error for name in OF_SWITCHES)
+        assert "nable a repository that has" in error
+        # Neither source is named as the way out without its condition.
+        assert "set nvidia_driver_source to distribution" not in error
+        assert "key" in error
+        assert plan(there, request, complete).errors == []
+
+
 # --- later runs -------------------------------------------------------------------------------------------------------
 
 ORIGINS = {
@@ -337,7 +371,7 @@ def converged(name: str, *, is_recorded: bool = True, **changes: Any) -> dict:
     kernel = SYSTEMS[name][2]
     driver = {**INSTALLED[name], **dict.fromkeys(USER_SPACE, f"3:{OLD}-1.el10")}
     record = json.dumps({"packages": sorted(driver), "requested": sorted(driver), "files": {}, "holds": sorted(driver)})
-    held = [*USER_SPACE, *(INSTALLED[name] if name == AMAZON else ())]
+    held = [*USER_SPACE, *(() if name == RHEL else INSTALLED[name])]
     settings: dict[str, Any] = {
         "packages": {**driver, **PLUGIN},
         "held": [item for item in held if item not in ("dkms", "nvidia-release")],
@@ -384,6 +418,28 @@ def test_absent_removes_the_vendor_driver_of_the_role(name):
     assert {*INSTALLED[name], *USER_SPACE} - others <= {*result["packages"]}
 
 
+def interrupted(name: str, left: Callable[[str], bool]) -> dict:
+    """Describe a host on which the role's first installation was killed, with the packages that it left."""
+    host = converged(name)
+    asked = sorted({*INSTALLED[name], *USER_SPACE})
+    before = ["bash", "rpm"]
+    record = {"packages": [], "requested": [], "files": {}, "holds": [], "asked": asked, "pending": before}
+    host["files"][owned.DRIVER_RECORD] = {"exists": True, "content": json.dumps(record)}
+    for names in (host["packages"], host["installed_packages"]):
+        for package in [item for item in names if item in asked and not left(item)]:
+            del names[package]
+    return host
+
+
+@pytest.mark.parametrize("left", [lambda _name: True, lambda name: "kmod" not in name], ids=["all", "libraries"])
+@pytest.mark.parametrize("source", ["auto", "distribution"])
+@pytest.mark.parametrize("name", [name for name in INSTALLED if name != AMAZON])
+def test_an_interrupted_installation_is_completed(name, source, left):
+    offers = red_hat((OLD, FIRST), (NEW, FIRST)) if name == RHEL else almalinux(OLD, NEW)
+    result = plan(interrupted(name, left), {"source": source}, offers)
+    assert (result.errors, result.source, result.version) == ([], "distribution", OLD)
+
+
 LATER = [
     # The request, the modules on offer for the new kernel, the modules to install, the removed ones, and the error.
     ({}, (OLD,), [(OLD, SECOND)], [], None),
@@ -406,6 +462,38 @@ def test_upgraded_kernel_gets_a_module_of_the_installed_driver(case):
     names = [f"kmod-nvidia-open-{driver}-{kernel}=3:{driver}-3.el10_1" for driver, kernel in expected]
     assert (result.errors, modules(result)) == ([], names)
     assert result.todo.transaction.remove == [f"kmod-nvidia-open-{driver}-{kernel}" for driver, kernel in removed]
+
+
+REBUILT = [
+    # The builds of AlmaLinux's modules on offer, the request, the modules to install, and the error.
+    ((f"{OLD}-2", f"{OLD}-3"), {}, f"{OLD}-3", None),
+    ((f"{OLD}-3", f"{NEW}-1"), {}, f"{OLD}-3", None),
+    ((f"{OLD}-2", f"{NEW}-1"), {"version": NEW}, f"{NEW}-1", None),
+    ((f"{OLD}-2",), {}, None, f"no newer build for driver {OLD}"),
+    ((f"{NEW}-1",), {}, None, f"Set nvidia_driver_version to {NEW}"),
+]
+
+
+@pytest.mark.parametrize("case", REBUILT, ids=str)
+def test_upgraded_kernel_with_other_symbols_gets_rebuilt_modules(case):
+    builds, request, expected, message = case
+    there = converged(ALMA, next_kernel=f"{SECOND}.el10_1.x86_64")
+    result = plan(there, request, almalinux_builds(*builds))
+    if message:
+        (error,) = result.errors
+        assert message in error
+        assert f"{SECOND}.el10_1.x86_64" in error
+        return
+    work = result.todo.transaction
+    assert (result.errors, modules(result)) == ([], [f"{name}=3:{expected}.el10_1" for name in ALMA_MODULES])
+    assert ({*ALMA_MODULES} <= {*work.release}, {*ALMA_MODULES} <= {*work.hold}) == (True, True)
+
+
+def test_modules_for_the_next_kernel_are_not_replaced():
+    kernels = {f"{kernel}.el10_1.x86_64": OLD for kernel in (FIRST, SECOND)}
+    there = converged(ALMA, next_kernel=f"{SECOND}.el10_1.x86_64", modules=kernels)
+    result = plan(there, {}, almalinux_builds(f"{OLD}-3"))
+    assert (result.errors, result.todo.query, result.steps["packages"]) == ([], [], False)
 
 
 def test_incomplete_installation_gets_the_missing_packages():
