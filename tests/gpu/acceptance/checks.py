@@ -19,6 +19,7 @@ from acceptance import smi
 from acceptance.machine import IMAGE, PREFIX, Machine, run, smi_report
 
 REPEATS = 15
+CONTAINER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # A UUID that no GPU has.
 NOBODY = "GPU-00000000-dead-4bad-8bad-000000000000"
 INJECTIONS = {
@@ -36,6 +37,9 @@ class Result(NamedTuple):
     evidence: str
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
+    # Known differences, each with its reason.
+    notes: tuple[str, ...] = ()
+    skipped: bool = False
 
 
 class Bench:
@@ -413,20 +417,29 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
 
 
 def _look_inside(bench: Bench, wanted: Wanted, result: dict[str, Any]) -> tuple[str, list[str]]:
-    minors = sorted(bench.minors.values())
-    seen = bench.machine.engine.inside(
-        wanted.name, "python3", "/acceptance/inside.py", "--minors", ",".join(map(str, minors))
-    )
-    if "nvml" not in seen:
-        return "the probe did not run in the container", [f"in {wanted.name}: {seen.get('error')}"]
-    problems = judge_inside(seen, wanted.uuids, bench.minors)
+    evidence, problems = look_inside(bench, wanted.name, wanted.uuids)
     assigned = (result.get("gpu_assignment") or {}).get("uuids")
     if result and sorted(assigned or []) != sorted(wanted.uuids):
         problems.append(f"gpu_assignment.uuids is {assigned}, expected {wanted.uuids}")
-    others = [minor for uuid, minor in bench.minors.items() if uuid not in wanted.uuids]
+    return evidence, problems
+
+
+def look_inside(
+    bench: Bench, container: str, uuids: Sequence[str], programs: Sequence[str] = ()
+) -> tuple[str, list[str]]:
+    """Return what a container sees, and its problems. `programs` are more directories of its PATH."""
+    minors = sorted(bench.minors.values())
+    path = ("env", f"PATH={':'.join((*programs, CONTAINER_PATH))}") if programs else ()
+    seen = bench.machine.engine.inside(
+        container, *path, "python3", "/acceptance/inside.py", "--minors", ",".join(map(str, minors))
+    )
+    if "nvml" not in seen:
+        return "the probe did not run in the container", [f"in {container}: {seen.get('error')}"]
+    problems = judge_inside(seen, uuids, bench.minors)
+    others = [minor for uuid, minor in bench.minors.items() if uuid not in uuids]
     denied = ", ".join(f"nvidia{minor}: {seen['own'][str(minor)]}" for minor in others) or "no other GPU"
     shown = ", ".join(short(uuid) for uuid in seen["nvml"]["uuids"]) or "none"
-    work = cuda_evidence(seen["cuda"]) if wanted.uuids else "CUDA shows no GPU"
+    work = cuda_evidence(seen["cuda"]) if uuids else "CUDA shows no GPU"
     return f"NVML: {shown}; created nodes of other GPUs: {denied}; {work}", problems
 
 
@@ -565,6 +578,13 @@ def clean(bench: Bench) -> Iterator[Result]:
     yield Result("removal of specification and volume", not problems, claim, tuple(problems))
 
 
+def nvidia_toolkit(bench: Bench) -> Iterator[Result]:
+    """Compare with NVIDIA's own container toolkit, and run containers with its runtime."""
+    from acceptance import toolkit_checks  # noqa: PLC0415 - it uses this module
+
+    yield from toolkit_checks.check(bench)
+
+
 # The checks run in this order.
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "facts": facts,
@@ -578,6 +598,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "exclusive": exclusive,
     "clean": clean,
     "roles": roles,
+    "toolkit": nvidia_toolkit,
 }
 # The checks that must run before a check.
 NEEDS = {

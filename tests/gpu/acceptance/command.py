@@ -21,6 +21,7 @@ from typing import Any
 from acceptance import checks, report, smi
 from acceptance.engine_root import EngineRootError
 from acceptance.machine import Bundle, CannotRun, Machine, belongings, commit_of, has_gpus, smi_report
+from acceptance.toolkit import Toolkit
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PASSED, FAILED, CANNOT_RUN, NO_GPU = 0, 1, 2, 77
@@ -36,6 +37,12 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", type=Path, metavar="DIR", default=REPOSITORY / "tests/gpu/bundle")
     parser.add_argument(
         "--engine", choices=["auto", "host", "bundle"], default="auto", help="the container engine to use"
+    )
+    parser.add_argument(
+        "--toolkit",
+        type=Path,
+        metavar="DIR",
+        help="directory with the programs of NVIDIA's container toolkit, to compare with it and to use its runtime",
     )
     parser.add_argument(
         "--only",
@@ -68,6 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def accept(options: argparse.Namespace) -> int:
+    toolkit = Toolkit(options.toolkit) if options.toolkit else None
+    if toolkit and options.engine == "host":
+        raise CannotRun("--toolkit needs the bundle's podman. Omit --engine host.")
+    engine = "bundle" if toolkit else options.engine
     if os.geteuid() != 0:
         raise CannotRun("root is required to create device nodes and containers. Run the command with sudo.")
     if shutil.which("nvidia-smi") is None:
@@ -83,7 +94,7 @@ def accept(options: argparse.Namespace) -> int:
         print(report.line(result), flush=True)
 
     try:
-        with Machine(REPOSITORY, work, bundle, options.engine) as machine:
+        with Machine(REPOSITORY, work, bundle, engine, toolkit) as machine:
             about = description(options, before, machine)
             print(f"gpu-acceptance: {machine.engine.description}; {about['ansible']}; commit {about['commit']}")
             bench = checks.Bench(machine, before, options.inject)
@@ -148,6 +159,7 @@ def description(options: argparse.Namespace, before: smi.Report, machine: Machin
         "engine": machine.engine.description,
         "host": f"{release.get('PRETTY_NAME', '?')}, kernel {platform.release()}, {os.cpu_count()} CPUs",
         "ansible": machine.ansible.version(),
+        "toolkit": machine.toolkit.version if machine.toolkit else "not checked: no --toolkit",
         "commit": options.commit or commit_of(REPOSITORY),
         "inject": options.inject,
     }

@@ -46,7 +46,7 @@ graphroot = "/var/lib/containers/storage"
 WRAPPER = """\
 #!/bin/sh
 # Podman of the acceptance bundle, in its own root file system.
-exec nsenter --mount=/proc/{pid}/ns/mnt -- /usr/bin/podman "$@"
+exec {command} "$@"
 """
 
 
@@ -100,8 +100,12 @@ class EngineRoot:
         self._configure()
         self._keeper = self._keep()
         wrapper = self.programs / "podman"
-        wrapper.write_text(WRAPPER.format(pid=self._keeper), encoding="utf-8")
+        wrapper.write_text(WRAPPER.format(command=" ".join(self.enter("/usr/bin/podman"))), encoding="utf-8")
         wrapper.chmod(0o755)
+
+    def enter(self, *argv: str) -> list[str]:
+        """Return the command that runs a program in the root."""
+        return ["nsenter", f"--mount=/proc/{self._keeper}/ns/mnt", "--", *argv]
 
     def _bind(self, directory: Path) -> None:
         target = self.root / directory.relative_to("/")

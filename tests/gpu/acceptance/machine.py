@@ -17,9 +17,12 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acceptance import engine_root, smi
+
+if TYPE_CHECKING:
+    from acceptance.toolkit import Toolkit
 
 HERE = Path(__file__).resolve().parent
 IMAGE = "localhost/gpufleet-acceptance:latest"
@@ -36,6 +39,7 @@ WATCHED = (
     "/run/gpufleet",
     "/var/lib/gpufleet",
     "/etc/containers",
+    "/etc/nvidia-container-runtime",
     "/root/.nv",
     "~/.nv",
 )
@@ -109,21 +113,21 @@ class Ansible:
     def __init__(self, repository: Path, work: Path, bundle: Bundle | None) -> None:
         self.work = work
         self.site = ""
-        collections = work / "collections"
-        ours = collections / "ansible_collections/gpufleet"
+        self.collections = work / "collections"
+        ours = self.collections / "ansible_collections/gpufleet"
         ours.mkdir(parents=True)
         (ours / "hosts").symlink_to(repository)
         if bundle:
             self.site = str(work / "site")
             bundle.unpack_wheels(work / "site")
-            bundle.unpack_collections(collections)
+            bundle.unpack_collections(self.collections)
         (work / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
         system = Path("/usr/bin/python3")
         self.interpreter = str(system if system.exists() else sys.executable)
         self.environment = {
             **os.environ,
             "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
-            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
             "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
             "ANSIBLE_HOME": str(work / "home"),
             "ANSIBLE_LOCALHOST_WARNING": "0",
@@ -228,8 +232,11 @@ class Engine:
 class Machine:
     """The host during the test. Use it as a context manager, which cleans up at the end."""
 
-    def __init__(self, repository: Path, work: Path, bundle: Bundle | None, engine: str) -> None:
+    def __init__(
+        self, repository: Path, work: Path, bundle: Bundle | None, engine: str, toolkit: Toolkit | None = None
+    ) -> None:
         self.repository, self.work, self.bundle, self._wanted = repository, work, bundle, engine
+        self.toolkit = toolkit
         self.shared = work / "shared"
         self.volumes = self.shared / "volumes"
         self._made: list[Path] = []
@@ -300,6 +307,19 @@ class Machine:
             raise CannotRun(
                 f"{self.engine.name} could not import the bundle's image: {(done.stderr or done.stdout).strip()}"
             )
+
+    @property
+    def engine_root(self) -> Path:
+        """The root of the bundle's podman."""
+        if self._root is None:
+            raise CannotRun("this check needs the bundle's podman. Use --engine bundle.")
+        return self._root.root
+
+    def in_engine_root(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the root of the bundle's podman."""
+        if self._root is None:
+            raise CannotRun("this check needs the bundle's podman. Use --engine bundle.")
+        return run(self._root.enter(*argv))
 
     def show_to_the_engine(self, paths: Iterable[str]) -> None:
         """Copy files of the host to the root of the bundle's podman. The host's own engine sees them anyway."""

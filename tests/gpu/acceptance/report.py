@@ -16,9 +16,10 @@ WIDTH = 46
 
 def line(result: Result) -> str:
     """Return the terminal line of a check, followed by its problems."""
-    mark = "pass" if result.passed else "FAIL"
+    mark = "skip" if result.skipped else "pass" if result.passed else "FAIL"
     text = f"{mark}  {result.check:<{WIDTH}}  {result.seconds:5.1f} s  {result.evidence}"
-    return "\n".join([text, *(f"        - {problem}" for problem in result.problems)])
+    more = [*(f"- {problem}" for problem in result.problems), *(f"  {note}" for note in result.notes)]
+    return "\n".join([text, *(f"        {words}" for words in more)])
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -27,7 +28,8 @@ def summary(results: Sequence[Result]) -> str:
         return "nothing was checked"
     if bad:
         return f"{len(bad)} of {len(results)} checks FAILED: {', '.join(result.check for result in bad)}"
-    return f"all {len(results)} checks passed"
+    skipped = len([result for result in results if result.skipped])
+    return f"all {len(results) - skipped} checks passed{f', {skipped} not run' if skipped else ''}"
 
 
 def slug(text: str) -> str:
@@ -71,14 +73,18 @@ def page(about: Mapping[str, Any], results: Sequence[Result], timings: Mapping[s
         ("Container engine", "engine"),
         ("Host", "host"),
         ("Ansible", "ansible"),
+        ("NVIDIA's container toolkit", "toolkit"),
         ("Duration", "duration"),
     ):
         lines.append(f"| {title} | {_cell(str(about[key]))} |")
     lines += ["", "## Checks", "", "| check | result | evidence | seconds |", "|---|---|---|---|"]
     for result in results:
         shown = "; ".join((result.evidence, *result.problems)) if not result.passed else result.evidence
-        mark = "pass" if result.passed else "**fail**"
+        mark = "not run" if result.skipped else "pass" if result.passed else "**fail**"
         lines.append(f"| {_cell(result.check)} | {mark} | {_cell(shown)} | {result.seconds:.1f} |")
+    for result in results:
+        if result.notes:
+            lines += ["", f"## Known differences: {result.check}", "", *(f"- {note}" for note in result.notes)]
     for title, key in (("Time of nvidia_gpu_facts", "facts"), ("Container start", "container_start")):
         if key in timings:
             lines += ["", f"## {title}", "", timings[key]["what"], "", "| program | median |", "|---|---|"]

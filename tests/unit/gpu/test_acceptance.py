@@ -374,6 +374,7 @@ ABOUT = {
     "ansible": "ansible [core 2.19.14]",
     "commit": "0123abc",
     "duration": "60 s",
+    "toolkit": "1.20.0",
 }
 
 
