@@ -274,6 +274,6 @@ def _list(paths: set[str]) -> str:
 
 
 def logged_mode(log: str) -> str | None:
-    """Return the mode that the runtime logged last."""
-    found = re.findall(r"(?:Auto-detected mode as|Using requested mode) '([a-z-]+)'", log)
-    return found[-1] if found else None
+    """Return the mode that the runtime logged first. Its CDI library then logs a mode of its own, such as `nvml`."""
+    found = re.search(r"(?:Auto-detected mode as|Using requested mode) '([a-z-]+)'", log)
+    return found.group(1) if found else None

@@ -212,7 +212,8 @@ def run_container(bench: Bench, mode: Mode, request: Request, name: str) -> tupl
     )
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if done.returncode:
-        return "the container did not start", [f"podman run exited {done.returncode}: {done.stderr.strip()[-600:]}"]
+        problem = f"podman run exited {done.returncode}: {done.stderr.strip()[-600:]}; the runtime's log: {text[-600:]}"
+        return "the container did not start", [problem]
     logged = toolkit.logged_mode(text)
     evidence, problems = checks.look_inside(bench, name, request.uuids, programs=smi_directories())
     if logged not in mode.logged:

@@ -321,14 +321,17 @@ def test_32_bit_libraries_are_recognized(tmp_path):
 # --- the runtime --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("log", "mode"),
-    [
-        ('time="2026-11-23T00:00:00Z" level=info msg="Auto-detected mode as \'jit-cdi\'"\n', "jit-cdi"),
-        ("level=info msg=\"Using requested mode 'cdi'\"\nlevel=info msg=\"Using requested mode 'cdi'\"\n", "cdi"),
-        ("", None),
-    ],
-)
+# The log of nvidia-container-runtime 1.20.0, as text and as JSON.
+AUTO_LOG = """\
+time="2026-11-24T00:06:34Z" level=info msg="Using OCI specification file path: /run/bundle/config.json"
+time="2026-11-24T00:06:34Z" level=info msg="Auto-detected mode as 'jit-cdi'"
+time="2026-11-24T00:06:34Z" level=info msg="Using requested mode 'jit-cdi'"
+time="2026-11-24T00:06:34Z" level=info msg="Auto-detected mode as 'nvml'"
+"""
+CDI_LOG = """{"level":"info","msg":"Using requested mode 'cdi'","time":"2026-11-24T00:06:36Z"}"""
+
+
+@pytest.mark.parametrize(("log", "mode"), [(AUTO_LOG, "jit-cdi"), (CDI_LOG, "cdi"), ("", None)])
 def test_the_mode_is_read_from_the_log(log, mode):
     assert toolkit.logged_mode(log) == mode
 
