@@ -12,10 +12,9 @@ import stat
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
-from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
 VERSION = "580.95.05"
@@ -80,12 +79,12 @@ class Host:
             "device_numbers": True,
             "additional_gids": False,
         }
-        return nvidia_cdi_spec.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
+        return apply.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia_cdi_spec.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(apply.platform, "machine", lambda: "x86_64")
     return Host(tmp_path)
 
 
