@@ -13,8 +13,9 @@ import platform
 from collections.abc import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
 
 ERRORS = (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
@@ -151,6 +152,12 @@ def _volume_edits(driver_volume_path: str, host: specification.Host, check: bool
 
 
 def _warning(other: cdi_file.OtherSpec) -> str:
+    if other.managed and staleness.real(other.path) == owned.CDI_REFRESHED:
+        return (
+            f"{other.path} already describes {specification.KIND}, so no specification was written. "
+            f"{staleness.REFRESH_UNIT} writes that file. After a change of the GPUs, run `systemctl restart "
+            f"{staleness.REFRESH_UNIT}`."
+        )
     if other.managed:
         return (
             f"{other.path} already describes {specification.KIND}, so no specification was written. This module "
