@@ -39,8 +39,9 @@ OPTIONS: dict[str, t.Any] = {
     "vendor_units": list(cdi_refresh.UNITS),
 }
 # Option -u of nvidia-modprobe loads nvidia-uvm, and with it nvidia, and -c 0 makes its nodes: NVIDIA/nvidia-modprobe,
-# nvidia-modprobe.c (149440ca). The unit has no order after nvidia-fabricmanager.service and the refresh unit of the
-# toolkit: they can start after multi-user.target, which starts after the engines.
+# nvidia-modprobe.c (149440ca). Some driver packages lack this program. The unit has no order after
+# nvidia-fabricmanager.service and the refresh unit of the toolkit: they can start after multi-user.target, which starts
+# after the engines (NVIDIA/nvidia-container-toolkit, deployments/systemd/nvidia-cdi-refresh.service at v1.19.0).
 _UNIT = """\
 # Written by role gpufleet.hosts.nvidia_container_toolkit. Changes in this file are lost.
 # After a change of MIG devices: systemctl restart {unit}
@@ -53,6 +54,7 @@ Before=docker.service containerd.service crio.service kubelet.service podman.ser
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=300
+ExecStartPre=-/sbin/modprobe nvidia-uvm
 ExecStartPre=-/usr/bin/nvidia-modprobe -c 0 -u
 ExecStart={python} -I {program}
 
@@ -177,8 +179,8 @@ def _obstacle(host: Host) -> str | None:
     others = sorted(spec["path"] for spec in host["cdi_specs"] if not spec["ours"])
     if others:
         return (
-            f"{', '.join(others)} already describes the GPUs, so the role writes no CDI specification; remove the file "
-            "to change this"
+            f"other programs have written CDI specifications of the GPUs ({', '.join(others)}), so the role writes "
+            "none; remove these files to change this"
         )
     return None
 

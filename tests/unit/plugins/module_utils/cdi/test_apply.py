@@ -485,3 +485,14 @@ def test_a_failed_write_leaves_no_file(host, monkeypatch, number, existing):
         assert host.path.read_text() == before
     else:
         assert not host.path.parent.exists()
+
+
+def test_specification_of_the_unit_is_written_again_with_the_unit(host, monkeypatch):
+    path = host.dynamic / "gpufleet-nvidia.json"
+    host.dynamic.mkdir(parents=True)
+    host.run(path=str(path))
+    monkeypatch.setattr(apply.owned, "CDI_REFRESHED", str(path))
+    (warning,) = host.run()["warnings"]
+    assert "systemctl restart gpufleet-cdi-refresh.service" in warning
+    assert "state=absent" not in warning
+    assert path.exists()

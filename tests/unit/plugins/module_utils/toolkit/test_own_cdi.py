@@ -105,7 +105,7 @@ REMOVED = [f"disable {UNIT}", f"remove {FRESH['path']}, {UNIT_FILE}, {PROGRAM_FI
     [
         (dict.fromkeys(cdi_refresh.UNITS, ON), [], "nvidia-cdi-refresh.path of NVIDIA's container toolkit is"),
         ({cdi_refresh.SERVICE: ON}, [], "nvidia-cdi-refresh.service of NVIDIA's container toolkit is enabled"),
-        ({}, [STATIC], "/etc/cdi/nvidia.yaml already describes the GPUs"),
+        ({}, [STATIC], "CDI specifications of the GPUs (/etc/cdi/nvidia.yaml), so the role writes none"),
     ],
 )
 def test_another_owner_of_the_devices_keeps_them(services: t.Any, specs: list[t.Any], reason: str) -> None:
