@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import reque
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
 OBSERVE = "gpufleet.hosts.gpu_host_info"
 TRANSACTION = "gpufleet.hosts.package_transaction"
@@ -219,6 +220,7 @@ class ActionModule(ActionBase):
             dependencies=(answer or {}).get("dependencies"),
             rejected_sources=self._rejected_sources,
             facts=facts,
+            cdi_program=cdi_program.digest,
         )
         return site_plan.plan(context, selected)
 

@@ -182,6 +182,10 @@ host:
         - C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
+    python:
+      description: Path of the Python that ran this module.
+      type: str
+      sample: /usr/bin/python3.11
     nvml_binding:
       description:
         - Whether the Python that ran this module has C(pynvml). If not, M(gpufleet.hosts.nvidia_gpu_facts) sends the
@@ -364,7 +368,7 @@ host:
       description: >-
         C(exists), C(content) and C(mode) of the files that the roles write and of O(files). Passwords and tokens
         are masked in F(/etc/docker/daemon.json) and in the collection's record of it. In the files of
-        NVIDIA's repository, digests replace the logins.
+        NVIDIA's repository, digests replace the logins, and a digest replaces F(/var/lib/gpufleet/cdi_refresh.py).
       type: dict
       sample: {/etc/docker/daemon.json: {exists: true, content: "{}", mode: "0644"}}
     apt:
@@ -423,6 +427,7 @@ import importlib.util
 import json
 import os
 import pwd
+import sys
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -521,6 +526,7 @@ def main() -> None:
         packages=module.params["packages"],
         users=module.params["users"],
         find_user=find_user,
+        python=sys.executable or None,
         nvml_binding=importlib.util.find_spec("pynvml") is not None,
         predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
     )

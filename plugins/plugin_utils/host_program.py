@@ -50,6 +50,19 @@ def make(entry: str, arguments: dict, extra: dict[str, dict[str, str]] | None = 
     return f"{_start()}\nstart({packed})\n".encode("ascii")
 
 
+def make_file(entry: str, arguments: dict, modules: dict[str, str]) -> str:
+    """Build the program as the text of a file that stays on the host.
+
+    The text contains only source, so it is the same with each version of the controller's Python. `modules` adds other
+    modules: their names and source files.
+    """
+    paths = {**{f"{PACKAGE}.{name}": _path(name) for name in needed(entry)}, **modules}
+    groups = {_OWN: {name: _source(path) for name, path in sorted(paths.items())}}
+    text = json.dumps(arguments, sort_keys=True)
+    packed = ", ".join(ascii(part) for part in (groups, _OWN, f"{PACKAGE}.{entry}", text))
+    return f"{_start()}\nstart_from({packed})\n"
+
+
 @lru_cache
 def needed(entry: str) -> tuple[str, ...]:
     """Return the names of a module and of all modules that it imports from module_utils, such as `facts.program`."""

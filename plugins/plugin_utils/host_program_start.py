@@ -57,8 +57,13 @@ def start(packed, first, entry, arguments):
     `packed` has bytecode under the magic number of its Python version, and source under "" for every other version.
     `first` is the entry of sys.path for the collection's modules.
     """
-    gc.disable()  # The process is short-lived.
     groups = marshal.loads(zlib.decompress(binascii.a2b_base64(packed.get(MAGIC_NUMBER.hex(), packed[""]))))
+    start_from(groups, first, entry, arguments)
+
+
+def start_from(groups, first, entry, arguments):
+    """Make the modules in `groups` importable and call `main` of the module `entry`."""
+    gc.disable()  # The process is short-lived.
     sys.path_hooks.insert(0, ProgramImporter(groups))
     sys.path.insert(0, first)
     module = __import__(entry, fromlist=["main"])

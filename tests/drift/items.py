@@ -21,9 +21,10 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, cri_plan, own_cdi
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import package_plan as toolkit_package_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
 
 class UnknownKind(Exception):
@@ -125,6 +126,10 @@ _NO_ITEMS = {
         # Reach the file of the units, which is not a file of the roles.
         *("restart", "remove"),
     },
+    "own_cdi": {
+        *("specification", "is_known", "disable", "reload", "changes", "reasons", "problems"),
+        *("restart", "remove"),
+    },
     "driver_volume": {"engine", "expected_engines"},
     "container_proof": {"engines", "image", "isolations", "key", "changes", "reason"},
     "verify": {"applies"},
@@ -157,6 +162,10 @@ def _files(value: list[dict[str, str]], _host: Mapping[str, Any]) -> Iterator[tu
 
 def _unit_files(value: dict[str, str | None], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return _named("file", (path for path, content in value.items() if content is not None))
+
+
+def _program(_value: dict[str, Any], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return _named("file", [owned.CDI_PROGRAM])
 
 
 def _engine_files(value: list[dict[str, Any]], _host: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -219,9 +228,16 @@ _ITEMS: dict[str, dict[str, Any]] = {
     "modules": {"load": _modules},
     "nvidia_persistenced": {"packages": _packages, "files": _unit_files, "turn_on": _modes},
     "container_engine": {"packages": _packages, "options": _options, "service": _service},
-    "nvidia_container_toolkit": {"transaction": "toolkit_transaction", "options": _options, "cdi": "cdi", "cri": "cri"},
+    "nvidia_container_toolkit": {
+        "transaction": "toolkit_transaction",
+        "options": _options,
+        "cdi": "cdi",
+        "own_cdi": "own_cdi",
+        "cri": "cri",
+    },
     "cri": {"engines": _engine_files},
     "cdi": {"files": _unit_files, "enable": _services},
+    "own_cdi": {"options": _program, "files": _unit_files, "enable": _services},
     "toolkit_transaction": {"install": _packages, "hold": _holds, "files": _files},
     "driver_volume": {"changes": _volume},
     "container_proof": {},
@@ -263,6 +279,7 @@ def unknown_fields() -> list[str]:
         "nvidia_container_toolkit": toolkit_plan.Plan,
         "toolkit_transaction": toolkit_package_plan.Transaction,
         "cdi": cdi_refresh.Refresh,
+        "own_cdi": own_cdi.OwnCdi,
         "cri": cri_plan.Plan,
     }
     # They stay empty on a host with packages of Debian: the installer, other package managers, interrupted runs.
@@ -274,6 +291,7 @@ def unknown_fields() -> list[str]:
         "nvidia_container_toolkit": set(),
         "toolkit_transaction": set(),
         "cdi": set(),
+        "own_cdi": set(),
         "cri": set(),
     }
     return [
@@ -428,7 +446,13 @@ def _plans(
     gpu_facts: dict[str, Any] | None,
 ) -> dict[str, dict[str, Any]]:
     """Plan all parts for a state of the host. The repositories offer what is installed on the converged host."""
-    context = site_plan.Context(host=state, values=values, platforms=platforms, facts=gpu_facts)  # type: ignore[arg-type]
+    context = site_plan.Context(
+        host=state,  # type: ignore[arg-type]
+        values=values,
+        platforms=platforms,
+        facts=gpu_facts,
+        cdi_program=cdi_program.digest,
+    )
     parts = site_plan.plan(context, site_plan.PARTS)
     question = site_plan.query(parts)
     if question:

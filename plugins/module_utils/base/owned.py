@@ -32,6 +32,13 @@ CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
 # Engines ignore the suffix.
 CDI_MARKER = ".{}.gpufleet"
 
+# --- CDI specification that stays fresh without NVIDIA's units, written by role nvidia_container_toolkit ---
+
+# The program, the unit that runs it at boot, and the specification that the program writes.
+CDI_PROGRAM = f"{STATE_DIRECTORY}/cdi_refresh.py"
+CDI_UNIT = "/etc/systemd/system/gpufleet-cdi-refresh.service"
+CDI_REFRESHED = "/run/cdi/gpufleet-nvidia.json"
+
 # --- container engine, written by module docker_daemon_config ---
 
 # Docker's configuration. The module owns only some keys in it.

@@ -350,7 +350,7 @@ class DaemonJson(TypedDict):
 
 
 class File(TypedDict):
-    """A file. `content` is None if the file is missing, large or binary."""
+    """A file. `content` is None if the file is missing, large or binary. It is the digest of owned.CDI_PROGRAM."""
 
     exists: bool
     content: str | None
@@ -430,6 +430,7 @@ class Host(TypedDict):
     kernel: Kernels
     dkms: list[DkmsModule]
     driver: Driver
+    python: str | None
     nvml_binding: bool | None
     holders: list[Holder]
     foreign_drivers: dict[str, ForeignDriver]

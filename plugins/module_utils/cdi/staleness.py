@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import e
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 # Engines ignore files with other suffixes.
 SUFFIXES = (".json", ".yaml")
+# The unit of this collection that writes a specification.
+REFRESH_UNIT = os.path.basename(owned.CDI_UNIT)
 
 _VERSION = r"(\d{3,4}\.\d{2,3}(?:\.\d{1,3})?)(?![\w.])"
 _LIBRARY = re.compile(rf"\.so\.{_VERSION}")
@@ -106,6 +108,8 @@ def changed_message(
 def _remedy(path: str, command: str | None, *, ours: bool) -> str:
     if command:
         return f"run `{command}`"
+    if ours and real(path) == owned.CDI_REFRESHED:
+        return f"run `systemctl restart {REFRESH_UNIT}`"
     if ours:
         return "run nvidia_driver_volume and nvidia_cdi_spec again"
     return f"run `nvidia-ctk cdi generate --output={path}`, or remove the file and run nvidia_cdi_spec"

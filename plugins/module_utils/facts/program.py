@@ -20,12 +20,13 @@ def main(arguments: str) -> None:
     options = json.loads(arguments)
     if options["driver_root"]:
         options["driver_root"] = os.path.expanduser(os.path.expandvars(options["driver_root"]))
-    sys.stdout.write(f"{MARK}{json.dumps(facts_call.result(options, _run))}\n")
+    sys.stdout.write(f"{MARK}{json.dumps(facts_call.result(options, run))}\n")
     sys.stdout.flush()
     os._exit(0)  # Skips the cleanup of the interpreter, which takes time.
 
 
-def _run(argv: list[str]) -> tuple[int, str, str]:
+def run(argv: list[str]) -> tuple[int, str, str]:
+    """Run a program. Return its status, output and errors."""
     import subprocess  # noqa: PLC0415 (rarely needed)
 
     try:

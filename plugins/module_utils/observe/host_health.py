@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record as proof_record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh, own_cdi
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -325,6 +325,11 @@ def _notes(host: Host, facts: dict[str, t.Any]) -> list[str]:
             "The CDI specification becomes stale with the next driver and is missing after a reboot, because "
             f"{' and '.join(off)} of NVIDIA's container toolkit {'is' if len(off) == 1 else 'are'} off. Run playbook "
             "gpufleet.hosts.site, or mask the units."
+        )
+    if own_cdi.is_off(host):
+        found.append(
+            f"The CDI specification is missing after a reboot, because {own_cdi.UNIT} is off. Run playbook "
+            "gpufleet.hosts.site."
         )
     changed = [name for name, service in host["services"].items() if service.get("need_daemon_reload")]
     if changed:

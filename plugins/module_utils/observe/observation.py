@@ -9,11 +9,12 @@ This reads files and runs a few local programs. It never uses the network.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 from typing import TYPE_CHECKING, Callable, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import masking
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
@@ -62,6 +63,7 @@ UNITS = (
     "nvidia-dcgm.service",
     "nvidia-cdi-refresh.service",
     "nvidia-cdi-refresh.path",
+    cdi_staleness.REFRESH_UNIT,
     "docker.service",
     "docker.socket",
     coexistence.SNAP_UNIT,
@@ -101,6 +103,8 @@ FILES = (
     "/lib/systemd/system/nvidia-cdi-refresh.service",
     "/usr/lib/systemd/system/nvidia-cdi-refresh.service",
     owned.CDI_REFRESH_DROP_IN,
+    owned.CDI_PROGRAM,
+    owned.CDI_UNIT,
     owned.CONTAINER_PROOF_RECORD,
     owned.ENGINE_RECORD,
     owned.ENGINE_USERS,
@@ -120,6 +124,7 @@ FILES = (
     *memory_hotadd.FILES,
 )
 _KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS, *own_repository.keyrings(_TOOLKIT_REPOSITORY))
+_LARGEST_PROGRAM = 8 * 1024 * 1024
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
 
@@ -135,6 +140,7 @@ def observe(
     packages: list[str] | None = None,
     users: list[str] | None = None,
     find_user: Callable[[str], bool] | None = None,
+    python: str | None = None,
     nvml_binding: bool | None = None,
     predict_volume: Callable[[str | None], VolumePrediction | None] | None = None,
 ) -> Host:
@@ -143,7 +149,7 @@ def observe(
     `ask` sends a GET request to a Unix socket. Without it, no container engine is queried.
     `packages`: requested packages, whose names may be virtual.
     `users`: names of users that may use Docker. `find_user` looks up a user that /etc/passwd does not contain.
-    `nvml_binding`: whether the Python that runs this module has pynvml.
+    `python`: the path of the Python that runs this module. `nvml_binding`: whether it has pynvml.
     `predict_volume` predicts the driver volume for a version of the driver. Without it, `driver_volume` is None.
     """
     system = host_platform.read(root, machine)
@@ -184,6 +190,7 @@ def observe(
     host["package_origins"] = package_origins.read(
         root, system["package_manager"], state["details"], state["signed"], run
     )
+    host["python"] = python
     host["nvml_binding"] = nvml_binding
     host["holders"] = gpu_users.holders(root) if host["driver"]["loaded"] else []
     daemon_files = [host["files"][path] for path in (observe_engines.DAEMON_JSON, observe_engines.DAEMON_JSON_RECORD)]
@@ -235,6 +242,10 @@ def _file(root: str, path: str) -> dict:
         size, mode = os.stat(full).st_size, os.stat(full).st_mode
     except OSError:
         return {"exists": os.path.lexists(full), "content": None, "mode": None}
+    if path == owned.CDI_PROGRAM:
+        # The file is large, and only its digest matters.
+        digest = hashlib.sha256(read_bytes(root, path, _LARGEST_PROGRAM) or b"").hexdigest()
+        return {"exists": True, "content": digest, "mode": f"{mode & 0o7777:04o}"}
     is_text = size <= observe_engines.LARGEST_FILE and not path.endswith(".gpg")
     content = read_text(root, path) if is_text else None
     return {"exists": True, "content": content, "mode": f"{mode & 0o7777:04o}"}

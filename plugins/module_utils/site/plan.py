@@ -9,7 +9,7 @@ A part is a role, or a step of playbook `site`. Each has a function here that re
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
@@ -75,6 +75,8 @@ class Context:
     rejected_sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The GPU facts of this run. They are read only if the driver stays as it is.
     facts: dict[str, Any] | None = None
+    # Returns the digest of the program that writes the CDI specification. The controller builds it only if needed.
+    cdi_program: Callable[[], str | None] = lambda: None
 
 
 def plan(context: Context, parts: Collection[str]) -> dict[str, Part]:
@@ -241,10 +243,11 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
 def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
     engine = engine_request.read(context.values["container_engine"])
-    if request.source == "none":
-        return Part(reasons=["nvidia_container_toolkit_source is none: the role changes nothing"])
+    is_managed = request.source != "none"
     if request.state == "absent":
-        removal = toolkit_removal.plan(host, engine.restart_policy)
+        removal = (
+            toolkit_removal.plan(host, engine.restart_policy) if is_managed else toolkit_removal.without_toolkit(host)
+        )
         return Part(
             plan=plain(removal),
             acts=removal.acts,
@@ -252,6 +255,8 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
             reasons=removal.reasons,
             errors=removal.problems,
         )
+    if not is_managed and "cdi" not in request.isolations:
+        return _toolkit_part(toolkit_plan.without_toolkit(host, request, engines={}))
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
@@ -260,17 +265,29 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if not engines:
         return Part(reasons=["this host has no container engine"])
     driver = _plan_of(parts, "nvidia_driver")
-    result = toolkit_plan.plan(
-        host,
-        request,
-        context.platforms["nvidia_container_toolkit"],
-        context.versions,
-        engines=engines,
-        driver=driver.get("next_loaded", host["driver"]["loaded"]),
+    common: dict[str, Any] = {
+        "engines": engines,
+        "driver": driver.get("next_loaded", host["driver"]["loaded"]),
         # Without activation, the old driver stays loaded, whose libraries are gone.
-        has_new_driver=bool(driver.get("installs")) and driver_request.read(context.values["nvidia_driver"]).activate,
-        restart_policy=engine.restart_policy,
+        "has_new_driver": bool(driver.get("installs"))
+        and driver_request.read(context.values["nvidia_driver"]).activate,
+        "cdi_program": context.cdi_program,
+    }
+    if not is_managed:
+        return _toolkit_part(toolkit_plan.without_toolkit(host, request, **common))
+    return _toolkit_part(
+        toolkit_plan.plan(
+            host,
+            request,
+            context.platforms["nvidia_container_toolkit"],
+            context.versions,
+            restart_policy=engine.restart_policy,
+            **common,
+        )
     )
+
+
+def _toolkit_part(result: toolkit_plan.Plan) -> Part:
     query = (
         {"record": "nvidia_container_toolkit", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
     )
@@ -382,7 +399,8 @@ def _changes_of_proof(host: Host, parts: Mapping[str, Part]) -> str | None:
     if any(toolkit.get(name) for name in ("transaction", "config_needed", "config")):
         return "the run changes NVIDIA's container toolkit"
     refresh = toolkit.get("cdi") or {}
-    if refresh.get("restart") or refresh.get("remove"):
+    own = toolkit.get("own_cdi") or {}
+    if any(units.get(name) for units in (refresh, own) for name in ("restart", "remove")):
         return "the run changes a CDI specification"
     return None
 

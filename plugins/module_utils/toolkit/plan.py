@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_plan,
     docker_runtime,
+    own_cdi,
     package_plan,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
@@ -51,6 +52,8 @@ class Plan:
     config: config_file.Change | None = None
     # The units that keep the CDI specification fresh.
     cdi: cdi_refresh.Refresh = dataclasses.field(default_factory=cdi_refresh.Refresh)
+    # The program that keeps it fresh if no unit of the toolkit does.
+    own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -70,12 +73,14 @@ def plan(
     driver: str | None = None,
     has_new_driver: bool = False,
     restart_policy: str = "when_safe",
+    cdi_program: t.Callable[[], str | None] = lambda: None,
 ) -> Plan:
     """Plan what the role does on this host, and why.
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
     or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
-    change in this run. `restart_policy`: that of role container_engine.
+    change in this run. `restart_policy`: that of role container_engine. `cdi_program` returns the digest of the
+    program of own_cdi, or None.
     """
     packages = package_plan.plan(host, request, platforms, versions)
     result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
@@ -109,13 +114,53 @@ def plan(
     result.cdi = cdi_refresh.plan(host, packages.version, driver, installs=installs, has_new_driver=has_new_driver)
     result.changes += result.cdi.changes
     reasons += result.cdi.reasons
+    if compatibility.CDI in request.isolations and result.cdi.specification is None:
+        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver)
+    else:
+        result.own_cdi = own_cdi.removal(host, result.cdi.remove)
+    result.changes += result.own_cdi.changes
+    result.problems += result.own_cdi.problems
+    reasons += result.own_cdi.reasons
     result.changes = [*_package_changes(result.transaction), *result.changes]
     result.acts = bool(
-        result.transaction or result.config_needed or result.config or result.cdi.changes or result.cri.changes
+        result.transaction
+        or result.config_needed
+        or result.config
+        or result.cdi.changes
+        or result.own_cdi.changes
+        or result.cri.changes
     )
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
     result.reason = "; ".join(reasons) or f"the toolkit {packages.version} is installed"
+    return result
+
+
+def without_toolkit(
+    host: Host,
+    request: Request,
+    *,
+    engines: t.Mapping[str, str | None],
+    driver: str | None = None,
+    has_new_driver: bool = False,
+    cdi_program: t.Callable[[], str | None] = lambda: None,
+) -> Plan:
+    """Plan a host on which the role manages no toolkit, as `plan` does."""
+    result = Plan()
+    if compatibility.CDI in request.isolations:
+        result.problems = compatibility.problems(None, None, engines, [compatibility.CDI])
+        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver)
+        default = f"{own_cdi.UNIT} keeps the CDI specification fresh"
+    else:
+        result.own_cdi = own_cdi.removal(host)
+        default = "nvidia_container_toolkit_source is none: the role changes nothing"
+        if result.own_cdi.changes:
+            default = "nvidia_container_toolkit_source is none, and nvidia_container_toolkit_isolations lacks cdi"
+    result.changes, result.acts = result.own_cdi.changes, bool(result.own_cdi.changes)
+    result.problems += result.own_cdi.problems
+    if result.acts and host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
+    result.reason = "; ".join(result.own_cdi.reasons) or default
     return result
 
 

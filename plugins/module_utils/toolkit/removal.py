@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     config_file,
     cri_plan,
     docker_runtime,
+    own_cdi,
     package_plan,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.toml_text import TomlError
@@ -64,6 +65,8 @@ class Removal:
     drop_ins: list[str] = dataclasses.field(default_factory=list)
     # The change of the configuration of a toolkit that stays.
     config: config_file.Change | None = None
+    # The program that writes the CDI specification.
+    own_cdi: own_cdi.OwnCdi = dataclasses.field(default_factory=own_cdi.OwnCdi)
     # The runtime in containerd and CRI-O.
     cri: cri_plan.Plan = dataclasses.field(default_factory=cri_plan.Plan)
     acts: bool = False
@@ -108,10 +111,17 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     result.cri = cri_plan.removal(host, restart_policy)
     result.problems += result.cri.problems
     result.reasons += result.cri.reasons
+    result.own_cdi = own_cdi.removal(host)
     if not result.record and found:
         result.reasons.append("the installed toolkit is kept because this role did not install it")
     result.acts = bool(
-        result.record or result.revokes or result.config or result.proof or result.drop_ins or result.cri.changes
+        result.record
+        or result.revokes
+        or result.config
+        or result.proof
+        or result.drop_ins
+        or result.own_cdi.changes
+        or result.cri.changes
     )
     if result.acts and host["uid"] != 0:
         result.problems.append(needs_root(host["uid"]))
@@ -129,7 +139,18 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     texts = [text for text, is_needed in parts if is_needed]
     # The engines must not know the runtime when its programs are removed.
     first = int(result.proof) + int(result.revokes)
-    result.changes = [*texts[:first], *result.cri.changes, *texts[first:]]
+    result.changes = [*texts[:first], *result.cri.changes, *result.own_cdi.changes, *texts[first:]]
+    return result
+
+
+def without_toolkit(host: Host) -> Removal:
+    """Return what to remove if the role manages no toolkit."""
+    result = Removal(own_cdi=own_cdi.removal(host))
+    result.changes, result.acts = result.own_cdi.changes, bool(result.own_cdi.changes)
+    if not result.acts:
+        result.reasons.append("nvidia_container_toolkit_source is none: the role changes nothing")
+    elif host["uid"] != 0:
+        result.problems.append(needs_root(host["uid"]))
     return result
 
 

@@ -15,10 +15,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Todo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
 from ansible_collections.gpufleet.hosts.tests.drift import items as drift_items
 from ansible_collections.gpufleet.hosts.tests.drift.items import Item, UnknownKind
 from ansible_collections.gpufleet.hosts.tests.drift.run import platforms
 from ansible_collections.gpufleet.hosts.tests.unit.drift import converged_host as sample
+
+OWN_CDI_FILES = {owned.CDI_PROGRAM, owned.CDI_UNIT}
 
 
 def listed(host: dict[str, Any] | None = None, **by_role: dict[str, Any]) -> list[Item]:
@@ -79,6 +82,16 @@ def test_settings_of_the_user_become_items() -> None:
     )
     assert "log-opts.max-size" in of_kind(found, "option")
     assert owned.MODPROBE in of_kind(found, "file")
+
+
+def test_program_that_writes_the_cdi_specification_becomes_items() -> None:
+    host = sample.converged_host()
+    host["engines"]["docker"]["version"] = "26.1.5"
+    host["files"] |= {path: {"exists": True, "content": "x", "mode": "0644"} for path in OWN_CDI_FILES}
+    host["services"][own_cdi.UNIT] = {**host["services"]["docker.service"]}
+    found = listed(host, nvidia_container_toolkit={"source": "none", "isolations": ["cdi"]})
+    assert of_kind(found, "file") >= OWN_CDI_FILES
+    assert own_cdi.UNIT in of_kind(found, "service")
 
 
 def test_a_host_without_gpu_has_only_its_engine() -> None:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import own_cdi
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_toolkit_samples import recorded, registered, unit
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import ROOT, add_package
@@ -31,6 +36,27 @@ def test_role_acts_only_where_it_is_needed(tmp_path: Path) -> None:
     for good, results, timeouts in (installed, without):
         assert (good, len(timeouts)) == (True, 1), results
         assert "<run " not in results
+
+
+def test_program_for_cdi_is_written_only_where_it_differs(tmp_path: Path) -> None:
+    missing = site_samples.converged()
+    missing["engines"]["docker"]["version"] = "28.3.3"
+    request = toolkit_request.read({"source": "none", "isolations": ["cdi"]})
+    planned = toolkit_plan.without_toolkit(missing, request, engines={}, cdi_program=cdi_program.digest)
+    complete = copy.deepcopy(missing)
+    contents = {owned.CDI_PROGRAM: cdi_program.digest(), **planned.own_cdi.files}
+    complete["files"] |= {path: {"exists": True, "content": text} for path, text in contents.items()}
+    complete["services"][own_cdi.UNIT] = {"load_state": "loaded", "unit_file_state": "enabled"}
+    version = missing["driver"]["loaded"]
+    spec = {"path": owned.CDI_REFRESHED, "driver_versions": [version], "uuids": [], "ours": True, "digest": ""}
+    complete["cdi_specs"] = [spec]
+    variables: dict[str, Any] = {f"{ROLE}_source": "none", f"{ROLE}_isolations": ["cdi"]}
+    # Check mode: the tasks would change this machine.
+    bare, converged = Roles(tmp_path).run(ROLE, [missing], [complete], dry=True, **variables)
+    assert bare[0], bare[1]
+    # The program, the unit, and the reload of systemd.
+    assert bare[1].count("ok [true") >= 3, bare[1]
+    assert (converged[0], converged[1].count("ok [true"), len(converged[2])) == (True, 0, 1), converged[1]
 
 
 def test_only_what_the_role_installed_is_removed(tmp_path: Path) -> None:

@@ -17,12 +17,13 @@ from ansible_collections.gpufleet.hosts.plugins.filter import (
     driver_internal,
     engine_internal,
     site_internal,
+    toolkit_internal,
 )
 
 FOLDER = Path(cuda_internal.__file__).parent
 FILTERS = {
     name: function
-    for module in (cuda_internal, driver_internal, engine_internal, site_internal)
+    for module in (cuda_internal, driver_internal, engine_internal, site_internal, toolkit_internal)
     for name, function in module.FilterModule().filters().items()
 }
 

@@ -242,6 +242,21 @@ def test_specification_of_other_devices_is_a_problem(gpu: dict[str, t.Any], word
     assert (words or "") in " ".join(found)
 
 
+def with_own_unit(state: str, *versions: str) -> dict[str, t.Any]:
+    """Return a host with the unit of this collection and its specification."""
+    spec = {**OF_UNIT, "path": "/var/run/cdi/gpufleet-nvidia.json", "driver_versions": list(versions), "ours": True}
+    unit = {"gpufleet-cdi-refresh.service": {**RUNNING, "unit_file_state": state}}
+    return {**HOST, "services": {**HOST["services"], **unit}, "cdi_specs": [spec]}
+
+
+def test_specification_of_this_collection_is_written_again_with_its_unit() -> None:
+    assert judge(with_own_unit("enabled", "535.1"), FACTS) == {"problems": [], "notes": []}
+    (problem,) = judge(with_own_unit("enabled", "470.256.02"), FACTS)["problems"]
+    assert problem.endswith("driver 535.1 is loaded; run `systemctl restart gpufleet-cdi-refresh.service`.")
+    (note,) = judge(with_own_unit("disabled", "535.1"), FACTS)["notes"]
+    assert "missing after a reboot, because gpufleet-cdi-refresh.service is off" in note
+
+
 def test_second_specification_is_a_problem() -> None:
     second = {**OF_UNIT, "path": "/etc/cdi/nvidia.yaml"}
     (problem,) = judge(with_refresh("enabled", second, OF_UNIT), FACTS)["problems"]

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, merge, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
@@ -54,6 +56,13 @@ def test_records_of_all_package_transactions_are_observed_without_former_files(t
     files = observe(tree)["files"]
     assert json.loads(files["/var/lib/gpufleet/monitoring.json"]["content"]) == {"packages": ["agent"], "previous": {}}
     assert "/var/lib/gpufleet/notes.txt" not in files
+
+
+def test_program_for_the_cdi_specification_is_observed_by_its_digest(tree):
+    assert observe(tree)["files"][owned.CDI_PROGRAM] == {"exists": False, "content": None, "mode": None}
+    text = "print()\n" * 100_000  # longer than files whose content is returned
+    tree.file(owned.CDI_PROGRAM[1:], text)
+    assert observe(tree)["files"][owned.CDI_PROGRAM]["content"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_an_empty_root_gives_an_observation_without_errors(tmp_path):

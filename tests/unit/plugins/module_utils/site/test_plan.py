@@ -610,6 +610,56 @@ def test_refused_toolkit_stops_the_run_before_the_driver():
     assert "nvidia_container_toolkit_version=1.17.8 has known vulnerabilities: CVE-2026-24260" in error
 
 
+# --- CDI without the container toolkit ----------------------------------------------------------------------------
+
+CDI_ONLY: dict = {TOOLKIT: {"source": "none", "isolations": ["cdi"]}}
+
+
+def with_own_cdi(values: dict, docker: str = "28.3.3", **files: str) -> Part:
+    """Plan a converged host with this Docker, on which files of the role exist."""
+    there = converged()
+    there["engines"]["docker"]["version"] = docker
+    paths = {"program": owned.CDI_PROGRAM, "unit": owned.CDI_UNIT}
+    there["files"] |= {paths[name]: {"exists": True, "content": text} for name, text in files.items()}
+    return site_plan.plan(context(there, values, cdi_program=lambda: "digest"), (TOOLKIT,))[TOOLKIT]
+
+
+def test_host_without_the_toolkit_gets_a_program_for_cdi():
+    part = with_own_cdi(CDI_ONLY)
+    assert (part.acts, part.errors) == (True, [])
+    assert part.changes[:2] == [f"write {owned.CDI_PROGRAM}", f"write {owned.CDI_UNIT}"]
+    assert part.changes[-1].startswith(f"refresh the CDI specification {owned.CDI_REFRESHED} for driver ")
+    assert part.plan["transaction"] is None
+    unit = part.plan["own_cdi"]["files"][owned.CDI_UNIT]
+    again = with_own_cdi(CDI_ONLY, program="digest", unit=unit)
+    assert not {"write", "reload"} & {text.split()[0] for text in again.changes}
+
+
+def test_engine_without_cdi_is_refused_before_any_change():
+    (error,) = with_own_cdi(CDI_ONLY, docker="20.10.24+dfsg1-1").errors
+    assert "nvidia_container_toolkit_isolations contains cdi, which this host cannot offer: Docker 20.10.24" in error
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {TOOLKIT: {"source": "none"}},
+        {TOOLKIT: {"source": "none", "state": "absent"}},
+        {TOOLKIT: {"source": "none", "state": "absent", "isolations": ["cdi"]}},
+        {TOOLKIT: {"state": "absent"}},
+    ],
+)
+def test_program_for_cdi_is_removed(values):
+    part = with_own_cdi(values, program="digest", unit="[Unit]\n")
+    assert part.acts
+    assert part.changes[:2] == [f"remove {owned.CDI_UNIT}, {owned.CDI_PROGRAM}", "reload systemd"]
+
+
+def test_toolkit_replaces_the_program_for_cdi():
+    there = bare(files={owned.CDI_PROGRAM: {"exists": True, "content": "digest"}})
+    assert f"remove {owned.CDI_PROGRAM}" in with_toolkit(there)[TOOLKIT].changes
+
+
 # --- the proof in a container -------------------------------------------------------------------------------------
 
 

@@ -12,10 +12,9 @@ import stat
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
-from ansible_collections.gpufleet.hosts.plugins.modules import nvidia_cdi_spec
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import cdi_schema, driver_tree
 
 VERSION = "580.95.05"
@@ -80,12 +79,12 @@ class Host:
             "device_numbers": True,
             "additional_gids": False,
         }
-        return nvidia_cdi_spec.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
+        return apply.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia_cdi_spec.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(apply.platform, "machine", lambda: "x86_64")
     return Host(tmp_path)
 
 
@@ -486,3 +485,14 @@ def test_a_failed_write_leaves_no_file(host, monkeypatch, number, existing):
         assert host.path.read_text() == before
     else:
         assert not host.path.parent.exists()
+
+
+def test_specification_of_the_unit_is_written_again_with_the_unit(host, monkeypatch):
+    path = host.dynamic / "gpufleet-nvidia.json"
+    host.dynamic.mkdir(parents=True)
+    host.run(path=str(path))
+    monkeypatch.setattr(apply.owned, "CDI_REFRESHED", str(path))
+    (warning,) = host.run()["warnings"]
+    assert "systemctl restart gpufleet-cdi-refresh.service" in warning
+    assert "state=absent" not in warning
+    assert path.exists()
