@@ -33,7 +33,7 @@ QUERY = "gpufleet.hosts.package_transaction"
 GPU_FACTS = "gpufleet.hosts.nvidia_gpu_facts"
 PLAN = "gpufleet.hosts.gpu_host_plan"
 PARTS = list(site_plan.PARTS)
-DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, VERIFY = PARTS
+DRIVER, PERSISTENCE, ENGINE, TOOLKIT, VOLUME, PROOF, VERIFY = PARTS
 # The container toolkit is out of scope of most tests.
 SCOPE = {"inventory_hostname": "gpu1", "nvidia_container_toolkit_source": "none"}
 
