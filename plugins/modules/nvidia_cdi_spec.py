@@ -106,7 +106,7 @@ options:
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for an answer of the driver. The value must be above 0 and at most 3600.
+    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
     type: float
     default: 10
   _nvml_binding_path:
@@ -345,7 +345,9 @@ def _validate(params: dict) -> None:
     if fault:
         raise cdi_file.FileError(fault)
     if not os.path.isabs(params["driver_volume_path"]):
-        raise cdi_file.FileError(f"driver_volume_path={params['driver_volume_path']} is not an absolute path")
+        raise cdi_file.FileError(
+            f"driver_volume_path={params['driver_volume_path']} is not an absolute path. Start the path with /."
+        )
     if params["libraries"] == "files":
         driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
