@@ -363,7 +363,7 @@ ORIGINS = [
     ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESMApps", "esm.example.com/apps")], "distribution", "come from it"),
     ("debian-12", DEBIAN_NAMES, "550.163.01-2", [origin("Debian Backports", "x")], "distribution", "come from it"),
     # The vendor of Ubuntu's archive is not another vendor, but the role does not use these names.
-    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "are not the ones that source distribution installs"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "not the ones that source distribution installs"),
     ("ubuntu-24.04", DESKTOP, POCKET, [PPA], "preinstalled", "come from another vendor"),
     ("ubuntu-24.04", SERVER, POCKET, [origin("pop-os-release", "x")], "preinstalled", "come from another vendor"),
     # Mirrors with a Release file of their own.
