@@ -87,7 +87,7 @@ def origin(result) -> str:
     """Render what the role enables before it installs the packages."""
     parts = (
         ("module stream", [result.stream] if result.stream else []),
-        ("components of the archive", result.components),
+        ("archive components", result.components),
         ("installed first if needed:", result.prerequisites),
     )
     found = [f"{what} {code(names)}" for what, names in parts if names]
@@ -132,7 +132,7 @@ def of_vendors(key: str) -> list[str]:
         )
         how = re.sub(r"(?<!\w)'([^']+)'(?!\w)", r"`\1`", data["enable"])
         if data.get("prerequisites"):
-            lines.append(f"  If the role cannot install them: {how}.")
+            lines.append(f"  If the role cannot install these packages: {how}.")
             continue
         # The role cannot enable these repositories.
         lines += [
@@ -227,7 +227,8 @@ def companions(key: str) -> list[str]:
             what = f"also {code([item for item in names if item not in packages(bare, release)])}"
         else:
             source, branch, flavor, build = choice(result)
-            what = f"source {source}, branch {branch}, {flavor} modules, {build}{described(result, release)}"
+            what = f"the role selects source {source}, branch {branch}, {flavor} modules, build {build}"
+            what += described(result, release)
         lines.append(f"- {name}: {what}.")
     return [*lines, ""]
 
@@ -247,12 +248,12 @@ def branches(key: str) -> list[str]:
     for source, data in sources(key):
         supported = [name for name in data["branches"] if generations.end_of_life(name) is None]
         ended = {name: generations.end_of_life(name) for name in data["branches"] if name not in supported}
-        on_request = [f"{name} (ended in {month})" if month else f"{name} (ended)" for name, month in ended.items()]
+        on_request = [f"{name} (support ended{f' in {month}' if month else ''})" for name, month in ended.items()]
         default = data["branches"][0]
         others = [name for name in supported if name != default]
         if data.get("fixed"):
             default, on_request = (
-                f"{default} (only branch; NVIDIA's support {on_request[0].partition('(')[2]}",
+                f"{default} (only branch; NVIDIA's {on_request[0].partition('(')[2]}",
                 [],
             )
         transitional = [f"{old} → {new}" for old, new in data.get("transitional", {}).items()]

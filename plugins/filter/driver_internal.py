@@ -20,8 +20,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import 
 def _checked(host: dict) -> dict:
     if not isinstance(host, dict) or "nvidia" not in host or "kernel" not in host:
         raise AnsibleFilterError(
-            "The input is not a host as module gpufleet.hosts.gpu_host_info returns it. Use the variable gpufleet_host "
-            "that role gpufleet.hosts.observe sets."
+            "The input is not an observation that module gpufleet.hosts.gpu_host_info returned. Use the variable "
+            "gpufleet_host that role gpufleet.hosts.observe sets."
         )
     return host
 

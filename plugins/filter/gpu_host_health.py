@@ -29,14 +29,14 @@ options:
   pcie_width:
     description:
       - The number of lanes that the PCIe link of every GPU must have. A narrower link is a problem.
-      - If unset, a link that is narrower than the GPU supports is a note.
+      - If unset, a link that is narrower than the GPU supports is reported as a note.
     type: int
     choices: [1, 2, 4, 8, 16]
   expected_gpus:
     description:
       - The number of NVIDIA GPUs that the host must have on its PCI bus. GPUs that are assigned to virtual machines do
         not count. Any other number is a problem.
-      - If unset, a host without NVIDIA GPUs is a note.
+      - If unset, a host without NVIDIA GPUs is reported as a note.
     type: int
   requires_engine:
     description: Whether a host without a container engine is a problem.

@@ -45,7 +45,7 @@ def site_target(target: Any, groups: Mapping[str, list[str]], selected: Sequence
         if not _is_known(member, groups):
             named = "which" if member == target else f"but {member}"
             raise AnsibleFilterError(
-                f"gpufleet_target is {shown(target)}, {named} is neither a group nor a host of the inventory. Add it "
+                f"gpufleet_target is {shown(target)}, {named} is neither a group nor a host in the inventory. Add it "
                 "to the inventory, select another inventory with -i, or set -e gpufleet_target=GROUP."
             )
     # The hosts of a wildcard are unknown here. A group without hosts is valid beside one that has hosts.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: docker_daemon_config
-short_description: Manage single options in Docker's daemon.json
+short_description: Manage individual options in Docker's daemon.json
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
@@ -16,18 +16,19 @@ description:
   - The module does not reload or restart the daemon. RV(reload_sufficient) and RV(pending) say what is required.
   - A record on the host keeps for each option its value, the value that it replaced, and its O(managed_by). When an
     option is removed with O(state=absent) or O(purge=true), the module restores the replaced value. When the last
-    option is removed, the module restores the original file, or removes the file if it did not exist.
-  - If C(dockerd) is installed, it validates a changed file before the file becomes live. Docker 23.0 and later have
-    C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file and
-    exits before it changes anything. Without C(dockerd), the module only checks known options itself. The module fails
-    if O(options) enables C(features.cdi) and C(dockerd) is older than 25.0, because C(dockerd) would ignore it.
+    option is removed, the module restores the original file, or removes the file if there was none before.
+  - If C(dockerd) is installed, it validates a changed file before the file replaces the old one. Docker 23.0 and later
+    have C(--validate). The module starts an older C(dockerd) as an unprivileged user. This C(dockerd) checks the file
+    and exits before it changes anything. Without C(dockerd), the module only checks known options itself. The module
+    fails if O(options) enables C(features.cdi) and C(dockerd) is older than 25.0, because C(dockerd) would ignore it.
   - C(dockerd) does not start if both the file and a flag in its unit set an option. If both have the same value, the
     module does not write the option to the file. Otherwise it fails.
   - If the file is not a JSON object, the module fails with the line and the column, and does not overwrite the file.
   - If the file is immutable, mounted, on a read-only file system or not a regular file, the module fails before it
     changes anything.
   - As in C(dockerd) 23.0 and later, an empty file has no options, and a UTF-8 byte-order mark is ignored. C(dockerd)
-    before 23.0 does not start with such a file. On such a host, a restored file contains V({}) instead, or has no mark.
+    before 23.0 does not start with such a file. On such a host, the module restores an empty file as V({}), and a file
+    with a mark without the mark.
 options:
   path:
     description:
@@ -63,14 +64,14 @@ options:
   managed_by:
     description:
       - The name of the owner of the options. Two owners can set the same option to the same value. The module removes
-        the option when both have removed it. If they request different values, the module fails.
+        the option when neither of them requests it any longer. If they request different values, the module fails.
       - Ignored with O(state=undone).
     type: str
     default: user
   purge:
     description:
-      - With O(state=present), whether O(options) are all options of O(managed_by). V(true) removes its other options
-        and restores the replaced values. V(false) keeps them.
+      - With O(state=present), whether O(options) is the complete list for O(managed_by). V(true) removes its other
+        options and restores the replaced values. V(false) keeps them.
       - RV(revoked_keys) names the removed options.
     type: bool
     default: false
@@ -85,8 +86,8 @@ options:
     default: union
   validate:
     description:
-      - Whether C(dockerd) validates a changed file before it becomes live. The module always checks the types of known
-        options and the flags in the unit.
+      - Whether C(dockerd) validates a changed file before it replaces the old one. The module always checks the types
+        of known options and the flags in the unit.
     type: bool
     default: true
   dockerd:
@@ -481,7 +482,9 @@ def run(module: AnsibleModule) -> dict:
     params = module.params
     for name in ("path", "state_directory"):
         if not os.path.isabs(params[name]):
-            raise daemon_json.DaemonConfigError(f"{name}={params[name]} is not an absolute path.")
+            raise daemon_json.DaemonConfigError(
+                f"{name}={params[name]} is not an absolute path. Start the path with /."
+            )
     if not params["managed_by"]:
         raise daemon_json.DaemonConfigError("managed_by is empty. Set a name, or remove the option.")
     shown_path = params["path"]

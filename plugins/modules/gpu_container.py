@@ -25,7 +25,7 @@ attributes:
       - Check mode pulls no image. If the image is missing, the module predicts that the container is created, and does
         not check the image's requirements.
       - With O(pull=always), the prediction is for the local image, and a warning says so.
-      - Check mode does not start a Docker that is stopped. The prediction then only considers whether the container
+      - Check mode does not start Docker if it is stopped. The prediction then only considers whether the container
         exists and runs, and a warning says so.
   diff_mode:
     support: full
@@ -52,15 +52,15 @@ options:
   image:
     description:
       - Image of the container. Required unless O(state) is V(absent), or V(stopped) with an existing container.
-      - The module checks the image's requirements on the driver before the first change. See the notes.
+      - The module checks the image's requirements for the driver before the first change. See the notes.
     type: str
   state:
     description:
       - V(started) creates the container if necessary, and starts it.
       - V(present) creates the container if necessary. If the container is recreated, Podman starts it and Docker does
         not.
-      - V(stopped) stops the container and ignores its other options. It requires no driver. V(stopped) creates a
-        missing container.
+      - V(stopped) stops an existing container and ignores the other options. This requires no driver. If the container
+        does not exist, the module creates it with these options.
       - V(absent) removes the container. It requires no driver and no GPU.
     type: str
     choices: [started, present, stopped, absent]
@@ -80,7 +80,7 @@ options:
   gpus:
     description:
       - GPUs of the container. The value is V(all), V(none), a count, or a list.
-      - A list can contain indexes, UUIDs, the beginnings of UUIDs, and PCI addresses, also short ones such as
+      - A list can contain indexes, UUIDs, the beginnings of UUIDs, and PCI addresses, including short ones such as
         V(["3b:00"]). A MIG device is a UUID or C(gpu:mig) in quotes, for example V(["1:0"]).
       - A list can be a string, as in C(-e gpus=[0,1]). A single number is a count, also as the string V("2"). The
         string V("0") is rejected because it could mean no GPU or GPU 0.
@@ -118,12 +118,11 @@ options:
         type: str
   exclusive:
     description:
-      - Use only GPUs that no other container holds. The module does not select these GPUs by count for other
-        containers.
-      - All containers of Docker and Podman count, also those that other tools created. A container holds its GPUs while
-        it is running, paused or restarting. A stopped container holds its GPUs if the engine starts it
-        again. This applies to the restart policy C(always), and to C(unless-stopped) if the container was never
-        started.
+      - Use only GPUs that no other container holds. The module does not select these GPUs for other
+        containers whose O(gpus) is a count.
+      - All containers of Docker and Podman count, including those that other tools created. A container holds its GPUs
+        while it is running, paused or restarting. A stopped container holds its GPUs if its restart policy is
+        C(always), or if it was never started and its restart policy is C(unless-stopped).
       - A privileged container holds only the GPUs that it requested.
       - Concurrent runs on one host do not select the same GPU.
       - The container has a label for exclusive use. Engines cannot change labels, so a change of this option recreates
@@ -147,7 +146,7 @@ options:
       - V(auto) keeps the isolation of an existing container while it is available. Otherwise it selects the first
         available one of V(cdi), V(volume), V(runtime) and V(device_requests). RV(gpu_assignment.reason) contains the
         reason.
-      - A CDI specification is stale if it was written for another driver version than the loaded one. V(auto) does not
+      - A CDI specification is stale if it was written for a driver version other than the loaded one. V(auto) does not
         use a stale specification, and V(cdi) fails.
     type: str
     choices: [auto, cdi, device_requests, runtime, volume]
@@ -334,7 +333,7 @@ EXAMPLES = r"""
     gpus: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     published_ports: ["8888:8888"]
 
-- name: Run a container with two close GPUs that no other container uses
+- name: Run a container with two GPUs that are close to each other and that no other container uses
   gpufleet.hosts.gpu_container:
     name: trainer
     image: registry.example.com/trainer:7

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Read the state of a host that its GPU software depends on
+short_description: Read the host state that GPU software depends on
 version_added: 0.1.0
 author:
   - gpufleet maintainers (@gpufleet)
@@ -178,7 +178,7 @@ host:
         - Driver versions - of the C(loaded) module, of the user-space C(library), C(on_disk) for the running kernel and
           C(on_disk_next) for the kernel of the next boot.
         - C(kernel_module_flavor), C(on_disk_flavor) and C(on_disk_next_flavor) are C(open) or C(proprietary).
-        - C(in_use) counts the uses of the loaded modules, such as open devices, without those by other modules.
+        - C(in_use) counts the uses of the loaded modules, such as open devices. Uses by other modules do not count.
         - C(runfile) is V(true) if NVIDIA's installer was used.
       type: dict
       sample: {loaded: 535.261.03, library: 535.261.03, on_disk: 535.261.03, kernel_module_flavor: open, in_use: 0}
@@ -189,7 +189,7 @@ host:
     nvml_binding:
       description:
         - Whether the Python that ran this module has C(pynvml). If not, M(gpufleet.hosts.nvidia_gpu_facts) sends the
-          controller's copy at once.
+          controller's copy in the first call.
       type: bool
       sample: false
     holders:

@@ -16,7 +16,7 @@ description:
   - Checks the variables of the roles, observes the host with M(gpufleet.hosts.gpu_host_info), and plans the selected
     parts of a run from this one observation. It changes nothing.
   - Fails if a variable has an invalid value, if an unknown variable has a name that is close to a variable of a role,
-    or if a part cannot be done on this host.
+    or if a part cannot be carried out on this host.
   - If the driver is to be installed, it queries the available versions once. A converged host uses no network.
   - The roles of this collection and playbook C(gpufleet.hosts.site) act on this plan.
 options:
@@ -55,7 +55,7 @@ attributes:
     description: The task changes nothing.
     support: none
 notes:
-  - The variables of the roles are not options. The task reads them like a role does.
+  - The variables of the roles are not options. The task reads them as a role does.
 seealso:
   - module: gpufleet.hosts.gpu_host_info
   - module: gpufleet.hosts.package_transaction
@@ -125,7 +125,7 @@ has_secrets:
   returned: success
   sample: false
 errors:
-  description: Why the parts cannot be done on the host.
+  description: Why the parts cannot be carried out on the host.
   type: list
   elements: str
   returned: failure

@@ -106,7 +106,7 @@ options:
     type: bool
     default: false
   timeout:
-    description: Seconds to wait for an answer of the driver. The value must be above 0 and at most 3600.
+    description: Seconds to wait for a response from the driver. The value must be above 0 and at most 3600.
     type: float
     default: 10
   _nvml_binding_path:

@@ -88,7 +88,7 @@ EXAMPLES = r"""
   loop_control:
     label: "{{ item.uuid }}"
 
-- name: Probe a replaced GPU with 512 MiB of memory
+- name: Probe a replacement GPU, and check 512 MiB of its memory
   gpufleet.hosts.nvidia_cuda_probe:
     gpus: [GPU-5a6f3c1e-2d7b-4c9a-8f10-3b2e9d4c7a61]
     memory_mib: 512

@@ -62,7 +62,7 @@ options:
   expected_engines:
     description:
       - Engines that check mode treats as available, because an earlier task would have installed or started them.
-        Check mode reads what such a Docker has registered from its data directory.
+        For Docker, check mode reads the registered volumes from Docker's data directory.
       - Has no effect outside check mode.
     type: list
     elements: str
@@ -91,7 +91,7 @@ options:
     default: /
   driver_version:
     description:
-      - Version of the driver whose files to collect. The default is the version of the loaded kernel module.
+      - Version of the driver whose files are collected. The default is the version of the loaded kernel module.
       - Set this option to create the volume before the reboot that completes a driver upgrade, or on a machine without
         the kernel module.
     type: str
@@ -246,7 +246,7 @@ actions:
   returned: success
   type: list
   elements: str
-  sample: ["build volume nvidia_driver_580.95.05 of 31 files", "register nvidia_driver_580.95.05 with docker"]
+  sample: ["build volume nvidia_driver_580.95.05 from 31 files", "register nvidia_driver_580.95.05 with docker"]
 """
 
 from ansible.module_utils.basic import AnsibleModule

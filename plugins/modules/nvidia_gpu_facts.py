@@ -66,7 +66,7 @@ options:
     type: path
 notes:
   - A value is V(null) if the product, the driver or pynvml does not support it.
-  - The values come from NVML and are the same as those of C(nvidia-smi -q -x).
+  - Unless stated otherwise, the values come from NVML, like those of C(nvidia-smi -q -x).
 seealso:
   - name: NVML API reference
     description: The meaning of each value.
@@ -186,7 +186,7 @@ ansible_facts:
           type: bool
           sample: true
         wsl:
-          description: Whether the host is a Windows Subsystem for Linux (WSL2), which uses the driver of Windows.
+          description: Whether the host runs in Windows Subsystem for Linux (WSL2), which uses the Windows driver.
           returned: always
           type: bool
           sample: false
@@ -646,7 +646,7 @@ ansible_facts:
               type: bool
               sample: false
         retired_pages:
-          description: Retired memory pages, before Ampere.
+          description: Retired memory pages, on GPUs older than Ampere.
           returned: when the subset V(ecc) is gathered
           type: dict
           contains:
@@ -666,7 +666,7 @@ ansible_facts:
               type: bool
               sample: false
         remapped_rows:
-          description: Memory rows replaced by spare ones, since Ampere.
+          description: Memory rows replaced by spare ones, on Ampere and newer GPUs.
           returned: when the subset V(ecc) is gathered
           type: dict
           contains:
@@ -875,7 +875,7 @@ ansible_facts:
               type: int
               sample: 85
             margin_c:
-              description: Distance to the nearest limit in degrees Celsius, since Ada.
+              description: Distance to the nearest limit in degrees Celsius, on Ada and newer GPUs.
               returned: always
               type: int
               sample: 56
@@ -1188,7 +1188,8 @@ ansible_facts:
         pcie:
           description: >-
             Connection between two GPUs: V(self), V(internal) for the same board, V(pix) for one PCIe switch, V(pxb) for
-            several, V(phb) for a host bridge, V(node) for the host bridges of a NUMA node, V(sys) for NUMA nodes.
+            several, V(phb) for a host bridge, V(node) for the host bridges of one NUMA node, V(sys) for different NUMA
+            nodes.
           returned: always
           type: list
           elements: list

@@ -31,8 +31,8 @@ description:
 options:
   record:
     description: >-
-      Name of the record, in lower-case letters, digits and underscores. Everything that belongs together has one
-      record, for example the packages of one role. Other records keep their packages and repositories.
+      Name of the record, in lower-case letters, digits and underscores. Use one record for everything that belongs
+      together, for example the packages of one role. Other records keep their packages and repositories.
     type: str
     required: true
   state:
@@ -40,8 +40,8 @@ options:
       - V(present) makes the changes that the other options request. An item that you remove from O(install) or
         O(repositories) stays on the host.
       - V(absent) removes the packages that the transactions of O(record) installed and that nothing else needs. It also
-        removes their repositories and other files, resets their module streams and releases their holds. Of the other
-        options, only O(remove), O(keep) and O(lock_timeout) apply.
+        removes their repositories and other files, restores the previous module streams and releases their holds. Of
+        the other options, only O(remove), O(keep) and O(lock_timeout) apply.
       - With apt, V(absent) purges the packages. This removes their configuration files, and the scripts of some
         packages also delete data, for example databases.
     type: str
@@ -53,15 +53,17 @@ options:
         on the host.
       - C(name) installs the version that the package manager prefers, by default the newest one. It does not upgrade an
         installed package.
-      - C(name) may be virtual, so that packages only provide it. An installed package or another item that provides it
-        suffices. Otherwise exactly one available package must provide it. The check needs the repositories each time.
+      - C(name) may be virtual, that is, a name that packages only provide. An installed package or another item that
+        provides it suffices. Otherwise exactly one available package must provide it. For such a name, each run needs
+        the repositories.
       - C(name=version) also upgrades or downgrades an installed package. A version without a revision or release, such
         as C(580.95.05), selects the newest build of this version.
       - C(name>=version) keeps an installed package that is new enough. Otherwise it installs the version that the
         package manager prefers, or the newest version if the preferred one is too old.
       - A package file is not installed again if exactly its version is installed. The module reads the file in each
         run.
-      - With apt, C(name:architecture) selects another architecture than the host's, also in O(remove) and O(purge).
+      - With apt, C(name:architecture) selects an architecture other than the host's. This form is also valid in
+        O(remove) and O(purge).
     type: list
     elements: str
     default: []
@@ -83,7 +85,7 @@ options:
   hold:
     description:
       - Packages to hold at their version after the transaction, as C(name) or C(name=version). The module holds every
-        installed package that an item selects, also dependencies and packages that other programs installed.
+        installed package that an item selects, including dependencies and packages that other programs installed.
       - Names and versions may have wildcards. After a tilde, they are regular expressions. A regular expression may
         match any part of a name, but must match the whole version, with or without epoch and release. For example,
         V(~^libnvidia-=580.95.05) selects all packages whose names start with C(libnvidia-) and that have this version.
@@ -95,7 +97,7 @@ options:
     default: []
   release:
     description: >-
-      Packages whose holds the module releases, in the form of O(hold), also if it did not set them. Packages that
+      Packages whose holds the module releases, in the form of O(hold), even if it did not set them. Packages that
       O(hold) also selects are held after the transaction.
     type: list
     elements: str
@@ -152,7 +154,7 @@ options:
       fingerprint:
         description: >-
           The full fingerprint of the key with 40 or 64 hexadecimal digits, or the SHA-256 digest of the key file as
-          V(sha256:0123...). The module fails before the first change if the key is another one. With a fingerprint, the
+          V(sha256:0123...). The module fails before the first change if the key is different. With a fingerprint, the
           file must contain only this key. For a file with several keys, use its digest.
         type: str
         required: true
@@ -162,7 +164,7 @@ options:
           all packages from the repository's server.
         type: int
       module_hotfixes:
-        description: With dnf, whether the packages are visible although a module has packages with the same names.
+        description: With dnf, whether the packages are visible even if a module has packages with the same names.
         type: bool
       signed:
         description: >-

@@ -279,7 +279,7 @@ class _Model:
             return Expected(kept=True)
         # The role does not change the version of packages of others.
         if not source:
-            return Expected(refusals=(rf"of package {package} is installed",))
+            return Expected(refusals=(rf"\(package {package}\) is installed",))
         if not self.offers(source):
             return Expected(refusals=("no such version of",))
         if package in self.host.held:

@@ -23,5 +23,7 @@ def driver_root_fault(path: str | None) -> str | None:
     if path is None:
         return None
     if not os.path.isabs(path):
-        return f"driver_root={path} is not an absolute path"
-    return None if os.path.isdir(path) else f"driver_root={path} is not a directory"
+        return f"driver_root={path} is not an absolute path. Start the path with /."
+    if not os.path.isdir(path):
+        return f"driver_root={path} is not a directory. Correct the path, or remove the option."
+    return None

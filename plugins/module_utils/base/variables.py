@@ -115,8 +115,8 @@ def _refuse_float(name: str, value: Any) -> None:
     number = next((item for item in (value if is_list else [value]) if isinstance(item, float)), None)
     if number is not None:
         raise VariableError(
-            f"{name} {'contains' if is_list else 'is'} {number}, which YAML has read as a number, without the zeros at "
-            'its end: 20.10 becomes 20.1. Write the value in quotes, as in "20.10".'
+            f"{name} {'contains' if is_list else 'is'} {number}, which YAML read as a number without its trailing "
+            'zeros: for example, 20.10 becomes 20.1. Write the value in quotes, as in "20.10".'
         )
 
 

@@ -97,7 +97,9 @@ def _validate(params: dict) -> None:
     if fault:
         raise cdi_file.FileError(fault)
     if not os.path.isabs(params["driver_volume_path"]):
-        raise cdi_file.FileError(f"driver_volume_path={params['driver_volume_path']} is not an absolute path")
+        raise cdi_file.FileError(
+            f"driver_volume_path={params['driver_volume_path']} is not an absolute path. Start the path with /."
+        )
     if params["libraries"] == "files":
         driver_files.check_sets(params["sets"])
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):

@@ -59,7 +59,8 @@ def is_name_conflict(result: Mapping[str, Any]) -> bool:
 def remove_unstarted(engine: Docker | Podman, name: str, before: str | None, *, keep: bool) -> dict[str, Any]:
     """Remove the container that the engine's module created instead of `before` and could not start.
 
-    This container has another identifier than `before` and has never run. The engine refuses to remove a running one.
+    The identifier of this container differs from that of `before`, and it has never run. The engine refuses
+    to remove a running container.
     """
     unavailable = engine.unavailable_reason()
     if unavailable:

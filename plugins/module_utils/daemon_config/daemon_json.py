@@ -116,11 +116,11 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
 def _cause(text: str, position: int) -> str:
     """Name the two most common causes of invalid JSON."""
     if re.match(r"\s*(//|/\*|#)", text[position:]):
-        return ". JSON has no comments"
+        return ". JSON does not allow comments"
     # Python 3.13 and newer report the position of the comma, older versions that of the next character.
     before, after = text[:position].rstrip(), text[position:]
     if (before.endswith(",") and after[:1] in ("}", "]")) or re.match(r",\s*[}\]]", after):
-        return ". JSON has no comma after the last item"
+        return ". JSON does not allow a comma after the last item"
     return ""
 
 

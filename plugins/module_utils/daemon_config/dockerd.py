@@ -30,7 +30,7 @@ def version_of(run: Run, dockerd: str) -> tuple[int, ...]:
 def validate(
     run: Run, run_unprivileged: Run, dockerd: str, file: str, requested: dict[str, t.Any] | None = None
 ) -> str:
-    """Validate a file with dockerd before it becomes live. Return dockerd's path and version, or raise its message.
+    """Validate a new file with dockerd. Return dockerd's path and version, or raise its message.
 
     `requested`: the options that the user requests, of which dockerd may ignore some without a message.
 

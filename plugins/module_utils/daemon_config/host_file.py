@@ -115,7 +115,10 @@ def _attributes(path: str) -> int:
 
 def _place_problem(path: str, directory: str) -> str:
     if os.statvfs(directory).f_flag & os.ST_RDONLY:
-        return f"{directory} is on a read-only file system. Change the file where the file system is built."
+        return (
+            f"{directory} is on a read-only file system. If the host runs from an image, change the file in the "
+            "image. Otherwise, remount the file system read-write."
+        )
     if not os.access(directory, os.W_OK | os.X_OK):
         return f"directory {directory} is not writable. " + (
             f"Check its mode and attributes: ls -ld {directory}." if is_root() else "Set become: true."

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Manage single keys of a JSON object that others edit, too.
+"""Manage individual keys of a JSON object that others edit, too.
 
 Pure functions. A requested tree is split into leaves; a leaf is a value at a path of keys, or one item of the list at
 that path. A record keeps for each leaf the value that was set, the value that it replaced, and the managers that
@@ -160,8 +160,8 @@ def merge(
 ) -> Merge:
     """Set the requested leaves for `manager`, and keep its other leaves.
 
-    Its leaves that contain, or are part of, a requested leaf are released first, also those in `elsewhere`, which are
-    set outside the tree. `purge` releases all its leaves that are not requested.
+    Its leaves that contain, or are part of, a requested leaf are released first, including those in `elsewhere`,
+    which are set outside the tree. `purge` releases all its leaves that are not requested.
     """
     wanted = leaves(requested, policy)
     outside = leaves(elsewhere or {}, policy)

@@ -215,7 +215,7 @@ def version_problems(options: dict[str, t.Any], version: tuple[int, ...]) -> lis
         if options.get(key) is not None and version < first
     ]
     if isinstance(features, dict) and features.get("cdi") and version < _CDI_SINCE:
-        found.append(_too_old("features.cdi", "has no CDI and ignores this feature", version, _CDI_SINCE))
+        found.append(_too_old("features.cdi", "does not support CDI and ignores this option", version, _CDI_SINCE))
     for key, (end, instead) in _UNTIL.items():
         if options.get(key) is not None and version >= end:
             found.append(_removed(key, "this option", version, end, instead))
@@ -228,7 +228,7 @@ def version_problems(options: dict[str, t.Any], version: tuple[int, ...]) -> lis
 def _removed(name: str, what: str, version: tuple[int, ...], end: tuple[int, ...], instead: str) -> str:
     shown, removal = (".".join(map(str, numbers)) for numbers in (version, end))
     remedy = f"Use {instead} instead." if instead else "Remove it."
-    return f"{name}: Docker {shown} no longer has {what}, which {removal} has removed. {remedy}"
+    return f"{name}: Docker {shown} no longer has {what}, which was removed in Docker {removal}. {remedy}"
 
 
 def _too_old(name: str, lack: str, version: tuple[int, ...], first: tuple[int, ...]) -> str:
@@ -283,7 +283,7 @@ def _option_problems(key: str, value: t.Any) -> list[str]:
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        return [f"{key}: JSON has no infinite numbers and no NaN. Use a finite number."]
+        return [f"{key}: JSON does not allow infinite numbers or NaN. Use a finite number."]
     kind = KNOWN_OPTIONS.get(key)
     if kind is None:
         similar = _similar_option(key, _MISSPELLED)
@@ -301,7 +301,7 @@ def _option_problems(key: str, value: t.Any) -> list[str]:
         try:
             ipaddress.ip_interface(value)
         except ValueError:
-            return [f"{key}: {value!r} is not an address with a prefix length. Write for example 172.26.0.1/16."]
+            return [f"{key}: {value!r} is not an address with a prefix length. Use a value such as 172.26.0.1/16."]
     return []
 
 
@@ -328,9 +328,9 @@ def _object_problems(key: str, value: dict[str, t.Any]) -> list[str]:
         if key == "runtimes":
             found += _runtime_problems(f"runtimes.{name}", item)
         elif key == "log-opts" and name == "max-size" and not _SIZE.match(item):
-            found.append(f"log-opts.max-size: {item!r} is not a size. Write for example 10m.")
+            found.append(f"log-opts.max-size: {item!r} is not a size. Use a value such as 10m.")
         elif key == "log-opts" and name == "max-file" and not (item.isdigit() and int(item) > 0):
-            found.append(f'log-opts.max-file: {item!r} is not a number of files. Write for example "3".')
+            found.append(f'log-opts.max-file: {item!r} is not a number of files. Use a value such as "3".')
     return found
 
 

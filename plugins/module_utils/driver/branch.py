@@ -267,6 +267,13 @@ def _no_branch(case: Case, data: dict) -> str:
             f"nvidia_driver_minimum_version is {minimum}, but source {source} provides the branches {branches}. Lower "
             f"the minimum{newer} or set another nvidia_driver_source."
         )
+    ended = [name for name in data["branches"] if _lists_all(name, window) and _has_flavor(case, data, name)]
+    ended = [name for name in ended if not minimum or int(name) >= int(_branch_of(minimum))]
+    if ended:
+        return (
+            f"NVIDIA no longer supports the branches of source {source} that support the GPUs of this host. Set "
+            f"nvidia_driver_branch to {' or '.join(ended)}, or set another nvidia_driver_source."
+        )
     if all(int(branch) < window.first for branch in data["branches"]):
         return (
             f"{window.first_gpu} needs branch {window.first} or newer, but source {source} provides {branches}. Set "
@@ -274,9 +281,8 @@ def _no_branch(case: Case, data: dict) -> str:
         )
     if window.last is None or any(supports_all(branch, window) for branch in data["branches"]):
         return (
-            f"Source {source} has no supported branch for {window.first_version_gpu or window.first_gpu} and these "
-            f"settings (it provides {branches}). Set nvidia_driver_branch to one of them, or another "
-            "nvidia_driver_source."
+            f"Source {source} has no suitable branch for {window.first_version_gpu or window.first_gpu} with these "
+            f"settings. It provides {branches}. Set another nvidia_driver_source."
         )
     return (
         f"{window.last_gpu} needs branch {window.last} or older, but source {source} provides {branches}. Set another "

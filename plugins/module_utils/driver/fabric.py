@@ -97,8 +97,8 @@ def adopt(case: Case) -> None:
         case.result.services.append(UNIT)
     elif state == "masked":
         case.result.reasons.append(
-            f"no fabric manager: {UNIT} is masked, so CUDA fails with error 802. Run systemctl unmask {UNIT}, then "
-            "this role again"
+            f"no fabric manager: {UNIT} is masked, so CUDA fails with error 802. Run 'systemctl unmask {UNIT}', then "
+            "run this role again"
         )
     elif not installed and case.request.fabric_manager == "auto":
         case.result.reasons.append(

@@ -70,8 +70,8 @@ def skip_unavailable(host: Host, result: Resolution, available: dict) -> None:
     if needed:
         raise NoVersion(
             f"The host's repositories have no {', '.join(needed)}, so there is no prebuilt module for kernel "
-            f"{upcoming}, which boots next. {capitalized(result.prebuilt_hint)}, add a repository that has the "
-            f"package{'' if result.only_prebuilt else OR_BUILD}.{how_to_release(host)}"
+            f"{upcoming}, which boots next. {capitalized(result.prebuilt_hint)}. Alternatively, add a repository that "
+            f"has the package{'' if result.only_prebuilt else OR_BUILD}.{how_to_release(host)}"
         )
     if unavailable:
         result.reasons.append(

@@ -78,8 +78,8 @@ def choose(case: Case, data: dict) -> None:
     case.result.unheld = [rule["name"] for rule in chosen if rule.get("held") is False]
     if case.result.prebuilt and "vendor" in data:
         case.result.reasons.append(
-            f"the kernel is not held: an upgrade may install a kernel without a module of {data['vendor']}. Run this "
-            "role again after an upgrade of the kernel and before the reboot"
+            f"the kernel is not held: an upgrade may install a kernel for which {data['vendor']} has no module yet. "
+            "Run this role again after an upgrade of the kernel and before the reboot"
         )
     others = kernel_packages.other_builds(case.host, case.result.prebuilt)
     case.result.replaced = sorted({*case.result.replaced, *others})
@@ -163,7 +163,7 @@ def _headers(case: Case, data: dict, names: dict) -> None:
     for release in kernels(case.host):
         kernel = kernel_rule(release, data)
         if release == running != upcoming and case.host["os"]["package_manager"] == "zypper":
-            # zypper selects one version of a package per command, also of one that can have several.
+            # zypper selects one version of a package per command, even of one that can have several.
             if not case.host["driver"]["on_disk"]:
                 case.result.reasons.append(
                     f"the running kernel {running} gets no module, because zypper installs the headers of only one "
@@ -224,8 +224,8 @@ def suitable_dkms(host: Host, result: Resolution, available: dict) -> str | None
     hint = result.prerequisites_hint or "Enable a repository that has it."
     raise NoVersion(
         f"Driver {result.version} needs dkms {minimum} or newer, but the repositories of this host have only {newest}. "
-        f"If this host uses a mirror, update it. {hint} Alternatively, set nvidia_driver_version to a driver before "
-        f"{nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM}."
+        f"If this host uses a mirror, update it. {hint} Alternatively, set nvidia_driver_version to a version older "
+        f"than {nvidia_repository_data.FIRST_WITH_DKMS_MINIMUM}."
     )
 
 

@@ -74,7 +74,7 @@ def _plan_stream(host: Host, result: Resolution, todo: Todo, streams: dict | Non
     if not result.stream:
         return
     if result.repository is None:
-        # Another repository than NVIDIA's may have no streams.
+        # A repository other than NVIDIA's may have no streams.
         todo.query_streams = [module]
         if stream not in (streams or {}).get(module, []):
             return

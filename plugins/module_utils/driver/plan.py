@@ -224,18 +224,18 @@ def _why_not_prebuilt(host: Host, result: Resolution, offers: Offers) -> str:
     complete = sorted(versions.intersection(*offered), key=natural_key)
     if versions and missing:
         return (
-            f"the repositories have no {', '.join(missing)}, which this host needs; to use them, enable a repository "
-            "that has these packages"
+            f"the repositories have no {', '.join(missing)}, which this host needs; to use the prebuilt modules, "
+            "enable a repository that has these packages"
         )
     if complete:
         branch = complete[-1].partition(".")[0]
         return (
-            f"the repositories have {modules} for kernel {upcoming}, which boots next, only of driver "
-            f"{', '.join(complete)}; to use it, set nvidia_driver_branch to {branch}"
+            f"the repositories have {modules} for kernel {upcoming}, which boots next, only for driver "
+            f"{', '.join(complete)}; to use these modules, set nvidia_driver_branch to {branch}"
         )
     return (
-        f"the repositories have no {modules} for kernel {upcoming}, which boots next, and a driver of its version; to "
-        f"use them, {result.prebuilt_hint}"
+        f"the repositories have no {modules} for kernel {upcoming}, which boots next, together with a driver of the "
+        f"same version; to use these modules, {result.prebuilt_hint}"
     )
 
 

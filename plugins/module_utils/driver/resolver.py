@@ -59,8 +59,8 @@ def resolve(
 
 _INSTALLING = ("distribution", "nvidia", "runfile")
 _OF_WINDOWS = (
-    "this host is Windows Subsystem for Linux, and Windows provides the NVIDIA driver. Install and upgrade the driver "
-    "in Windows"
+    "this host runs in Windows Subsystem for Linux, and Windows provides the NVIDIA driver. Install and upgrade the "
+    "driver in Windows"
 )
 _OF_TEGRA = (
     "this host is a Tegra board, and its NVIDIA driver is part of Jetson Linux (L4T). Install and upgrade Jetson "
@@ -69,7 +69,7 @@ _OF_TEGRA = (
 
 
 def _keep_driver_of_system(host: Host, request: Request, result: Resolution) -> None:
-    """Keep a driver that another system than the distribution provides. Refuse to install one."""
+    """Keep a driver that a system other than the distribution provides. Refuse to install one."""
     is_wsl = host["os"]["variant"] == "wsl"
     why = _OF_WINDOWS if is_wsl else _OF_TEGRA
     if request.source in _INSTALLING:

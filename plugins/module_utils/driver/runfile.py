@@ -84,7 +84,7 @@ def _check_not_in_use(host: Host, version: str) -> None:
     if users:
         stop = f" ('systemctl stop {' '.join(daemons)}')" if daemons else ""
         raise NoVersion(
-            f"NVIDIA's installer of {version} fails while the loaded modules are in use by "
+            f"NVIDIA's installer for version {version} fails while the loaded modules are in use by "
             f"{', '.join(users)}. Nothing was changed. Stop these users first{stop}, or set nvidia_driver_version to a "
             f"version of branch {_FIRST_WITH_MODULES_IN_USE} or newer, whose installer supports this."
         )

@@ -91,7 +91,7 @@ def choose(case: Case, installed: str | None) -> str:
     modules_of_vendor = driver_membership.modules_of_no_source(case.host, case.platform)
     if is_install and installed == "preinstalled" and modules_of_vendor:
         raise Refused(
-            f"nvidia_driver_source is {requested}, but kernel modules of other packages are installed "
+            f"nvidia_driver_source is {requested}, but kernel modules from other packages are installed "
             f"({_with_origins(case, modules_of_vendor)}), and the role does not replace them. Set nvidia_driver_source "
             "to auto or preinstalled to adopt this driver, or remove its packages first."
         )
@@ -177,7 +177,8 @@ def _why_kept(case: Case, installed: str) -> str:
             return f"the origin of the installed driver packages is unknown ({found}); the role keeps this driver"
         if origin.DISTRIBUTION in origins:
             return (
-                f"source distribution does not use the installed driver packages ({found}); the role keeps this driver"
+                f"the installed driver packages ({found}) are not the ones that source distribution installs; the role "
+                "keeps this driver"
             )
         return f"the installed driver packages come from another vendor ({found}); the role keeps this driver"
     return "a driver was already installed by the image or by hand; the role keeps this driver"
@@ -185,7 +186,7 @@ def _why_kept(case: Case, installed: str) -> str:
 
 def _with_origins(case: Case, names: list[str]) -> str:
     origins = {name: driver_membership.described_origin(case.host, name, case.platform) for name in names}
-    return ", ".join(f"{name} of {of}" if of else name for name, of in origins.items())
+    return ", ".join(f"{name} from {of}" if of else name for name, of in origins.items())
 
 
 def others(case: Case, source: str) -> list[str]:

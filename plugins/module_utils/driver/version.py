@@ -139,7 +139,7 @@ def _lacking(offered: dict[str, set[str]], search: Search) -> str:
     if without:
         return f" of {', '.join(without)}" if len(without) < len(offered) else ""
     newest = sorted(set().union(*suitable.values()), key=natural_key)[-3:]
-    return " of all packages: " + "; ".join(
+    return " with all packages: " + "; ".join(
         f"{version} lacks {', '.join(sorted(name for name in suitable if version not in suitable[name]))}"
         for version in newest
     )
@@ -189,9 +189,9 @@ def check_stream(wanted: str, streams: dict, place: str) -> None:
     available = streams.get(module, [])
     if stream not in available:
         hint = (
-            f"Available streams: {', '.join(available)}. Request a branch and flavor of one of them"
+            f"Available streams: {', '.join(available)}. Request the branch and flavor of one of these streams"
             if available
-            else f"The repository has no module {module}. Mirror its module metadata"
+            else f"The repository has no module {module}. If it is a mirror, add the module metadata to it"
         )
         raise NoVersion(
             f"The driver's packages are in the module stream {wanted}, but the repository {place} has no such stream. "

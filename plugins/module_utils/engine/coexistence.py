@@ -106,13 +106,13 @@ def restart_problems(host: Host, request: Request, versions: str, *, is_older: b
             return []
         listed = " and ".join(f"{name} ({number})" for name, number in counts.items())
         return [
-            f"The change of containerd from {versions} is a downgrade, and the older version may be unable to manage "
+            f"Changing containerd from {versions} is a downgrade, and the older version may be unable to manage "
             f"the running containers of {listed}. Stop these containers, or set container_engine_restart_policy=always."
         ]
     number = running(host, "docker")
     if request.name != "docker" or not number:
         return []
-    change = f"The change of Docker from {versions} restarts the daemon"
+    change = f"Changing Docker from {versions} restarts the daemon"
     if not (host["engines"]["docker"]["info"] or {}).get("live_restore"):
         return [
             f"{change}, which would stop its running containers ({number}) because live-restore is off. Stop these "
@@ -142,7 +142,7 @@ def notes(host: Host, name: str) -> list[str]:
     users = host["engine_processes"]["rootless_docker"]
     if users:
         listed = ", ".join(str(user) for user in users)
-        found.append(f"rootless Docker of uid {listed} is also running, which this role does not change")
+        found.append(f"rootless Docker, which this role does not change, is also running (uid {listed})")
     owner = kubernetes(host)
     if owner and name != "podman":
         found.append(f"Kubernetes uses this host ({owner})")
@@ -150,5 +150,5 @@ def notes(host: Host, name: str) -> list[str]:
         found.append("k3s or RKE2 runs on this host with its own containerd, which this role does not change")
     flags = sorted({flag["place"] for flag in host["docker_daemon_json"]["flags"] if "/etc/sysconfig" in flag["place"]})
     if name == "docker" and flags:
-        found.append(f"{', '.join(flags)} sets flags of dockerd")
+        found.append(f"{', '.join(flags)} {'sets' if len(flags) == 1 else 'set'} flags of dockerd")
     return found

@@ -37,6 +37,7 @@ def problem(host: Host, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.A
         return None
     counts = {"containers": host["docker_data"]["containers"], "images": info.get("images") or 0}
     contents = ", ".join(f"{number} {kind if number != 1 else kind[:-1]}" for kind, number in counts.items() if number)
+    kinds = " and ".join(kind for kind, number in counts.items() if number)
     running = str(info.get("server_version"))
     remedy = _remedy(host, after, version_key(version))
     if not contents or not remedy or _remedy(host, before, version_key(running)):
@@ -44,8 +45,8 @@ def problem(host: Host, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.A
     is_older = version_key(version) < _DEFAULT_SINCE <= version_key(running)
     change = f"Docker from {plain_version(running)} to {plain_version(version)}" if is_older else "daemon.json"
     return (
-        f"The change of {change} would hide {contents}, because Docker would no longer use the containerd image store, "
-        f"which has them. Nothing was changed. {remedy}, or remove them first."
+        f"Changing {change} would hide {contents}, because Docker would no longer use the containerd image store, "
+        f"which contains them. Nothing was changed. {remedy}, or remove these {kinds} first."
     )
 
 

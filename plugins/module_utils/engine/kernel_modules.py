@@ -60,7 +60,7 @@ def unavailable(host: Host, package: Missing, *, is_fatal: bool) -> str:
     if not is_fatal:
         return f"{text}, so Docker may not start after a reboot"
     return (
-        f"Docker cannot start: {text}. It contains module xt_addrtype, which dockerd needs for iptables. Upgrade the "
-        "kernel and reboot, enable the repository that has the package, or set firewall-backend=nftables in "
-        "container_engine_docker_options (Docker 29.0 and later)."
+        f"Docker cannot start: {text}. This package contains module xt_addrtype, which dockerd needs for iptables. "
+        "Upgrade the kernel and reboot, enable the repository that has the package, or set firewall-backend=nftables "
+        "in container_engine_docker_options (Docker 29.0 and later)."
     )

@@ -118,7 +118,7 @@ def plan(
     first = _FIRST_VERSIONS["podman"]
     if request.name == "podman" and result.version and version_key(result.version) < version_key(first):
         result.reasons.append(
-            f"Podman {plain_version(result.version)} does not support CDI, Podman {first} and later do"
+            f"Podman {plain_version(result.version)} does not support CDI, which requires Podman {first} or later"
         )
     if (work.install or work.remove) and request.name != "containerd" and coexistence.kubernetes(host):
         work.keep = [name for name in coexistence.RUNTIMES if is_installed(host, name) and name not in work.remove]
@@ -145,7 +145,7 @@ def _replaces(case: _Case, result: Packages) -> bool:
         return False
     if not found.package:
         result.problems.append(
-            f"container_engine_source={request.source}, but {request.name} of {found.origin} is installed, which "
+            f"container_engine_source={request.source}, but {request.name} is already installed ({found.origin}) and "
             "belongs to no package that this role knows. Set container_engine_source=auto to keep it, or remove it "
             "with the tool that installed it."
         )
@@ -154,8 +154,8 @@ def _replaces(case: _Case, result: Packages) -> bool:
         return True
     is_of_node = coexistence.kubernetes(case.host)
     result.problems.append(
-        f"container_engine_source={request.source}, but {request.name} {plain_version(found.version)} of package "
-        f"{found.package} is installed, which has another origin. Set container_engine_source=auto to keep it"
+        f"container_engine_source={request.source}, but {request.name} {plain_version(found.version)} is installed "
+        f"from package {found.package}, which comes from another source. Set container_engine_source=auto to keep it"
         + ("." if is_of_node else ", or container_engine_replace=true to replace it.")
     )
     return False
@@ -169,8 +169,8 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     if not found.version and _requested(request):
         remedy = "Start docker.service, or remove the setting." if request.name == "docker" else "Remove the setting."
         result.problems.append(
-            f"{_requested(request)}, but the version of {request.name} of {found.origin} is not known, because it "
-            f"belongs to no package that this role knows. {remedy}"
+            f"{_requested(request)}, but the version of the installed {request.name} ({found.origin}) is not known, "
+            f"because it belongs to no package that this role knows. {remedy}"
         )
         return
     is_wrong = bool(found.version) and not _fits(str(found.version), request)
@@ -178,9 +178,9 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
         if is_wrong:
             origin = f"package {found.package}" if found.package else found.origin
             result.problems.append(
-                f"{_requested(request)}, but {request.name} {plain_version(found.version)} of {origin} is "
-                "installed, and this role does not change its version. Change the version with the tool that installed "
-                "it" + (", or set container_engine_source." if request.source == "preinstalled" else ".")
+                f"{_requested(request)}, but {request.name} {plain_version(found.version)} ({origin}) is installed, "
+                "and this role does not change its version. Change the version with the tool that installed it"
+                + (", or set container_engine_source." if request.source == "preinstalled" else ".")
             )
         return
     known = packages_record.read(host, owned.ENGINE_RECORD)["requested"]
@@ -267,7 +267,9 @@ def _from(case: _Case, result: Packages, work: Transaction, source: str, *, is_l
         # The versions of a stable release do not change.
         result.version = static
         if version_key(static) < version_key(first):
-            raise _NoVersion(f"{_place(case, source)} has only {request.name} {static}, and {first} is current")
+            raise _NoVersion(
+                f"{_place(case, source)} has only {request.name} {static}, but {first} or newer is required"
+            )
         return
     _select(case, result, work, _core(data), first=first)
 
@@ -467,8 +469,8 @@ def _holds(case: _Case, result: Packages, work: Transaction) -> None:
     data = case.engine.get(result.source or "")
     if not data and not case.found.package:
         result.reasons.append(
-            f"container_engine_hold has no effect, because {request.name} of {case.found.origin} belongs to no package "
-            "that this role knows"
+            f"container_engine_hold has no effect, because the installed {request.name} ({case.found.origin}) belongs "
+            "to no package that this role knows"
         )
     members = list(data.get("hold") or _core(data)) if data else [case.found.package] if case.found.package else []
     coming = [item.partition("=")[0] for item in work.install]

@@ -272,7 +272,8 @@ def _config(
         result.problems.append(lost)
         return [], notes
     if hidden:
-        notes.append("{0} has {2} of an earlier Docker, which Docker does not find in {1}".format(*hidden))
+        text = "{0} contains {2} of an earlier Docker installation, but Docker will use {1} and will not find this data"
+        notes.append(text.format(*hidden))
     names, is_recorded = _differing_secrets(host, options, change.satisfied) if has_secrets else ([], True)
     changed = sorted({*change.changed_keys, *names})
     if changed:

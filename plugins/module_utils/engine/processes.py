@@ -26,7 +26,7 @@ def read(root: str) -> dict[str, t.Any]:
     The engines are those of the system's packages: docker, containerd, kubernetes, podman and crio; and those that have
     their own containerd: snap, k3s (also RKE2) and rootless (that of a user).
 
-    Processes in other PID namespaces are those of containers, also of engines inside containers, and do not count.
+    Processes in other PID namespaces are those of containers, even if they are engines, and do not count.
     """
     proc = os.path.join(root, "proc")
     containers: dict[str, int] = {}

@@ -20,8 +20,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 _WITHOUT_GROUP = {
-    "podman": "Podman has no daemon and needs no group, users run their own containers",
-    "containerd": "containerd has no group, only root can use its socket",
+    "podman": "Podman has no daemon and needs no group; users run their own containers",
+    "containerd": "containerd has no group; only root can use its socket",
 }
 
 

@@ -147,7 +147,7 @@ def _reason_mismatch(versions: dict) -> str:
     if versions["on_disk"] and versions["on_disk"] == versions["library"]:
         remedy = "Stop all GPU processes and reload the module with modprobe, or reboot the host"
     else:
-        remedy = "Install both in the same version, then reload the module or reboot the host"
+        remedy = "Install both with the same version, then reload the module or reboot the host"
     return f"The loaded kernel module has version {loaded}, but the user-space library has version {library}. {remedy}."
 
 

@@ -53,11 +53,14 @@ def reasons(host: dict) -> list[dict]:
     if loaded and library and library != loaded:
         add(
             "library_differs",
-            f"module {loaded} is loaded, but the driver's libraries are {library}: new GPU processes fail until you "
-            "reload the module or reboot the host",
+            f"module {loaded} is loaded, but the driver's libraries have version {library}: new GPU processes "
+            "fail until you reload the module or reboot the host",
         )
     if loaded and on_disk and on_disk != loaded:
-        add("module_differs", f"module {loaded} is loaded, but the module on disk for kernel {running} is {on_disk}")
+        add(
+            "module_differs",
+            f"module {loaded} is loaded, but the module on disk for kernel {running} has version {on_disk}",
+        )
     elif loaded and driver["on_disk_flavor"] and driver["kernel_module_flavor"] not in (None, driver["on_disk_flavor"]):
         add(
             "flavor_differs",

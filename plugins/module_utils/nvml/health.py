@@ -16,7 +16,7 @@ _BUSY_PERCENT = 10
 _RECOVERY = {
     "gpu_reset": "the driver requests a reset of this GPU. Stop its processes, then run nvidia-smi --gpu-reset",
     "node_reboot": "the driver requests a reboot of the host",
-    "drain_p2p": "the driver requests a stop of all peer-to-peer work. Stop the processes that use several GPUs",
+    "drain_p2p": "the driver requests that all peer-to-peer work stop. Stop the processes that use several GPUs",
     "drain_and_reset": (
         "the driver requests a drain and a reset of this GPU. Stop its processes, then run nvidia-smi --gpu-reset"
     ),

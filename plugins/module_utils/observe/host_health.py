@@ -83,9 +83,9 @@ def _number_of_gpus(host: Host, expected: int | None) -> list[str]:
     if count > expected:
         return [f"{text} Correct the variable."]
     return [
-        f"{text} Compare with the output of lspci -d 10de:, and check the kernel log for PCIe errors. If a GPU is "
-        "missing there, reseat its board and its power cables. If the host is a virtual machine, check the GPUs that "
-        "its hypervisor assigns."
+        f"{text} Compare this number with the output of 'lspci -d 10de:', and check the kernel log for PCIe errors. If "
+        "lspci does not list a GPU, reseat its board and its power cables. If the host is a virtual machine, check the "
+        "GPUs that its hypervisor assigns."
     ]
 
 
@@ -222,7 +222,7 @@ def _driver(host: Host) -> list[str]:
     driver, kernel = host["driver"], host["kernel"]
     upcoming, library = driver["on_disk_next"], driver["library"]
     if upcoming and library and upcoming != library:
-        remedy = f"Install the module and the libraries of one version{_with_tool(host)}"
+        remedy = f"Install the module and the libraries with the same version{_with_tool(host)}"
         return [
             f"The NVIDIA module of kernel {kernel['next_boot']}, which boots next, has version {upcoming}, but the "
             f"driver's libraries have version {library}. A reboot does not fix this. "
@@ -281,8 +281,8 @@ def _engine(host: Host, is_required: bool) -> list[str]:
     content = host["files"][daemon_json["path"]]["content"]
     if docker["package"] and content is not None and docker_daemon_json.is_rejected_by(content, version):
         found.append(
-            f"{daemon_json['path']} is empty or starts with a byte-order mark. Docker before 23.0 does not start with "
-            "such a file. Write {} to an empty file, or remove the byte-order mark."
+            f"{daemon_json['path']} is empty or starts with a byte-order mark. Docker versions before 23.0 do not "
+            "start with such a file. Write {} to an empty file, or remove the byte-order mark."
         )
     return found
 

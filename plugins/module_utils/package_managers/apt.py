@@ -77,7 +77,7 @@ class Apt:
         if problem:
             raise PackageManagerError(
                 f"dpkg's database {dpkg_state.STATUS} is damaged: {problem}. Nothing was changed. Restore it from "
-                f"{dpkg_state.STATUS}-old or from /var/backups/dpkg.status.0, and run again."
+                f"{dpkg_state.STATUS}-old or from /var/backups/dpkg.status.0, then run the task again."
             )
         return (text or "") + dpkg_state.journal(self._root)
 
@@ -143,7 +143,7 @@ class Apt:
         if rest:
             raise PackageManagerError(
                 f"An interrupted run of dpkg could not be completed: {'; '.join(rest)}. {failure} Repair these "
-                "packages with dpkg --configure -a and apt-get --fix-broken install, and run again."
+                "packages with dpkg --configure -a and apt-get --fix-broken install, then run the task again."
             )
 
     def _unfinished(self) -> list[dpkg_state.Package]:
@@ -174,7 +174,7 @@ class Apt:
             raise PackageManagerError(
                 f"The installation of {names} was interrupted, and apt cannot repeat it: {failure} Install this or "
                 "another version with apt-get install NAME=VERSION or dpkg --install FILE, or remove the package with "
-                "dpkg --remove --force-remove-reinstreq. Then run again."
+                "dpkg --remove --force-remove-reinstreq. Then run the task again."
             )
         return failure
 
@@ -190,7 +190,7 @@ class Apt:
         if removed:
             raise PackageManagerError(
                 f"apt can repair the dependencies of the installed packages only if it removes {', '.join(removed)}. "
-                "No package was removed. Run apt-get --fix-broken install, and run again."
+                "No package was removed. Run apt-get --fix-broken install, then run the task again."
             )
         return changes
 
@@ -274,7 +274,7 @@ class Apt:
         """Do nothing: apt has no modules."""
 
     def apply(self, files: list[File]) -> None:
-        """Fetch the metadata of the host's repositories, also if no file was written."""
+        """Fetch the metadata of the host's repositories, even if no file was written."""
         rc, out, err = self._command.change(self._command.update())
         if rc or _NOT_FETCHED.search(err):
             raise PackageManagerError(

@@ -97,8 +97,8 @@ def unsolved(steps: Steps) -> str:
     if steps.may_erase:
         return "No package was changed."
     return (
-        "No package was changed. If a package must be removed, list it in remove or may_change. In a role: remove "
-        "the package yourself."
+        "No package was changed. If a package must be removed, list it in remove or may_change. If a role reported "
+        "this error, remove the package yourself, then run the role again."
     )
 
 

@@ -112,7 +112,7 @@ class Dnf:
             packages = dnf_repair.installed(self._run)
         if packages is None:
             raise PackageManagerError(
-                "rpm cannot read its database, even after `rpm --rebuilddb`. Restore /var/lib/rpm."
+                "rpm cannot read its database, even after `rpm --rebuilddb`. Restore /var/lib/rpm from a backup."
             )
         damage = dnf_repair.damage(self._run, packages, planned)
         ended = [*damage.old, *damage.gone]
@@ -209,7 +209,7 @@ class Dnf:
         return {f"/{os.path.relpath(path, self._root)}": read_text("/", path) or "" for path in paths}
 
     def offers(self, names: list[str], view: View) -> dict[str, list[str]]:
-        """Return the available versions by package, newest first, also of packages that modules hide."""
+        """Return the available versions by package, newest first, including those of packages that modules hide."""
         return offers.read("dnf", names, self._run, view.options)
 
     def dependencies(self, names: list[str], view: View) -> dict[str, dict[str, str]]:
@@ -289,7 +289,7 @@ class Dnf:
             if others:
                 raise PackageManagerError(
                     f"{error} dnf could remove the other package first, but would then also remove "
-                    f"{', '.join(sorted(others))}. Remove these packages, and run again."
+                    f"{', '.join(sorted(others))}. Remove these packages, then run the task again."
                 )
             self._act(part, *cached.options)
 

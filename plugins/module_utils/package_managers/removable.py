@@ -18,7 +18,7 @@ def unneeded(names: list[str], without: list[str], run: Run) -> list[str]:
     for name in names:
         rc, _out, err = run([*_TEST, name])
         needed[name] = simulation.rpm_dependents(err)
-        # Keep packages that rpm refuses to erase for any other reason than a dependency.
+        # Keep packages that rpm refuses to erase for a reason other than a dependency.
         if rc == 0 or needed[name]:
             found.add(name)
     while True:

@@ -105,7 +105,7 @@ class Zypper:
             problem = self._listing()[0]
             if problem:
                 raise PackageManagerError(
-                    f"{_DATABASE}, also after rpm --rebuilddb: {problem}. Restore it from a backup."
+                    f"{_DATABASE}, even after rpm --rebuilddb: {problem}. Restore it from a backup."
                 )
         doubles = self._doubles(self._listing()[1])
         incomplete = self._incomplete(planned, doubles)
@@ -247,9 +247,9 @@ class Zypper:
             copies = {copy.split(" ")[0] for copy in state.get(item.name, "").split(", ")}
             if item.version and not item.file and item.version not in after | copies:
                 raise PackageManagerError(
-                    f"zypper would not install {item}, but exits with status 0. Installed is "
-                    f"{', '.join(sorted(copies - {''})) or 'no version'}. Check zypper's configuration, or "
-                    "request another version."
+                    f"zypper would not install {item}, but exits with status 0. Installed version: "
+                    f"{', '.join(sorted(copies - {''})) or 'none'}. Check zypper's configuration, or request another "
+                    "version."
                 )
 
     def unneeded(self, names: list[str], without: list[str], requested: list[str]) -> list[str]:

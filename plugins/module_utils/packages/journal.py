@@ -308,8 +308,8 @@ class Journal:
             return None
         except OSError as error:
             raise JournalError(
-                f"{path} could not be read: {error.strerror}. The record must contain the content of this file before "
-                "its change. Make the file readable, then run the task again."
+                f"{path} could not be read: {error.strerror}. The record must contain the original content of this "
+                "file. Make the file readable, then run the task again."
             ) from error
 
     def _undone(self, known: Mapping[str, Any]) -> set[str]:

@@ -95,8 +95,8 @@ def _plan(request: Request, backend: Backend, journal: Journal) -> tuple[Result,
     others = [name for name in (backend.remove_test(roots) if roots else []) if name not in candidates]
     if others:
         raise TransactionError(
-            f"{', '.join(roots)} cannot be removed: packages that stay need them: {', '.join(sorted(others))}. Nothing "
-            "was changed. Remove these packages first."
+            f"Removing {', '.join(roots)} would break other installed packages: {', '.join(sorted(others))}. Nothing "
+            "was changed. Remove these other packages first."
         )
     rest = [name for name in candidates if name not in roots]
     unneeded = backend.unneeded(rest, roots, removal.requested) if rest else []
@@ -125,7 +125,7 @@ def _check_others(gone: list[str], backend: Backend) -> None:
     others = [str(change) for change in changes if change.name not in gone]
     if others:
         raise TransactionError(
-            f"The removal of {', '.join(gone)} would also {'; '.join(others)}. Nothing was changed. Remove the other "
+            f"Removing {', '.join(gone)} would also {'; '.join(others)}. Nothing was changed. Remove the other "
             "packages first."
         )
 

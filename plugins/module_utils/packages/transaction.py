@@ -297,8 +297,8 @@ def _judge(run: _Run, changes: list[Change]) -> None:
         raise TransactionError(
             f"The transaction for {subject} requires changes that are not allowed: {'; '.join(refused)}. No package "
             "was changed. To allow upgrades, use may_upgrade; to allow other changes, use may_change. To release "
-            "holds, use release. Otherwise, remove packages from keep or request other versions. In a role: change "
-            "these packages or release their holds yourself."
+            "holds, use release. Otherwise, remove packages from keep or request other versions. If a role reported "
+            "this error, change these packages or release their holds yourself, then run the role again."
         )
     comes = {
         change.name
@@ -313,7 +313,7 @@ def _judge(run: _Run, changes: list[Change]) -> None:
 
 
 def _other_versions(run: _Run, changes: list[Change]) -> list[str]:
-    """Describe the requested packages that would get another version than a requested one.
+    """Describe the requested packages that would get a version other than the requested ones.
 
     rpm installs several versions of a kernel's packages beside each other, so a package can be requested twice.
     """

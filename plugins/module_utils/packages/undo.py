@@ -121,7 +121,7 @@ def _restore(begun: Begun, restored: list[str], lost: list[str]) -> None:
 
 
 def _remains(begun: Begun) -> list[str]:
-    """Return the new packages, also those of an interrupted run before this one."""
+    """Return the new packages, including those of an interrupted run before this one."""
     known = {*begun.journal.read()["pending"], *_missing(begun)}
     return [name for name in begun.backend.installed()["all"] if name not in known and not name.startswith(_KEY)]
 

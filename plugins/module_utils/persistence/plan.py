@@ -248,7 +248,7 @@ def _packaged_unit(host: Host, service: dict[str, t.Any]) -> str | None:
 
 
 def _logical_lines(unit: str) -> str:
-    """Return a unit with continued lines joined and comments removed, also those within a continued line."""
+    """Return a unit with continued lines joined and comments removed, including those within a continued line."""
     lines = [line for line in unit.splitlines() if not line.lstrip().startswith(("#", ";"))]
     return re.sub(r"[ \t]*\\\n[ \t]*", " ", "\n".join([*lines, ""]))
 
@@ -284,7 +284,10 @@ def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
     if result.unmask:
         return "the unit of the daemon is masked"
     if DROP_IN_FILE in result.files:
-        return "the packaged unit starts the daemon without persistence mode, as root, or stops it when unneeded"
+        return (
+            "the packaged unit starts the daemon without persistence mode or as root, stops it when no other unit "
+            "needs it, or cannot be enabled"
+        )
     if UNIT_FILE in result.files:
         return "the driver has no unit for the daemon"
     if result.reload:
@@ -294,7 +297,8 @@ def _reason(result: Plan, host: Host, service: dict[str, t.Any]) -> str:
     if result.start:
         return f"the daemon is {service.get('active_state') or 'not installed'}"
     if result.turn_on:
-        return f"the daemon runs, but persistence mode is off on {len(result.turn_on)} GPUs"
+        count = len(result.turn_on)
+        return f"the daemon runs, but persistence mode is off on {count} GPU{'' if count == 1 else 's'}"
     return "the daemon runs; NVML reports the mode of each GPU"
 
 

@@ -44,7 +44,7 @@ _FORMS = {
     "description": (r"\S(?:.*\S)?", "Write one line of text."),
     "url": (
         repository_variables.URL,
-        "Set an http, https, ftp or file URL without spaces, quotes and backslashes, for example "
+        "Set an http, https, ftp or file URL without spaces, quotes or backslashes, for example "
         "https://mirror.example/cuda.",
     ),
     "key": (

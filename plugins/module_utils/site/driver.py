@@ -96,7 +96,7 @@ def _changes(result: Plan, decision: dict[str, Any], installs: bool, has_old_rec
         changes += [f"remove {owned.DRIVER_REBOOT_MARKER}"] if has_old_record else []
     # Every change is verified.
     if verifies and not has_work:
-        changes.append("repeat the verification of the driver that failed in an earlier run")
+        changes.append("repeat the driver verification that failed in an earlier run")
     return changes
 
 

@@ -113,7 +113,9 @@ class VolumeRun:
         if version is not None and not driver_files.VERSION.fullmatch(version):
             raise driver_volume.VolumeError(f"driver_version={version} is invalid. Use the form 580.95.05.")
         if not os.path.isabs(self.params["path"]):
-            raise driver_volume.VolumeError(f"path={self.params['path']} is not an absolute path")
+            raise driver_volume.VolumeError(
+                f"path={self.params['path']} is not an absolute path. Start the path with /."
+            )
         fault = base_options.driver_root_fault(self.params["driver_root"])
         # Removing a volume needs no driver.
         if fault and self.params["state"] == "present":
@@ -139,7 +141,7 @@ class VolumeRun:
         if version is None:
             raise driver_volume.VolumeError(
                 "no NVIDIA driver is loaded: /sys/module/nvidia/version does not exist. Load the driver (modprobe "
-                "nvidia), or set driver_version to the version whose files to collect."
+                "nvidia), or set driver_version to the version of the files."
             )
         directory = driver_volume.volume_directory(self.path, version)
         layout = driver_volume.layout_of(
@@ -200,7 +202,7 @@ class VolumeRun:
             if not (changes.add or changes.replace):
                 self.surplus = self.actions[-1:]
         else:
-            self.actions.append(f"build volume {name} of {count} files")
+            self.actions.append(f"build volume {name} from {count} files")
         self.before["files"] = sorted([f"{name} ({fault})" for name, fault in changes.replace.items()] + changes.remove)
         self.after["files"] = sorted(
             f"{name} -> {layout.links[name]}" if name in layout.links else name

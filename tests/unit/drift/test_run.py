@@ -116,7 +116,7 @@ def only_driver() -> dict[str, Any]:
         host["services"][unit] = dict(drift_items.NO_UNIT)
     host["engines"]["docker"].update(package=None, version=None, info=None)
     drifting.remove_daemon_json(host)
-    host["driver_volume"].update(changed=True, actions=[f"build volume {sample.VOLUME} of 3 files"])
+    host["driver_volume"].update(changed=True, actions=[f"build volume {sample.VOLUME} from 3 files"])
     host["driver_volume"]["actions"].append(f"register {sample.VOLUME} with docker")
     return host
 

@@ -115,7 +115,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], activate: An
     request = driver_request.read({"activate": activate})
     part = site_driver.present(there, request, {}, None, versions=None, streams=None, is_controller=False)
     # A verification is a reason to act, and the plan names it.
-    assert part["plan"]["verifies"] is any("verification of the driver" in change for change in part["changes"])
+    assert part["plan"]["verifies"] is any("driver verification" in change for change in part["changes"])
     assert part["acts"] is bool(part["changes"])
     return part["plan"]
 

@@ -136,7 +136,7 @@ def test_expected_installation(platform, host, values, installs, removes):
 @pytest.mark.parametrize(
     ("platform", "host", "values", "message"),
     [
-        ("debian-13", "distribution", {"source": "docker"}, "docker 26.1.5 of package docker.io is installed"),
+        ("debian-13", "distribution", {"source": "docker"}, "docker 26.1.5 is installed from package docker.io"),
         ("debian-12", "podman-docker", {}, "docker cannot be installed together with podman-docker"),
         ("el-8", "podman", {}, "docker cannot be installed together with runc"),
         ("el-10", "bare", {"source": "distribution"}, "the distribution has none"),
@@ -147,12 +147,12 @@ def test_expected_installation(platform, host, values, installs, removes):
             "the repositories of this host do not have kernel-modules-extra for kernel 6.12.0-211.7.1.el10_2.x86_64",
         ),
         ("debian-12", "bare", {"version": "26.0.99"}, "Debian has no such version of docker.io"),
-        ("ubuntu-24.04", "moby", {"minimum_version": "29.5"}, "docker 28.3.3 of package moby-engine is installed"),
+        ("ubuntu-24.04", "moby", {"minimum_version": "29.5"}, "docker 28.3.3 (package moby-engine) is installed"),
         (
             "ubuntu-24.04",
             "moby",
             {"name": "containerd", "minimum_version": "2.2"},
-            "containerd 1.7.28 of package moby-containerd is installed",
+            "containerd 1.7.28 (package moby-containerd) is installed",
         ),
         ("debian-12", "docker-ce-held", {"version": "28.5.1"}, "upgrade docker-ce from 27.5.1 to 28.5.1 (held)"),
     ],

@@ -14,4 +14,4 @@ from ansible_collections.gpufleet.hosts.plugins.filter import driver_internal as
 def test_invalid_host_fails():
     with pytest.raises(AnsibleFilterError) as error:
         filters.installer_record({"os": {}})
-    assert "The input is not a host as module gpufleet.hosts.gpu_host_info returns it." in str(error.value)
+    assert "The input is not an observation that module gpufleet.hosts.gpu_host_info returned." in str(error.value)

@@ -76,7 +76,7 @@ TYPE = "must be the name of a group or host, or a pattern. Remove the variable t
         (["a"], f"gpufleet_target is ['a'], but {TYPE}"),
         (
             "gpu_host",
-            "gpufleet_target is gpu_host, which is neither a group nor a host of the inventory. Add it to the "
+            "gpufleet_target is gpu_host, which is neither a group nor a host in the inventory. Add it to the "
             f"inventory, {REMEDY}",
         ),
         ("gpu_hosts:rack3", "gpufleet_target is gpu_hosts:rack3, but rack3 is neither a group nor a host"),

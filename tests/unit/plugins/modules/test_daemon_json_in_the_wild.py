@@ -198,12 +198,12 @@ BY_HAND = "Nothing was changed. Correct the file by hand."
 # content, and what the error must say: the place, the reason with the value, and what to do
 REFUSED: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "cut off by a full disk": (b'{"mtu": 14', ("line 1 column 11", "invalid JSON", '{"mtu": 14', BY_HAND)),
-    "comment": (COMMENT, ("line 2 column 3", "// more space", "JSON has no comments", BY_HAND)),
+    "comment": (COMMENT, ("line 2 column 3", "// more space", "JSON does not allow comments", BY_HAND)),
     "comment at the start": (
         b"# Ansible managed\n{}\n",
-        ("line 1 column 1", "# Ansible managed", "no comments", BY_HAND),
+        ("line 1 column 1", "# Ansible managed", "JSON does not allow comments", BY_HAND),
     ),
-    "trailing comma": (b'{\n  "mtu": 1450,\n}\n', ("line ", "no comma after the last item", BY_HAND)),
+    "trailing comma": (b'{\n  "mtu": 1450,\n}\n', ("line ", "not allow a comma after the last item", BY_HAND)),
     "single quotes": (b"{'mtu': 1450}", ("line 1 column 2", "double quotes", "{'mtu': 1450}", BY_HAND)),
     "two objects, from >>": (
         b'{"mtu": 1450}\n{"debug": true}\n',

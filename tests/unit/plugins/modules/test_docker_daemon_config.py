@@ -140,7 +140,7 @@ def test_old_dockerd_gets_a_file_that_it_reads(host: Host, content: bytes, left:
 def test_feature_that_dockerd_ignores_is_refused(host: Host) -> None:
     host.dockerd.write_text(host.dockerd.read_text().replace("26.1.5", "24.0.9"))
     host.write('{"features": {"cdi": true}}')
-    assert "features.cdi: Docker 24.0.9 has no CDI" in host({"features": {"cdi": True}, "mtu": 9000})["msg"]
+    assert "features.cdi: Docker 24.0.9 does not support CDI" in host({"features": {"cdi": True}, "mtu": 9000})["msg"]
     assert host({"mtu": 9000})["config"] == {"features": {"cdi": True}, "mtu": 9000}
     assert host({"features": {"cdi": False}})["config"]["features"] == {"cdi": False}
 

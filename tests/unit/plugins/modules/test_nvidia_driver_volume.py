@@ -43,7 +43,7 @@ def test_check_mode_predicts_the_run_that_creates_the_volume(run, tmp_path):
     done = run()
     assert (tmp_path / "volumes/nvidia_driver" / VERSION / "bin/nvidia-smi").is_file()
     for result in (predicted, done):
-        assert (result["changed"], result["actions"]) == (True, [f"build volume nvidia_driver_{VERSION} of 7 files"])
+        assert (result["changed"], result["actions"]) == (True, [f"build volume nvidia_driver_{VERSION} from 7 files"])
     assert run()["changed"] is False
 
 

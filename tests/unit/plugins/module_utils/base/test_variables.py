@@ -68,8 +68,8 @@ def test_empty_value_is_the_default(empty):
 
 
 QUOTE = (
-    "which YAML has read as a number, without the zeros at its end: 20.10 becomes 20.1. Write the value in quotes, as "
-    'in "20.10".'
+    "which YAML read as a number without its trailing zeros: for example, 20.10 becomes 20.1. Write the value in "
+    'quotes, as in "20.10".'
 )
 REJECTED = [
     ("color", "blue", "role_color is blue, but must be one of red, green."),

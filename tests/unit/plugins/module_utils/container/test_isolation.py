@@ -95,7 +95,7 @@ def test_auto_keeps_the_isolation_of_the_container_while_it_is_available(tree):
             "has version 0.7.0, which docker 25.0.3 cannot read: docker 26.1 or later is required",
         ),
         (podman("4.3.1"), {"version": "0.7.0"}, "which podman 4.3.1 cannot read: podman 5.1 or later is required"),
-        # The index refers to another GPU than when the specification was written.
+        # The index does not refer to the same GPU as when the specification was written.
         (podman(), {"names": ["1"], "node": "/dev/nvidia0"}, "names GPU 1"),
         (docker(), {}, "docker 20.10.24 does not support CDI"),
     ],

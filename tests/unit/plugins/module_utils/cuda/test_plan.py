@@ -582,8 +582,8 @@ def test_only_the_toolkit_that_does_not_support_the_gpus_is_rejected() -> None:
             "numbers; NVIDIA's packages install the newest update).",
         ),
         # YAML reads 12.10 as 12.1.
-        ({"versions": ["12.6", 12.10]}, "cuda_toolkit_versions contains 12.1, which YAML has read as a number"),
-        ({"default_version": 12.6}, "cuda_toolkit_default_version is 12.6, which YAML has read as a number"),
+        ({"versions": ["12.6", 12.10]}, "cuda_toolkit_versions contains 12.1, which YAML read as a number"),
+        ({"default_version": 12.6}, "cuda_toolkit_default_version is 12.6, which YAML read as a number"),
         ({"versions": [12]}, "cuda_toolkit_versions contains 12, which is not valid"),
         ({"versions": ["latest"]}, "cuda_toolkit_versions contains latest"),
         ({"versions": {"a": 1}}, "cuda_toolkit_versions is {'a': 1}, but must be a list."),

@@ -72,7 +72,7 @@ def test_unsupported_option_is_reported(directives: str, words: str) -> None:
     ("version", "requested", "words"),
     [
         # dockerd accepts unknown features and ignores them.
-        ("20.10.24", {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 has no CDI and ignores this feature."),
+        ("20.10.24", {"features": {"cdi": True}}, "Docker 20.10.24 does not support CDI and ignores this option."),
         ("24.0.9", {"cdi-spec-dirs": ["/etc/cdi"]}, "Docker 24.0.9 does not have this option. Remove it, or install"),
         ("29.1.0", {"nri-opts": {"enable": True}}, "install Docker 29.2 or later."),
         ("29.6.2", {"default-stop-timeout": 30}, "install Docker 29.7 or later."),

@@ -46,8 +46,8 @@ from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes i
         ),
         ({"runtimes": {"nvidia": {"path": "n", "args": ["-x"]}}}, "Use runtimeArgs"),
         ({"default-ulimits": {"nofile": 1024}}, "default-ulimits.nofile: dockerd requires an object"),
-        ({"mtu": float("inf")}, "mtu: JSON has no infinite numbers"),
-        ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "of-the-future: JSON has no infinite numbers"),
+        ({"mtu": float("inf")}, "mtu: JSON does not allow infinite numbers"),
+        ({"of-the-future": {"x": [1, {"y": float("nan")}]}}, "of-the-future: JSON does not allow infinite numbers"),
         ({"default-stop-timeout": "30"}, 'default-stop-timeout: dockerd requires an integer, not "30"'),
         ({"nri-opts": "enable=true"}, 'nri-opts: dockerd requires an object, not "enable=true"'),
         (
@@ -98,7 +98,7 @@ def test_valid_values_are_accepted(values: dict[str, t.Any]) -> None:
 def test_invalid_networks_are_reported(key: str, value: str, is_right: bool) -> None:
     problems = options.value_problems({key: value})
     assert problems == ([] if is_right else [f"{key}: {value!r} is not an address with a prefix length. "
-                                             "Write for example 172.26.0.1/16."])  # fmt: skip
+                                             "Use a value such as 172.26.0.1/16."])  # fmt: skip
 
 
 @pytest.mark.parametrize(

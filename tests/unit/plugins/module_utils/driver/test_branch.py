@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
@@ -83,6 +85,24 @@ def test_installed_driver_past_its_end_of_life_is_kept(source):
 
 
 # --- branches that a source lacks ---
+
+
+@pytest.mark.parametrize(
+    ("branch", "gpu", "is_usable", "words"),
+    [
+        # Its drivers do not list the GPU, so a request for the branch would be refused, too.
+        ("570", RTX_6000D, False, "no suitable branch for 0x2bb9 (Blackwell) with these settings. It provides 570."),
+        # Past its end of life, so the role installs it only on request.
+        ("570", A100, True, "Set nvidia_driver_branch to 570, or set another nvidia_driver_source."),
+    ],
+)
+def test_refusal_advises_only_a_branch_that_can_be_requested(branch, gpu, is_usable, words):
+    data = copy.deepcopy(platform("el-9"))
+    data["sources"]["nvidia"]["branches"] = [branch]
+    (error,) = resolve(host("el-9", (gpu,)), {"source": "nvidia"}, data).errors
+    assert words in error
+    requested = resolve(host("el-9", (gpu,)), {"source": "nvidia", "branch": branch}, data)
+    assert (requested.errors == []) is is_usable
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_old_installer_is_refused_while_in_use():
     result = upgrade("535.261.03", "535.183.01", [DAEMON, JOB], module_users={"nvidia": ["gdrdrv", "nvidia_uvm"]})
     (error,) = result.errors
     for word in (
-        "installer of 535.261.03 fails while the loaded modules are in use",
+        "installer for version 535.261.03 fails while the loaded modules are in use",
         "process 42 (train) in container job",
         "module gdrdrv, which needs nvidia",
         "Stop these users first ('systemctl stop nvidia-persistenced.service')",

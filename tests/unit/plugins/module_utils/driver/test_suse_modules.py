@@ -178,7 +178,7 @@ def test_working_driver_with_other_modules_is_adopted(name, secure_boot):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_source_does_not_replace_other_modules(name):
     (error,) = driver_plan.plan(with_modules(name, LIBRARIES), {"source": "nvidia"}, platform("sles-15")).errors
-    assert f"kernel modules of other packages are installed ({name}" in error
+    assert f"kernel modules from other packages are installed ({name}" in error
 
 
 @pytest.mark.parametrize("request_", [{}, {"module_build": "dkms"}])

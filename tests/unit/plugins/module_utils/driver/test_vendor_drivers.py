@@ -254,7 +254,7 @@ def test_reason_names_the_vendor(name, vendor):
 def test_other_source_does_not_replace_vendor_modules(name):
     result = driver_plan.plan(dressed(name), {"source": "nvidia"}, data_of(name))
     (error,) = result.errors
-    assert f"kernel modules of other packages are installed ({sorted(HOSTS[name].modules)[0]}" in error
+    assert f"kernel modules from other packages are installed ({sorted(HOSTS[name].modules)[0]}" in error
     assert "nvidia_driver_source to auto" in error
     assert not result.acts
 
@@ -363,13 +363,13 @@ ORIGINS = [
     ("ubuntu-24.04", SERVER, POCKET, [origin("UbuntuESMApps", "esm.example.com/apps")], "distribution", "come from it"),
     ("debian-12", DEBIAN_NAMES, "550.163.01-2", [origin("Debian Backports", "x")], "distribution", "come from it"),
     # The vendor of Ubuntu's archive is not another vendor, but the role does not use these names.
-    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "source distribution does not use"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [FROM_UBUNTU], "preinstalled", "not the ones that source distribution installs"),
     ("ubuntu-24.04", DESKTOP, POCKET, [PPA], "preinstalled", "come from another vendor"),
     ("ubuntu-24.04", SERVER, POCKET, [origin("pop-os-release", "x")], "preinstalled", "come from another vendor"),
     # Mirrors with a Release file of their own.
     ("ubuntu-24.04", SERVER, POCKET, [APTLY], "distribution", "names"),
     ("ubuntu-24.04", PLAIN, SAME, [APTLY], "nvidia", "names"),
-    ("ubuntu-24.04", DESKTOP, POCKET, [APTLY], "preinstalled", "is unknown (libnvidia-compute-535 of . noble"),
+    ("ubuntu-24.04", DESKTOP, POCKET, [APTLY], "preinstalled", "is unknown (libnvidia-compute-535 from . noble"),
     ("debian-13", DEBIAN_NAMES, "550.163.01-2", [APTLY], "distribution", "names"),
     # A mirror without NVIDIA's Release file.
     ("debian-12", DEBIAN_NAMES, "550.163.01-1", [MIRROR], "nvidia", "come from it"),

@@ -333,7 +333,8 @@ def test_secure_boot_refusal_of_nvidia_names_the_source_with_signed_modules(name
 def test_auto_names_the_branch_that_the_vendor_has(driver):
     branch, repository = driver[:3], {**almalinux(driver), **of_user_space(driver)}
     (error,) = plan(on(ALMA), {}, repository).errors
-    assert f"only of driver {driver}; to use it, set nvidia_driver_branch to {branch}. Then run the role again" in error
+    advice = f"set nvidia_driver_branch to {branch}. Then run the role again"
+    assert f"only for driver {driver}; to use these modules, {advice}" in error
     result = plan(on(ALMA), {"branch": branch}, repository)
     assert (result.errors, result.source, result.version) == ([], "distribution", driver)
 

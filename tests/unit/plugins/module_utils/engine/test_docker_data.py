@@ -92,7 +92,7 @@ def test_option_that_is_no_longer_requested_does_not_hide_data() -> None:
 def test_data_of_an_earlier_docker_is_only_named() -> None:
     done = plan(seen({}, {"images": 1}), docker_options=NEW)
     assert done.problems == []
-    assert "/var/lib/docker has 1 image of an earlier Docker, which Docker does not find in /data/docker" in done.reason
+    assert "1 image of an earlier Docker installation, but Docker will use /data/docker and will not" in done.reason
 
 
 def test_removal_of_the_options_keeps_the_directory_of_a_docker_that_stays() -> None:

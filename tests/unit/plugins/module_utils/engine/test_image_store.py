@@ -57,9 +57,9 @@ def problems(here: dict[str, t.Any], **variables: t.Any) -> list[str]:
 
 def test_refusal_names_the_change_the_contents_and_the_ways_out() -> None:
     assert problems(seen(), version="28.5") == [
-        "The change of Docker from 29.1.2 to 28.5.2 would hide 5 containers, 12 images, because Docker would no longer "
-        "use the containerd image store, which has them. Nothing was changed. Set features.containerd-snapshotter to "
-        "true in container_engine_docker_options, or remove them first."
+        "Changing Docker from 29.1.2 to 28.5.2 would hide 5 containers, 12 images, because Docker would no longer "
+        "use the containerd image store, which contains them. Nothing was changed. Set features.containerd-snapshotter "
+        "to true in container_engine_docker_options, or remove these containers and images first."
     ]
 
 
@@ -84,11 +84,11 @@ def test_refusal_names_the_change_the_contents_and_the_ways_out() -> None:
         ({"driver": "overlay2"}, {"version": "28.5"}, None),
         ({"images": 0, "containers": 0}, {"version": "28.5"}, None),
         # Options choose another store.
-        ({}, {"docker_options": {"storage-driver": "overlay2"}}, "The change of daemon.json would hide 5 containers"),
+        ({}, {"docker_options": {"storage-driver": "overlay2"}}, "Changing daemon.json would hide 5 containers"),
         ({}, {"docker_options": {"storage-driver": "overlay2"}}, "changed. Remove storage-driver, or remove"),
         ({}, {"docker_options": {"storage-driver": "overlayfs"}}, None),
-        ({}, {"docker_options": {"features": {"containerd-snapshotter": False}}}, "The change of daemon.json"),
-        ({"version": "28.5.1", "ours": KEPT}, {}, "The change of daemon.json would hide"),
+        ({}, {"docker_options": {"features": {"containerd-snapshotter": False}}}, "Changing daemon.json"),
+        ({"version": "28.5.1", "ours": KEPT}, {}, "Changing daemon.json would hide"),
         ({"version": "28.5.1", "ours": KEPT}, {"docker_options": KEPT}, None),
         ({"ours": KEPT}, {}, None),
         ({}, {"docker_options": {"mtu": 9000}}, None),
@@ -114,4 +114,4 @@ def test_removal_of_the_options_keeps_the_store_of_a_docker_that_stays() -> None
     for version, is_refused in (("28.5.1", True), ("29.1.2", False)):
         here = t.cast("t.Any", seen(version=version, ours=KEPT))
         found = removal.plan(here, read({"state": "absent"}), PLATFORMS).problems
-        assert ["The change of daemon.json would hide" in text for text in found] == [True] * is_refused
+        assert ["Changing daemon.json would hide" in text for text in found] == [True] * is_refused

@@ -397,10 +397,10 @@ def test_adopted_engine_gets_what_the_modules_need(key: str, interpreters: list[
             "debian-12",
             {**DEB_CE, **SUPPORT},
             "distribution",
-            "docker 28.5.1 of package docker-ce is",
+            "docker 28.5.1 is installed from package docker-ce, which comes",
         ),
-        ("debian-12", IO, "docker", "of package docker.io is installed, which has another origin"),
-        ("ubuntu-24.04", {"moby-engine": "28.0.1-1"}, "docker", "of package moby-engine"),
+        ("debian-12", IO, "docker", "is installed from package docker.io, which comes from another source"),
+        ("ubuntu-24.04", {"moby-engine": "28.0.1-1"}, "docker", "is installed from package moby-engine"),
     ],
 )
 def test_engine_of_another_origin_is_refused_without_leave(
@@ -426,7 +426,7 @@ def test_engine_without_a_package_is_never_replaced() -> None:
     seen = host("el-9", services=unit)
     assert plan(seen).problems == []
     (problem,) = plan(seen, source="docker", replace=True).problems
-    assert "docker of unit /etc/x.service is installed, which belongs to no package that this role knows" in problem
+    assert "docker is already installed (unit /etc/x.service) and belongs to no package that this role knows" in problem
 
 
 def unit_of(engine: str) -> dict[str, t.Any]:
@@ -444,7 +444,7 @@ def test_version_of_an_engine_without_a_package_is_not_ignored(
     seen = host("el-9", services=unit_of(engine))
     assert plan(seen, name=engine, source=source).problems == []
     (problem,) = plan(seen, name=engine, source=source, **variables).problems
-    assert f"but the version of {engine} of unit /x.service is not known" in problem
+    assert f"but the version of the installed {engine} (unit /x.service) is not known" in problem
     assert f"{remedy} the setting." in problem
 
 
@@ -452,14 +452,14 @@ def test_running_docker_without_a_package_tells_its_version() -> None:
     seen = host("el-9", services=unit_of("docker"), info={"server_version": "28.5.1"})
     assert plan(seen, minimum_version="28").problems == []
     (problem,) = plan(seen, minimum_version="29").problems
-    assert "docker 28.5.1 of unit /x.service is installed, and this role does not change its version" in problem
+    assert "docker 28.5.1 (unit /x.service) is installed, and this role does not change its version" in problem
 
 
 @pytest.mark.parametrize("engine", ["docker", "containerd"])
 def test_hold_of_an_engine_without_a_package_is_said(engine: str) -> None:
     done = plan(host("el-9", services=unit_of(engine)), name=engine, hold=True)
     assert done.problems == []
-    assert f"container_engine_hold has no effect, because {engine} of unit /x.service belongs to no" in done.reason
+    assert f"container_engine_hold has no effect, because the installed {engine} (unit /x.service)" in done.reason
     assert "hold" not in plan(host("el-9", services=unit_of(engine)), name=engine).reason
 
 
@@ -468,7 +468,7 @@ def test_microsofts_containerd_is_an_engine_with_a_package() -> None:
     assert plan(seen, name="containerd").changes == []
     assert plan(seen, name="containerd", hold=True).changes == ["hold moby-containerd"]
     (problem,) = plan(seen, name="containerd", minimum_version="2.0").problems
-    assert "containerd 1.7.27 of package moby-containerd is installed" in problem
+    assert "containerd 1.7.27 (package moby-containerd) is installed" in problem
     done = answered(seen, offers("ubuntu"), name="containerd", source="docker", replace=True)
     assert (done.problems, done.transaction.remove) == ([], ["moby-containerd", "moby-runc"])  # type: ignore[union-attr]
 
@@ -576,7 +576,7 @@ def test_version_change_restarts_docker_only_as_the_policy_allows(
     assert bool(done.problems) == bool(way_out)
     if way_out:
         assert f"set container_engine_restart_policy={way_out}" in done.problems[0].replace("Set", "set")
-        assert "The change of Docker from 28.5.1 to 29.1.2 restarts the daemon" in done.problems[0]
+        assert "Changing Docker from 28.5.1 to 29.1.2 restarts the daemon" in done.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -604,12 +604,12 @@ def test_downgrade_of_containerd_needs_stopped_containers(
 @pytest.mark.parametrize(
     ("key", "packages", "variables", "words"),
     [
-        ("ubuntu-24.04", {"moby-engine": "27.0.1-1"}, {"minimum_version": "28"}, "of package moby-engine is installed"),
+        ("ubuntu-24.04", {"moby-engine": "27.0.1-1"}, {"minimum_version": "28"}, "(package moby-engine) is installed"),
         ("el-9", RPM_CE, {"source": "preinstalled", "version": "29.1.2"}, "or set container_engine_source."),
         ("debian-12", IO, {"minimum_version": "25"}, "or set container_engine_source=docker."),
         # Docker's repository does not support the platform.
-        ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 of package docker-ce is installed"),
-        ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 of package docker-ce is ins"),
+        ("amazon-2023", DEB_CE, {"minimum_version": "29"}, "docker 28.5.1 (package docker-ce) is installed"),
+        ("debian-12", DEB_CE, {"source": "preinstalled", "version": "29"}, "docker 28.5.1 (package docker-ce) is ins"),
     ],
 )
 def test_version_that_the_role_cannot_provide_is_refused(
@@ -788,7 +788,7 @@ def test_snap_is_refused_for_docker_and_named_for_others() -> None:
     [
         ("debian-12", IO, {"services": SNAP}, "Docker is also installed as a snap, which uses the same socket"),
         ("debian-12", IO, {"containers": {"k3s": 4}}, "k3s or RKE2 runs on this host with its own containerd"),
-        ("debian-12", IO, {"rootless": [1000, 1001]}, "rootless Docker of uid 1000, 1001 is also running"),
+        ("debian-12", IO, {"rootless": [1000, 1001]}, "is also running (uid 1000, 1001)"),
         ("ubuntu-24.04", {"moby-engine": "28.0.1-1", **SUPPORT}, {}, "moby-engine is Microsoft's build of Docker"),
         ("debian-12", IO, {"containers": {"kubernetes": 2}}, "Kubernetes uses this host (2 of its containers"),
     ],
@@ -843,7 +843,7 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
 @pytest.mark.parametrize(
     ("key", "variables", "options", "words"),
     [
-        ("debian-12", {}, {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 has no CDI"),
+        ("debian-12", {}, {"features": {"cdi": True}}, "features.cdi: Docker 20.10.24 does not support CDI"),
         ("debian-12", {}, {"cdi-spec-dirs": ["/etc/cdi"]}, "install Docker 25.0 or later."),
         ("debian-12", {"minimum_version": "25"}, {"features": {"cdi": True}, "cdi-spec-dirs": ["/etc/cdi"]}, None),
         ("el-9", {}, {"nri-opts": {"enable": True}}, "nri-opts: Docker 29.1.2 does not have this option."),
@@ -877,22 +877,22 @@ def test_dependencies_do_not_change_the_runtime_of_kubernetes() -> None:
             "el-9",
             {},
             {"graph": "/data"},
-            "graph: Docker 29.1.2 no longer has this option, which 23.0 has removed. Use data-root instead.",
+            "graph: Docker 29.1.2 no longer has this option, which was removed in Docker 23.0. Use data-root instead.",
         ),
         ("el-9", {}, {"cluster-store": "consul://x"}, "cluster-store: Docker 29.1.2 no longer has this option"),
         ("el-9", {}, {"cluster-advertise": "eth0"}, "cluster-advertise: Docker 29.1.2 no longer has this option"),
-        ("el-9", {}, {"oom-score-adjust": -500}, "which 26.0 has removed. Remove it."),
+        ("el-9", {}, {"oom-score-adjust": -500}, "which was removed in Docker 26.0. Remove it."),
         ("amazon-2023", {}, {"oom-score-adjust": -500}, None),
-        ("el-9", {}, {"api-cors-header": "*"}, "which 29.0 has removed. Remove it."),
+        ("el-9", {}, {"api-cors-header": "*"}, "which was removed in Docker 29.0. Remove it."),
         ("el-9", {"version": "28.5"}, {"api-cors-header": "*"}, None),
         (
             "el-9",
             {},
             {"storage-driver": "aufs"},
-            "storage-driver: Docker 29.1.2 no longer has aufs, which 24.0 has removed. Use overlay2 instead.",
+            "storage-driver: Docker 29.1.2 no longer has aufs, which was removed in Docker 24.0. Use overlay2 instead.",
         ),
-        ("el-9", {}, {"storage-driver": "overlay"}, "no longer has overlay, which 24.0 has removed"),
-        ("el-9", {}, {"storage-driver": "devicemapper"}, "no longer has devicemapper, which 25.0 has removed"),
+        ("el-9", {}, {"storage-driver": "overlay"}, "no longer has overlay, which was removed in Docker 24.0"),
+        ("el-9", {}, {"storage-driver": "devicemapper"}, "devicemapper, which was removed in Docker 25.0"),
         ("debian-12", {}, {"storage-driver": "aufs"}, None),
         ("el-9", {}, {"storage-driver": "overlay2"}, None),
         ("el-9", {}, {"graph": None}, None),

@@ -206,7 +206,7 @@ CASES = [
         failed(18),
         {},
         "version_mismatch",
-        ["570.133.20", "580.95.05", "Install both in the same version"],
+        ["570.133.20", "580.95.05", "Install both with the same version"],
     ),
     ("no permission", BOUND, LOADED, failed(4), {}, "error", ["permission", "become: true", "/dev/nvidiactl"]),
     ("operating system", BOUND, LOADED, failed(17), {}, "error", ["NVML_ERROR_OPERATING_SYSTEM", "/dev/nvidiactl"]),

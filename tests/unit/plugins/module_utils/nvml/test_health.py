@@ -39,7 +39,7 @@ def test_unsupported_values_do_not_degrade_a_gpu():
         ({"uuid_failure": "Unknown Error"}, "cannot read the UUID: Unknown Error. Check the kernel log"),
         ({"recovery_action": "gpu_reset"}, "requests a reset of this GPU"),
         ({"recovery_action": "node_reboot"}, "requests a reboot of the host"),
-        ({"recovery_action": "drain_p2p"}, "requests a stop of all peer-to-peer work"),
+        ({"recovery_action": "drain_p2p"}, "requests that all peer-to-peer work stop"),
         ({"recovery_action": "drain_and_reset"}, "a drain and a reset of this GPU"),
         ({"recovery_action": "recover_imex_domain"}, "IMEX domain"),
         ({"recovery_action": "bus_reset"}, "a bus reset of this GPU"),

@@ -79,7 +79,7 @@ LENT = "This host has no NVIDIA GPU besides 1 NVIDIA GPU assigned to virtual mac
         (0, 0, None, None, NO_GPU),
         (0, 1, None, None, LENT),
         (0, 1, 0, None, None),
-        (7, 0, 8, "This host has 7 NVIDIA GPUs, but verify_expected_gpus is 8. Compare with the output of lspci", None),
+        (7, 0, 8, "This host has 7 NVIDIA GPUs, but verify_expected_gpus is 8. Compare this number with", None),
         (1, 0, 2, "This host has 1 NVIDIA GPU, but verify_expected_gpus is 2. Compare", None),
         (0, 0, 8, "This host has no NVIDIA GPUs, but verify_expected_gpus is 8. Compare", None),
         (
@@ -345,7 +345,7 @@ def test_options_that_docker_rejects_are_reported(content: str, version: str | N
     host["engines"]["docker"]["version"] = version
     problems = judge(host, FACTS)["problems"]
     assert len(problems) == is_reported
-    expected = "Docker before 23.0 does not start with such a file. Write {} to an empty file"
+    expected = "Docker versions before 23.0 do not start with such a file. Write {} to an empty file"
     assert not is_reported or expected in problems[0]
 
 

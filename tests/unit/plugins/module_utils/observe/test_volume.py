@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.volume_host import NAME, OLDER, VERSION, VolumeHost
 
-BUILD = f"build volume {NAME} of 7 files"
+BUILD = f"build volume {NAME} from 7 files"
 DOCKER, PODMAN = (f"register {NAME} with {name}" for name in ("docker", "podman"))
 
 

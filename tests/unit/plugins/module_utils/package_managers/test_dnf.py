@@ -125,7 +125,7 @@ def test_an_unsolved_simulation_says_how_to_allow_removals(may_erase):
 
 
 def test_package_file():
-    """The output is that of rpm 4.20. Another package manager than dnf 4 is not used."""
+    """The output is that of rpm 4.20. A package manager other than dnf 4 is not used."""
     host = Host(("--package", (0, "ep\t3:1.0-1\tx86_64\n", "warning: /root/ep.rpm: Header V4: NOKEY\n")))
     assert Dnf(host).package_file("/root/ep.rpm") == Item("ep:x86_64", "3:1.0-1", file="/root/ep.rpm")
     missing = (1, "", "error: open of /root/ep.rpm failed: No such file or directory\n")

@@ -341,7 +341,7 @@ BOTH = {"app": "1.0-1", "lib": "1.0-1"}
         ({"install": ["app=2.0", "lib:amd64=2.0"]}, None),
         ({"remove": ["lib"]}, "remove app 1.0-1 (not in may_change)"),
         ({"install": ["apple"], "keep": ["ap*"]}, None),
-        # The other requested package would get another version than the requested one.
+        # The other requested package would get a version other than the requested one.
         ({"install": ["app=2.0", "lib=1.0"], "may_change": ["*"]}, "(requested: lib=1.0)"),
     ],
 )

@@ -25,13 +25,13 @@ OLD = "535.261.03"
 IN_USE = {"pid": 42, "command": "train", "devices": [], "open": True, "container": None, "container_name": None}
 ALLOWED = {"reboot_policy": "when_required"}
 DIFFERS = [
-    f"module {OLD} is loaded, but the driver's libraries are {VERSION}: new GPU processes fail until you reload the "
-    "module or reboot the host",
-    f"module {OLD} is loaded, but the module on disk for kernel {KERNEL} is {VERSION}",
+    f"module {OLD} is loaded, but the driver's libraries have version {VERSION}: new GPU processes fail until you "
+    "reload the module or reboot the host",
+    f"module {OLD} is loaded, but the module on disk for kernel {KERNEL} has version {VERSION}",
 ]
 USED = "the loaded modules are in use by process 42 (train)"
 REBOOT = f"reboot the host: {'; '.join([*DIFFERS, USED])}"
-VERIFY = "repeat the verification of the driver that failed in an earlier run"
+VERIFY = "repeat the driver verification that failed in an earlier run"
 MARKER, UNVERIFIED = owned.DRIVER_REBOOT_MARKER, owned.DRIVER_UNVERIFIED_MARKER
 
 

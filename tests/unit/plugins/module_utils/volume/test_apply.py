@@ -39,7 +39,7 @@ def test_the_volume_of_the_loaded_driver(host):
     directory = str(host.path / "nvidia_driver" / VERSION)
     assert result["changed"]
     assert result["actions"] == [
-        f"build volume {NAME} of 7 files",
+        f"build volume {NAME} from 7 files",
         f"register {NAME} with docker",
         f"register {NAME} with podman",
     ]
