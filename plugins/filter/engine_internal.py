@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import daemon_restart
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.rollback_report import report
 
 
@@ -19,7 +19,7 @@ def apply_plan(
     policy: str = "when_safe",
 ) -> dict[str, Any]:
     """Decide between a reload and a restart of Docker's daemon."""
-    return plain(engine_plan.apply_plan(pending, info, config, policy))
+    return plain(daemon_restart.apply_plan(pending, info, config, policy))
 
 
 def rollback_report(

@@ -12,11 +12,10 @@ import typing as t
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-    from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
 
 SNAP_UNIT = "snap.docker.dockerd.service"
 RUNTIMES = ("containerd", "containerd.io", "moby-containerd", "runc", "moby-runc")
-_TITLES = {
+TITLES = {
     "docker": "Docker",
     "containerd": "containerd",
     "kubernetes": "Kubernetes",
@@ -79,7 +78,7 @@ def removal_problems(host: Host, packages: t.Collection[str], instead: str = "")
         if number and names:
             is_of_node = engine == "kubernetes" or (engine == "crio" and owner)
             found.append(
-                f"{', '.join(names)} cannot be removed: running containers of {_TITLES[engine]} ({number}) need "
+                f"{', '.join(names)} cannot be removed: running containers of {TITLES[engine]} ({number}) need "
                 f"{'it' if len(names) == 1 else 'them'}. Nothing was changed. "
                 f"{leave if is_of_node else 'Stop these containers first.'}"
             )
@@ -89,41 +88,6 @@ def removal_problems(host: Host, packages: t.Collection[str], instead: str = "")
             f"{leave}"
         )
     return found
-
-
-def restart_problems(host: Host, request: Request, versions: str, *, is_older: bool) -> list[str]:
-    """Refuse a change of the version that would stop containers, because the packages restart the daemon.
-
-    The policy `never` allows no restart of a daemon with running containers, even if they would not stop.
-
-    The containers of containerd do not stop, but an older containerd may be unable to manage them.
-    """
-    if request.restart_policy == "always":
-        return []
-    if request.name == "containerd":
-        counts = {_TITLES[name]: running(host, name) for name in ("docker", "containerd") if running(host, name)}
-        if not counts or not is_older:
-            return []
-        listed = " and ".join(f"{name} ({number})" for name, number in counts.items())
-        return [
-            f"Changing containerd from {versions} is a downgrade, and the older version may be unable to manage "
-            f"the running containers of {listed}. Stop these containers, or set container_engine_restart_policy=always."
-        ]
-    number = running(host, "docker")
-    if request.name != "docker" or not number:
-        return []
-    change = f"Changing Docker from {versions} restarts the daemon"
-    if not (host["engines"]["docker"]["info"] or {}).get("live_restore"):
-        return [
-            f"{change}, which would stop its running containers ({number}) because live-restore is off. Stop these "
-            "containers, or set container_engine_restart_policy=always."
-        ]
-    if request.restart_policy != "never":
-        return []
-    return [
-        f"{change}, but container_engine_restart_policy is never, and containers are running ({number}). Stop these "
-        "containers, or set container_engine_restart_policy=when_safe, because live-restore keeps them running."
-    ]
 
 
 def notes(host: Host, name: str) -> list[str]:

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    daemon_restart,
     docker_repository,
     kernel_modules,
 )
@@ -204,7 +205,7 @@ def _adopt(case: _Case, result: Packages, work: Transaction) -> None:
     if not result.query:
         before, after = plain_version(found.version), plain_version(result.version)
         is_older = version_key(after) < version_key(before)
-        result.problems += coexistence.restart_problems(host, request, f"{before} to {after}", is_older=is_older)
+        result.problems += daemon_restart.restart_problems(host, request, f"{before} to {after}", is_older=is_older)
 
 
 # --- a missing engine -----------------------------------------------------------------------------------------------

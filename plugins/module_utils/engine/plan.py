@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.optio
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
+    daemon_restart,
     docker_data,
     docker_group,
     docker_repository,
@@ -94,16 +95,6 @@ class Plan:
     has_secrets: bool = False
     acts: bool = False
     changes: list[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Apply:
-    """How changed options take effect. `action` is none, reload, restart, reload_then_restart or wait."""
-
-    action: str
-    reason: str
-    reload: bool = False
-    restart: bool = False
 
 
 def plan(
@@ -321,7 +312,9 @@ def _pending(host: Host, state: record.State, policy: str, service: dict[str, t.
         return []
     pending = {"reload": written["reload"], "restart": written["restart"]}
     docker = host["engines"]["docker"]
-    decision = apply_plan(pending, docker.get("info"), host["docker_daemon_json"].get("content") or {}, policy)
+    decision = daemon_restart.apply_plan(
+        pending, docker.get("info"), host["docker_daemon_json"].get("content") or {}, policy
+    )
     verb = "apply" if decision.reload or decision.restart else "show"
     return [f"{verb} the pending options {', '.join([*written['reload'], *written['restart']])} of {UNITS['docker']}"]
 
@@ -383,55 +376,3 @@ def _reason(
     if found.package and running and version_key(running) != version_key(found.version):
         text += f"; a restart is pending, because the daemon still runs version {plain_version(running)}"
     return text
-
-
-def apply_plan(
-    pending: dict[str, list[str]], info: dict[str, t.Any] | None, config: dict[str, t.Any], policy: str
-) -> Apply:
-    """Decide how changed options take effect."""
-    reload, restart = pending["reload"], pending["restart"]
-    need = f"{', '.join(restart)} {'needs' if len(restart) == 1 else 'need'}"
-    if not reload and not restart:
-        return Apply("none", "the daemon uses the options in the file")
-    if not restart:
-        return _act("reload", f"a reload is enough for {', '.join(reload)}")
-    if policy == "always":
-        return _act("restart", f"{need} a restart, and container_engine_restart_policy is always")
-    if policy == "never":
-        return _act("wait", f"{need} a restart, and container_engine_restart_policy is never", reload=bool(reload))
-    if info is None:
-        return _act(
-            "wait",
-            f"{need} a restart, but the daemon does not report whether containers are running. "
-            "Restart the daemon yourself, or set container_engine_restart_policy=always.",
-            reload=bool(reload),
-        )
-    # Docker counts paused containers separately from running ones. A restart stops them, too.
-    numbers = {state: info.get(f"containers_{state}") or 0 for state in ("running", "paused")}
-    if not any(numbers.values()):
-        return _act("restart", f"{need} a restart, and no container is running")
-    counted = " and ".join(f"{number} {state}" for state, number in numbers.items() if number)
-    # A daemon that starts without live-restore stops the containers that live-restore has kept running.
-    stays_on = config.get("live-restore") is True or "live-restore" not in (*reload, *restart)
-    if info.get("live_restore") and stays_on:
-        return _act("restart", f"{need} a restart; live-restore keeps the {counted} containers alive")
-    if config.get("live-restore") is True and not info.get("swarm"):
-        return _act(
-            "reload_then_restart",
-            f"{need} a restart; a reload first enables live-restore, which keeps the {counted} containers alive",
-        )
-    return _act(
-        "wait",
-        f"{need} a restart, which would stop {counted} containers because live-restore is off. "
-        "Stop these containers and run this role again, or set container_engine_restart_policy=always.",
-        reload=bool(reload),
-    )
-
-
-def _act(action: str, reason: str, reload: bool = False) -> Apply:
-    return Apply(
-        action,
-        reason,
-        reload=reload or action in ("reload", "reload_then_restart"),
-        restart=action in ("restart", "reload_then_restart"),
-    )
