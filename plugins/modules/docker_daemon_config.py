@@ -280,7 +280,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
-    changes,
     daemon_json,
     dockerd,
     flags,
@@ -290,6 +289,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
     record,
     undo,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 
 # A user without privileges that owns no process.
 UNPRIVILEGED = 65533
@@ -506,7 +506,7 @@ def run(module: AnsibleModule) -> dict:
         return undo_pending(module, path, state, record_file, unit=unit, unit_flags=unit_flags)
     before = read(path)
     in_swarm = flags.is_in_swarm({} if before is None else daemon_json.parse(before, shown_path), unit_flags)
-    plan = changes.plan(
+    plan = daemon_plan.plan(
         before,
         state,
         params["managed_by"],

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
 
 DEFAULT_PATH = owned.DAEMON_JSON
@@ -76,7 +76,7 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
         value = float(number)
         if math.isinf(value):
             place = _place(path, text, re.escape(number), limit=1)
-            raise _invalid(place, f"the number {merge.shortened(number, 20)} is too large for dockerd")
+            raise _invalid(place, f"the number {managed_keys.shortened(number, 20)} is too large for dockerd")
         return value
 
     def parse_int(number: str) -> int:
@@ -95,7 +95,8 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
         line = text.split("\n")[error.lineno - 1].strip()
         raise _invalid(
             f"{path}, line {error.lineno} column {error.colno}",
-            f"invalid JSON: {error.msg}, in {merge.shortened(masked_file(line), 120)!r}{_cause(text, error.pos)}",
+            f"invalid JSON: {error.msg}, in {managed_keys.shortened(masked_file(line), 120)!r}"
+            f"{_cause(text, error.pos)}",
         ) from error
     except RecursionError as error:
         raise _too_deep(path) from error
@@ -106,7 +107,8 @@ def parse(text: str, path: str) -> dict[str, t.Any]:
     if not isinstance(tree, dict):
         raise _invalid(
             f"{path}, line 1 column 1",
-            f"dockerd requires a JSON object, but the file contains {merge.shortened(merge.shown(tree), 60)}",
+            "dockerd requires a JSON object, but the file contains "
+            f"{managed_keys.shortened(managed_keys.shown(tree), 60)}",
         )
     if _depth(tree) > _MAX_DEPTH:
         raise _too_deep(path)
@@ -154,4 +156,4 @@ def dump(tree: dict[str, t.Any], like: str | None) -> str:
     """Return the text of the file with the indentation and line ends of `like` and the keys in their order."""
     indent = re.search(r"^([ \t]+)\S", like or "", re.MULTILINE)
     text = json.dumps(tree, indent=indent.group(1) if indent else 2, ensure_ascii=False, allow_nan=False) + "\n"
-    return merge.encodable(text.replace("\n", "\r\n") if "\r\n" in (like or "") else text)
+    return managed_keys.encodable(text.replace("\n", "\r\n") if "\r\n" in (like or "") else text)

@@ -13,15 +13,20 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
+    ABSENT,
+    Leaf,
+    Path,
+    Record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked, masked_tree
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT, Leaf, Path, Record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 
 
 def of_tree(tree: dict[str, t.Any], machine_id: str | None) -> dict[str, str]:
     """Return the dotted name of each option that contains a secret, by digest."""
-    values = merge.leaves(tree, merge_policy())
+    values = managed_keys.leaves(tree, merge_policy())
     return {digest: masked(leaf.name) for leaf, value in values.items() if (digest := _digest(leaf, value, machine_id))}
 
 

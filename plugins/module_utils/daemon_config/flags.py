@@ -12,8 +12,8 @@ import shlex
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import FLAG_KEYS, KNOWN_OPTIONS
 
 DEFAULT_UNIT = "docker.service"
@@ -203,7 +203,7 @@ def without_options_set_by_flags(options: dict[str, t.Any], flags: list[Flag]) -
         if isinstance(value, dict) and isinstance(have, list):
             words = {str(item).partition("=")[0]: str(item).partition("=")[2] for item in have}
             return bool(value) and all(words.get(name) == _flag_text(item) for name, item in value.items())
-        return merge.canonical(have) == merge.canonical(value)
+        return managed_keys.canonical(have) == managed_keys.canonical(value)
 
     return {key: value for key, value in options.items() if not is_set(key, value)}
 
@@ -225,7 +225,7 @@ def conflicts(config: dict[str, t.Any], flags: list[Flag], path: str, unit: str 
             continue
         found.append(
             f'"{flag.key}" would be set twice, so dockerd would not start: by {flag.text} in {flag.place} ({unit}) '
-            f"and to {merge.shown(node)} in {path}. {_removal(flag, unit)}, or remove "
+            f"and to {managed_keys.shown(node)} in {path}. {_removal(flag, unit)}, or remove "
             f'"{flag.key}" from the options and from the file.'
         )
     return found

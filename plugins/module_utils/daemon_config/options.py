@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_tree
 
 # The type of each option's value. `any`: dockerd accepts several types.
@@ -172,18 +172,18 @@ _SHIM = re.compile(r"^[^./][^/]*\.[^/]*$")
 _SIZE = re.compile(r"^-?\d+(\.\d+)? ?([kKmMgGtTpP]?[iI]?[bB]?)$")
 
 
-def merge_policy(lists: str = "union") -> merge.Policy:
+def merge_policy(lists: str = "union") -> managed_keys.Policy:
     """Return how options are merged. A runtime or ulimit is one value. The items of some lists have a key."""
-    return merge.Policy(
+    return managed_keys.Policy(
         whole=(("runtimes", "*"), ("default-ulimits", "*")),
         keyed_lists=tuple((name,) for name in _KEYED_LISTS),
         lists=lists,
         normalize=_normalize,
-        show=lambda path, value: merge.shown(masked_tree(value, path[-1])),
+        show=lambda path, value: managed_keys.shown(masked_tree(value, path[-1])),
     )
 
 
-def _normalize(path: merge.Path, value: t.Any) -> t.Any:
+def _normalize(path: managed_keys.Path, value: t.Any) -> t.Any:
     # nvidia-ctk writes an empty `args`, which dockerd ignores. An empty `runtimeArgs` means the same as none.
     if len(path) == 2 and path[0] == "runtimes" and isinstance(value, dict):
         return {key: item for key, item in value.items() if not (key in ("args", "runtimeArgs") and not item)}
@@ -310,7 +310,7 @@ def _type_problem(name: str, value: t.Any, kind: str) -> list[str]:
     if isinstance(value, type_) and (kind == "bool" or not isinstance(value, bool)):
         return []
     hint = f" Write {json.dumps(json.dumps(value))}." if kind == "str" and isinstance(value, (int, float)) else ""
-    return [f"{name}: dockerd requires {text}, not {merge.shown(value)}.{hint}"]
+    return [f"{name}: dockerd requires {text}, not {managed_keys.shown(value)}.{hint}"]
 
 
 def _object_problems(key: str, value: dict[str, t.Any]) -> list[str]:

@@ -11,14 +11,19 @@ import typing as t
 from urllib.parse import quote
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
+    ABSENT,
+    Entry,
+    Leaf,
+    Record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import (
     masked,
     masked_file,
     masked_tree,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT, Entry, Leaf, Record
 
 DEFAULT_STATE_DIRECTORY = owned.STATE_DIRECTORY
 
@@ -45,7 +50,7 @@ def state_path(state_directory: str, path: str) -> str:
 def load_state(text: str | None, path: str) -> State:
     """Parse the text of a record."""
     if text is None:
-        return State(merge.EMPTY_RECORD)
+        return State(managed_keys.EMPTY_RECORD)
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
         entries = {
@@ -71,7 +76,7 @@ def _refuse_constant(name: str) -> t.Any:
 def _of(kind: type, value: t.Any) -> t.Any:
     """Return the value if it has the type that the module writes."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError(f"{merge.shown(value)[:60]} is not of type {kind.__name__}")
+        raise TypeError(f"{managed_keys.shown(value)[:60]} is not of type {kind.__name__}")
     return value
 
 
@@ -127,7 +132,7 @@ def dump_state(state: State) -> str:
         "made_directory": state.made_directory,
         "written": state.written,
     }
-    return merge.encodable(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    return managed_keys.encodable(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def masked_record(text: str, path: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DaemonConfigError,
     dump,
     parse,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import ABSENT, Record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import ABSENT, Record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State, dump_state, load_state
 
@@ -77,11 +77,12 @@ def _differing_keys(one: dict[str, t.Any], other: dict[str, t.Any]) -> set[str]:
     return {
         key
         for key in {*one, *other}
-        if merge.canonical_or_absent(one.get(key, ABSENT)) != merge.canonical_or_absent(other.get(key, ABSENT))
+        if managed_keys.canonical_or_absent(one.get(key, ABSENT))
+        != managed_keys.canonical_or_absent(other.get(key, ABSENT))
     }
 
 
-def differing_names(one: t.Any, other: t.Any, path: merge.Path = ()) -> list[str]:
+def differing_names(one: t.Any, other: t.Any, path: managed_keys.Path = ()) -> list[str]:
     """Return the dotted names of the options that differ between two configurations."""
     nodes = [{} if node is ABSENT else node for node in (one, other)]
     if all(isinstance(node, dict) for node in nodes) and any(nodes) and not merge_policy().is_whole(path):
@@ -90,7 +91,7 @@ def differing_names(one: t.Any, other: t.Any, path: merge.Path = ()) -> list[str
             for key in sorted({*nodes[0], *nodes[1]})
         )
         return [name for found in names for name in found]
-    return [] if merge.canonical_or_absent(one) == merge.canonical_or_absent(other) else [".".join(path)]
+    return [] if managed_keys.canonical_or_absent(one) == managed_keys.canonical_or_absent(other) else [".".join(path)]
 
 
 def undone_keys(now: Record, then: Record) -> dict[str, list[str]]:
@@ -100,7 +101,7 @@ def undone_keys(now: Record, then: Record) -> dict[str, list[str]]:
         entries = [record.entries.get(leaf) for record in (now, then)]
         for manager in {name for entry in entries if entry for name in entry.managers}:
             values = [
-                merge.canonical_or_absent(entry.value) if entry and manager in entry.managers else "not set"
+                managed_keys.canonical_or_absent(entry.value) if entry and manager in entry.managers else "not set"
                 for entry in entries
             ]
             if values[0] != values[1]:

@@ -9,7 +9,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -238,7 +239,7 @@ def _config(
     file, record_file = host["files"][DEFAULT_PATH], host["files"].get(RECORD_FILE, {})
     try:
         state = record.load_state(record_file.get("content"), RECORD_FILE)
-        change = changes.plan(
+        change = daemon_plan.plan(
             file["content"] if file["exists"] else None,
             state,
             MANAGER,

@@ -16,7 +16,8 @@ import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -126,7 +127,7 @@ def _check_data(host: Host, state: record.State, result: Removal) -> None:
     file = host["files"][DEFAULT_PATH]
     text = file["content"] if file["exists"] else None
     flags = [Flag(**flag) for flag in host["docker_daemon_json"]["flags"]]
-    change = changes.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
+    change = daemon_plan.plan(text, state, MANAGER, None, present=False, lists="union", flags=flags, path=DEFAULT_PATH)
     before, docker = parse(text, DEFAULT_PATH) if text is not None else {}, host["engines"]["docker"]
     hidden = docker_data.hidden(host, before, change.config)
     if hidden and docker["package"]:

@@ -10,7 +10,13 @@ from typing import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_bytes, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, dockerd, flags, merge, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
+    digests,
+    dockerd,
+    flags,
+    managed_keys,
+    record,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_info import read_info
 
 Ask = Callable[[str, str], "dict | None"]
@@ -103,7 +109,7 @@ def _state(text: str | None) -> record.State:
     try:
         return record.load_state(text, DAEMON_JSON_RECORD)
     except docker_daemon_json.DaemonConfigError:
-        return record.State(merge.EMPTY_RECORD)
+        return record.State(managed_keys.EMPTY_RECORD)
 
 
 def _boot_id(root: str) -> str:

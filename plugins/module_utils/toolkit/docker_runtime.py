@@ -13,7 +13,8 @@ import os
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import flags, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DEFAULT_PATH,
     DaemonConfigError,
@@ -57,7 +58,7 @@ def plan(host: Host, *, default_runtime: bool) -> Registration:
         if default_runtime:
             result.options["default-runtime"] = NAME
         file = host["files"][DEFAULT_PATH]
-        change = changes.plan(
+        change = daemon_plan.plan(
             file["content"] if file["exists"] else None,
             state,
             MANAGER,

@@ -11,9 +11,10 @@ import typing as t
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
@@ -91,7 +92,7 @@ def with_options(seen: dict[str, t.Any], manager: str, options: dict[str, t.Any]
     """Merge options into the host's daemon.json, with their record."""
     file, known = seen["files"][DEFAULT_PATH], seen["files"][RECORD_FILE]
     state = record.load_state(known["content"], RECORD_FILE) if known["content"] else record.State(EMPTY_RECORD)
-    change = changes.plan(
+    change = daemon_plan.plan(
         file["content"], state, manager, options, present=True, lists="union", flags=[], path=DEFAULT_PATH
     )
     seen["files"][DEFAULT_PATH] = {"exists": True, "content": change.text}

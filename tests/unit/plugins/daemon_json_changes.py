@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 
 FILE = "/etc/docker/daemon.json"
@@ -16,8 +16,8 @@ FILE = "/etc/docker/daemon.json"
 
 def plan(
     before: str | None, options: dict[str, t.Any] | None, state: State | None = None, **more: t.Any
-) -> changes.Plan:
+) -> daemon_plan.Plan:
     """Plan a change for manager `us`."""
     arguments: dict[str, t.Any] = {"present": True, "lists": "union", "flags": [], "path": FILE, **more}
     manager = arguments.pop("manager", "us")
-    return changes.plan(before, state or State(EMPTY_RECORD), manager, options, **arguments)
+    return daemon_plan.plan(before, state or State(EMPTY_RECORD), manager, options, **arguments)

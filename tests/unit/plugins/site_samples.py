@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import plan as driver_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import plan as persistence_plan
@@ -108,7 +109,7 @@ def converged(**more: Any) -> dict[str, Any]:
     }
     there = bare(**description)
     there["engines"]["docker"] = {"package": "docker.io", "version": "20.10.24+dfsg1-1", "info": None}
-    written = changes.plan(
+    written = daemon_plan.plan(
         None,
         record.State(EMPTY_RECORD),
         engine_plan.MANAGER,

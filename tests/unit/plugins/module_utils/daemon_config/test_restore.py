@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, daemon_json, merge, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json, managed_keys, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.options import merge_policy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.record import State
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.daemon_json_changes import FILE, plan
@@ -96,7 +97,7 @@ def steps(requests: st.SearchStrategy[dict[str, t.Any]], lists: tuple[str, ...])
     return st.lists(step, min_size=1, max_size=6)
 
 
-def run(text: str | None, state: State, step: Step) -> changes.Plan:
+def run(text: str | None, state: State, step: Step) -> daemon_plan.Plan:
     done = plan(
         text,
         step.options,
@@ -113,7 +114,7 @@ def run(text: str | None, state: State, step: Step) -> changes.Plan:
 
 def others_values(tree: dict[str, t.Any], state: State, owner: str) -> dict[t.Any, str | None]:
     return {
-        leaf: merge.canonical_or_absent(merge.get(tree, leaf, merge_policy()))
+        leaf: managed_keys.canonical_or_absent(managed_keys.get(tree, leaf, merge_policy()))
         for leaf, entry in state.record.entries.items()
         if set(entry.managers) - {owner}
     }
@@ -136,7 +137,7 @@ def test_absent_restores_the_file_to_the_byte(original: str | None, tasks: list[
             continue
         assert others_values(tree_of(done.text), state, task.owner) == others
         lost = owned - {leaf for leaf, entry in done.state.record.entries.items() if task.owner in entry.managers}
-        requested = merge.leaves(task.options or {}, merge_policy(task.lists))
+        requested = managed_keys.leaves(task.options or {}, merge_policy(task.lists))
         assert {leaf.name for leaf in lost if leaf not in requested} == set(done.revoked)
         again = run(done.text, done.state, task)
         assert (again.text, again.state, again.changed_keys) == (done.text, done.state, ())
@@ -209,7 +210,7 @@ def test_edits_of_others_stay(
         done = run(text, state, Step(owner, None, purge=False, lists="union"))
         assert done.edited == ()
         text, state = t.cast("str", done.text), done.state
-    assert merge.canonical(tree_of(text)) == merge.canonical(expected)
+    assert managed_keys.canonical(tree_of(text)) == managed_keys.canonical(expected)
     assert state == State(EMPTY_RECORD)
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import docker_data, removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER, RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
@@ -31,7 +32,7 @@ def seen(
     state = None
     if ours is not None:
         first = record.State(EMPTY_RECORD)
-        done = changes.plan(text, first, MANAGER, ours, present=True, lists="union", flags=[], path=DEFAULT_PATH)
+        done = daemon_plan.plan(text, first, MANAGER, ours, present=True, lists="union", flags=[], path=DEFAULT_PATH)
         text, state = done.text, record.dump_state(done.state)
     files = {
         DEFAULT_PATH: {"exists": text is not None, "content": text},

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import MANAGER
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import host, plan
 
@@ -63,7 +64,7 @@ def test_example_has_no_unknown_option_on_a_bare_host(keys: tuple[str, ...]) -> 
 @pytest.mark.parametrize(("keys", "expected"), EXPECTED.items(), ids=[" ".join(keys) for keys in EXPECTED])
 def test_page_says_what_applies_the_options(keys: tuple[str, ...], expected: str) -> None:
     state, options = record.State(EMPTY_RECORD), EXAMPLES[keys]["docker_options"]
-    done = changes.plan(None, state, MANAGER, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
+    done = daemon_plan.plan(None, state, MANAGER, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
     assert ("restart" if done.restart_keys else "reload") == expected
 
 

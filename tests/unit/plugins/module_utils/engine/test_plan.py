@@ -9,10 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.masking import masked_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import plan as engine_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE, Plan, Service
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import Request
@@ -106,7 +107,7 @@ def masked(seen: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def converged(options: dict[str, t.Any]) -> dict[str, t.Any]:
-    done = changes.plan(
+    done = daemon_plan.plan(
         None,
         record.State(EMPTY_RECORD),
         engine_plan.MANAGER,
@@ -473,7 +474,7 @@ def test_equal_passwords_of_two_hosts_have_different_digests() -> None:
 
 def test_passwords_of_others_need_no_module() -> None:
     theirs = '{"proxies": {"http-proxy": "http://u:s3cret@p:3128"}}'
-    ours = changes.plan(
+    ours = daemon_plan.plan(
         theirs,
         record.State(EMPTY_RECORD),
         engine_plan.MANAGER,
@@ -493,7 +494,7 @@ def test_shared_password_is_not_a_conflict() -> None:
     state = record.State(EMPTY_RECORD)
     text: str | None = None
     for manager in ("other", engine_plan.MANAGER):
-        done = changes.plan(text, state, manager, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
+        done = daemon_plan.plan(text, state, manager, options, present=True, lists="union", flags=[], path=DEFAULT_PATH)
         text, state = done.text, done.state
     seen = with_daemon_json(host(packages=("docker.io", *SUPPORT)), text or "", state)
     masked(seen)

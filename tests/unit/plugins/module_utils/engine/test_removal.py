@@ -8,9 +8,10 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DEFAULT_PATH
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import EMPTY_RECORD
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import EMPTY_RECORD
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.plan import RECORD_FILE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.removal import Removal
@@ -28,7 +29,9 @@ def absent(seen: dict[str, t.Any], name: str = "docker") -> Removal:
 
 def options(manager: str = "container_engine") -> dict[str, t.Any]:
     state = record.State(EMPTY_RECORD)
-    done = changes.plan(None, state, manager, {"mtu": 9000}, present=True, lists="union", flags=[], path=DEFAULT_PATH)
+    done = daemon_plan.plan(
+        None, state, manager, {"mtu": 9000}, present=True, lists="union", flags=[], path=DEFAULT_PATH
+    )
     return {RECORD_FILE: {"exists": True, "content": record.dump_state(done.state)}}
 
 

@@ -9,7 +9,8 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import changes, digests, merge, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import digests, managed_keys, record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import plan as daemon_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import services
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
@@ -356,9 +357,9 @@ def test_runtimes_of_docker_without_their_program_are_named(tree):
 @pytest.mark.parametrize("proxy", ["http://u:s3cret@p", "http://u:x@s3cret@p", "http://:s3cret@p", "http://s3cret@p"])
 def test_the_observation_contains_no_password_of_docker(tree, proxy):
     text = json.dumps({"proxies": {"http-proxy": proxy}})
-    state = changes.plan(
+    state = daemon_plan.plan(
         text,
-        record.State(merge.EMPTY_RECORD),
+        record.State(managed_keys.EMPTY_RECORD),
         "us",
         {"allow-nondistributable-artifacts": [proxy]},
         present=True,
@@ -394,7 +395,7 @@ SHOWN = "MainPID=7\nActiveState={}\nExecMainStartTimestampMonotonic={}\nStateCha
 def test_a_change_that_docker_has_not_applied_is_reported(tree, shown, applied):
     path = record.state_path("/var/lib/gpufleet", "/etc/docker/daemon.json")
     written = {"at": 5, "boot_id": BOOT, "reload": ["debug"], "restart": []}
-    state = record.State(merge.EMPTY_RECORD, written=written)
+    state = record.State(managed_keys.EMPTY_RECORD, written=written)
     tree.file(path.lstrip("/"), record.dump_state(state))
     tree.file("proc/sys/kernel/random/boot_id", f"{BOOT}\n")
     seen = observe(tree, run=lambda argv: (0, shown, "") if "docker.service" in argv[2:3] else (127, "", ""))

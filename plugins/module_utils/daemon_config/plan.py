@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import merge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import managed_keys
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import (
     DaemonConfigError,
     dump,
@@ -73,10 +73,12 @@ def plan(
             requested = without_options_set_by_flags(options or {}, flags)
             satisfied = sorted(set(options or {}) - set(requested))
             by_flags = {key: value for key, value in (options or {}).items() if key in satisfied}
-            result = merge.merge(current, state.record, manager, requested, rules, purge=purge, elsewhere=by_flags)
+            result = managed_keys.merge(
+                current, state.record, manager, requested, rules, purge=purge, elsewhere=by_flags
+            )
         else:
-            result = merge.release(current, state.record, manager, options or None, rules)
-    except merge.MergeError as error:
+            result = managed_keys.release(current, state.record, manager, options or None, rules)
+    except managed_keys.MergeError as error:
         raise DaemonConfigError(f"{path}: {error}") from error
 
     new = state._replace(record=result.record)
@@ -110,6 +112,6 @@ def _text(tree: dict[str, t.Any], before: str | None, state: State) -> str | Non
                 original = parse(state.original, "")
             except DaemonConfigError:
                 return dump(tree, before)
-            if merge.canonical(original) == merge.canonical(tree):
+            if managed_keys.canonical(original) == managed_keys.canonical(tree):
                 return state.original
     return dump(tree, before)

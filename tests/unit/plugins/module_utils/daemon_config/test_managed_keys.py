@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.merge import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.managed_keys import (
     ABSENT,
     EMPTY_RECORD,
     Leaf,
