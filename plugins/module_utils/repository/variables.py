@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of NVIDIA's package repository, which roles nvidia_driver and cuda_toolkit have in common."""
+"""The variables of a vendor's package repository: mirror, proxy, logins and key.
+
+The requests of roles nvidia_driver, container_engine, nvidia_container_toolkit and cuda_toolkit inherit them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ KEY_FINGERPRINT = r"\s*([0-9A-Fa-f]\s*){40}(([0-9A-Fa-f]\s*){24})?|\s*(?i:sha256
 
 @dataclasses.dataclass(frozen=True)
 class RepositoryVariables:
-    """The base class of a role's request that can use NVIDIA's repository."""
+    """The base class of the request of a role that can use the repository of NVIDIA or Docker."""
 
     mirror: str = variable("", form=URL, sample="https://mirror.example/cuda")
     repository_username: str = variable("")
