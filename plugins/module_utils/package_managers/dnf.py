@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
     dnf_locks,
-    dnf_repair,
+    dnf_state,
     dnf_view,
     installed,
     lock_files,
@@ -92,10 +92,10 @@ class Dnf:
 
     def broken(self) -> list[str]:
         """Describe what an interrupted transaction of rpm left to repair."""
-        packages = dnf_repair.installed(self._run)
+        packages = dnf_state.installed(self._run)
         if packages is None:
             return ["rpm cannot read its database"]
-        return dnf_repair.damage(self._run, packages).describe()
+        return dnf_state.damage(self._run, packages).describe()
 
     def as_repaired(self) -> contextlib.AbstractContextManager[Dnf]:
         """Return this object: dnf can simulate before the repair."""
@@ -103,18 +103,18 @@ class Dnf:
 
     def repair(self, planned: list[simulation.Change]) -> None:
         """Complete the interrupted transaction. Only the reinstallation needs a repository or dnf's cache."""
-        packages = dnf_repair.installed(self._run)
+        packages = dnf_state.installed(self._run)
         if packages is None:
             # Berkeley DB's shared memory of a killed process prevents the repair. Nobody uses the database now.
             for path in glob.glob(self._path("/var/lib/rpm/__db.*")):
                 os.unlink(path)
             self._checked(["rpm", "--rebuilddb"])
-            packages = dnf_repair.installed(self._run)
+            packages = dnf_state.installed(self._run)
         if packages is None:
             raise PackageManagerError(
                 "rpm cannot read its database, even after `rpm --rebuilddb`. Restore /var/lib/rpm from a backup."
             )
-        damage = dnf_repair.damage(self._run, packages, planned)
+        damage = dnf_state.damage(self._run, packages, planned)
         ended = [*damage.old, *damage.gone]
         if ended:
             # The same scriptlets run as at the end of an upgrade. rpm keeps files that another package has.
@@ -122,7 +122,7 @@ class Dnf:
         if damage.came:
             self._reinstall({one.nevra: one for one in damage.came})
 
-    def _reinstall(self, packages: dict[str, dnf_repair.Package]) -> None:
+    def _reinstall(self, packages: dict[str, dnf_state.Package]) -> None:
         rc, out, err = self._run(["dnf", "--assumeyes", *dnf_command.POLICY, "reinstall", *packages])
         found = re.findall(r"^Installed package (\S+) (.*)not available", out + "\n" + err, re.MULTILINE)
         # No repository offers a package file of the user.
@@ -237,8 +237,8 @@ class Dnf:
             [name for name in names if name in known - others], [name for name in without if name in known], self._run
         )
 
-    def _packages(self) -> list[dnf_repair.Package]:
-        packages = dnf_repair.installed(self._run)
+    def _packages(self) -> list[dnf_state.Package]:
+        packages = dnf_state.installed(self._run)
         if packages is None:
             raise PackageManagerError("rpm cannot read its database. Run `rpm --rebuilddb`.")
         return packages

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
     dnf_command,
     dnf_locks,
-    dnf_repair,
+    dnf_state,
     dnf_view,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import Item, Steps, item
@@ -96,12 +96,12 @@ def test_aborted_simulation_is_no_failure(name):
 @pytest.mark.parametrize("name", ["complete", "failed"])
 def test_ended_transaction(name):
     """A transaction that failed by itself was not interrupted."""
-    assert dnf_repair.unfinished(read(f"history-{name}.txt")) == (set(), set())
+    assert dnf_state.unfinished(read(f"history-{name}.txt")) == (set(), set())
 
 
 def test_killed_transaction():
     """The history names all packages of the transaction."""
-    came, gone = dnf_repair.unfinished(read("history-killed.txt"))
+    came, gone = dnf_state.unfinished(read("history-killed.txt"))
     assert came == {"newdrv-4-1.el9.noarch", "ep-3:2.0-1.el9.noarch", "slow-2-1.el9.noarch"}
     assert gone == {"drv-1-1.el9.noarch"}
 
@@ -109,7 +109,7 @@ def test_killed_transaction():
 def test_epoch_that_is_0():
     """rpm prints an epoch that a package sets to 0. dnf's history does not."""
     listing = "slow\t0:2-1.el9\tnoarch\t1\t1\nnewdrv\t4-1.el9\tnoarch\t1\t2\nep\t3:2.0-1.el9\tnoarch\t1\t3\n"
-    found = dnf_repair.damage(lambda _argv: (0, read("history-killed.txt"), ""), dnf_repair.parse(listing))
+    found = dnf_state.damage(lambda _argv: (0, read("history-killed.txt"), ""), dnf_state.parse(listing))
     assert [one.nevra for one in found.came] == [
         "ep-3:2.0-1.el9.noarch",
         "newdrv-4-1.el9.noarch",
@@ -123,11 +123,11 @@ def test_removal_is_completed_only_with_its_replacement():
     def run(_argv):
         return 0, read("history-killed.txt"), ""
 
-    packages = [one for one in dnf_repair.parse(read("rpm-killed.txt")) if one.name not in ("slow", "ep")]
-    assert dnf_repair.damage(run, packages).gone == ()
+    packages = [one for one in dnf_state.parse(read("rpm-killed.txt")) if one.name not in ("slow", "ep")]
+    assert dnf_state.damage(run, packages).gone == ()
     arrived = [("newdrv", "4-1.el9"), ("ep", "3:2.0-1.el9"), ("slow", "2-1.el9")]
-    packages += [dnf_repair.Package(name, version, "noarch") for name, version in arrived]
-    assert [one.label for one in dnf_repair.damage(run, packages).gone] == ["drv-1-1.el9.noarch"]
+    packages += [dnf_state.Package(name, version, "noarch") for name, version in arrived]
+    assert [one.label for one in dnf_state.damage(run, packages).gone] == ["drv-1-1.el9.noarch"]
 
 
 def test_view():
@@ -205,5 +205,5 @@ def test_planned_packages_are_complete_only_if_the_history_says_so(history, repe
         Change("slow", "install", None, "2-1.el9", "noarch"),
         Change("app", "install", None, "1-1.el9", "noarch"),
     ]
-    found = dnf_repair.damage(run, [dnf_repair.Package("slow", "2-1.el9", "noarch")], planned)
+    found = dnf_state.damage(run, [dnf_state.Package("slow", "2-1.el9", "noarch")], planned)
     assert [one.nevra for one in found.came] == repeated
