@@ -144,7 +144,7 @@ def fetch_key(repository: Repository, timeout: int = 30) -> bytes:
     Raise KeyTrustError if it contains another key, and RepositoryError if the path cannot be read.
     """
     if repository.key.startswith("/"):
-        return key_download.trusted_part(_local_key(repository), repository.trust, repository.key)
+        return key_trust.trusted_part(_local_key(repository), repository.trust, repository.key)
     reached = repository.access
     login = (reached.username, reached.password)
     return key_download.fetch(

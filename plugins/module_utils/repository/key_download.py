@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Download the signing key of a repository and check its fingerprint or the digest of its file."""
+"""Download the signing key of a repository."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ from contextlib import contextmanager
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, openpgp
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 _PROXIES = ("http_proxy", "https_proxy")
-
-
-class SigningKeyError(key_trust.KeyTrustError):
-    """The key could not be downloaded, or is not the expected key."""
 
 
 def fetch(
@@ -42,49 +38,11 @@ def fetch(
                 unredirected_headers=["Authorization"],
             ).read(key_trust.LARGEST)
     except Exception as error:  # urllib raises many types, which mean the same to the user.
-        raise SigningKeyError(
+        raise key_trust.SigningKeyError(
             f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "
             "Nothing was changed. Check the URL, the proxy and the network, or set another URL."
         ) from error
-    return trusted_part(data, expected, shown)
-
-
-def trusted_part(data: bytes, expected: str, shown: str) -> bytes:
-    """Return the trusted part of a key file. Raise an error for any other file.
-
-    `expected` is a normalized fingerprint or digest. `shown` is the place of the file for messages, without a login.
-    """
-    try:
-        trusted = key_trust.covered(data, expected)
-        found = openpgp.fingerprints(data if trusted is None else trusted)
-    except openpgp.KeyFileError as error:
-        raise SigningKeyError(f"{shown} is not a public key: {error}.") from error
-    if trusted is None:
-        raise SigningKeyError(_refusal(data, expected, shown, found))
-    return trusted
-
-
-def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
-    """Return the message for a key file that is not the expected one."""
-    served, bare = key_trust.digest(data), key_trust.digest(key_trust.without_version(data))
-    end = "The key was not written. Find out why it has changed before you change the expected"
-    if key_trust.is_digest(expected):
-        seen = served if served == bare else f"{served}, without its Version lines {bare},"
-        return (
-            f"The key file at {shown} has the digest {seen} instead of {expected}. It contains the key with the "
-            f"fingerprint {', '.join(found)}. {end} digest."
-        )
-    if f"sha256:{expected.lower()}" in (served, bare):
-        return (
-            f"{expected} is the digest of the file at {shown}, not the fingerprint of its key. Set it as "
-            f"sha256:{expected.lower()}."
-        )
-    if expected in found:
-        return (
-            f"The key file at {shown} contains the keys {', '.join(found)} instead of only {expected}. The key was not "
-            f"written. If you trust all of these keys, set the digest of the file instead of a fingerprint: {served}."
-        )
-    return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
+    return key_trust.trusted_part(data, expected, shown)
 
 
 @contextmanager

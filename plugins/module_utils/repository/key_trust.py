@@ -25,6 +25,10 @@ class KeyTrustError(Exception):
     """A value is neither a full fingerprint nor a digest."""
 
 
+class SigningKeyError(KeyTrustError):
+    """The key could not be downloaded, or is not the expected key."""
+
+
 def normalized(trust: str) -> str:
     """Return a fingerprint in upper case or a digest in lower case, without blanks."""
     text = re.sub(r"\s", "", trust)
@@ -61,6 +65,44 @@ def covered(data: bytes, trust: str) -> bytes | None:
     if is_digest(trust):
         return next((part for part in (data, without_version(data)) if digest(part) == trust), None)
     return data if openpgp.fingerprints(data) == [trust] else None
+
+
+def trusted_part(data: bytes, expected: str, shown: str) -> bytes:
+    """Return the trusted part of a key file. Raise an error for any other file.
+
+    `expected` is a normalized fingerprint or digest. `shown` is the place of the file for messages, without a login.
+    """
+    try:
+        trusted = covered(data, expected)
+        found = openpgp.fingerprints(data if trusted is None else trusted)
+    except openpgp.KeyFileError as error:
+        raise SigningKeyError(f"{shown} is not a public key: {error}.") from error
+    if trusted is None:
+        raise SigningKeyError(_refusal(data, expected, shown, found))
+    return trusted
+
+
+def _refusal(data: bytes, expected: str, shown: str, found: list[str]) -> str:
+    """Return the message for a key file that is not the expected one."""
+    served, bare = digest(data), digest(without_version(data))
+    end = "The key was not written. Find out why it has changed before you change the expected"
+    if is_digest(expected):
+        seen = served if served == bare else f"{served}, without its Version lines {bare},"
+        return (
+            f"The key file at {shown} has the digest {seen} instead of {expected}. It contains the key with the "
+            f"fingerprint {', '.join(found)}. {end} digest."
+        )
+    if f"sha256:{expected.lower()}" in (served, bare):
+        return (
+            f"{expected} is the digest of the file at {shown}, not the fingerprint of its key. Set it as "
+            f"sha256:{expected.lower()}."
+        )
+    if expected in found:
+        return (
+            f"The key file at {shown} contains the keys {', '.join(found)} instead of only {expected}. The key was not "
+            f"written. If you trust all of these keys, set the digest of the file instead of a fingerprint: {served}."
+        )
+    return f"The key at {shown} has the fingerprint {', '.join(found)} instead of {expected}. {end} fingerprint."
 
 
 def note_path(path: str) -> str:

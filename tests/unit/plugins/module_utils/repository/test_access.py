@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download, key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.access import Access
 
 MIRROR, PROXY = "https://m.example/cuda", "http://p.example:3128"
@@ -162,7 +162,7 @@ def basic(login: str) -> str:
 
 def test_only_the_server_of_the_key_receives_its_login(servers):
     address, seen = servers
-    with pytest.raises(key_download.SigningKeyError):
+    with pytest.raises(key_trust.SigningKeyError):
         key_download.fetch(f"{address}/first", "0" * 40, login=("robot", "s3:cret@"))
     assert [headers["Authorization"] for headers in seen] == [basic("robot:s3:cret@"), None]
 
@@ -170,7 +170,7 @@ def test_only_the_server_of_the_key_receives_its_login(servers):
 def test_the_proxy_receives_its_login(servers):
     address, seen = servers
     proxy = repository_access.with_login(address, "robot", "s3:/cret@")
-    with pytest.raises(key_download.SigningKeyError) as raised:
+    with pytest.raises(key_trust.SigningKeyError) as raised:
         key_download.fetch("http://m.example/x.pub", "0" * 40, proxy)
     assert seen == [{"Authorization": None, "Proxy-Authorization": basic("robot:s3:/cret@")}]
     assert "cret" not in str(raised.value)
