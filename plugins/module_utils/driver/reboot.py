@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_loading
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.modules import is_trusted
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.module_choice import is_trusted
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, modules, package_choice
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, module_choice, package_choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import source as driver_source
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
@@ -162,8 +162,8 @@ def _resolve(case: Case) -> None:
         adoption.adopt(case)
         return
     data = driver_source.runfile_data(case) if source == "runfile" else driver_source.data_of(case, source)
-    case.result.flavor = modules.flavor(case, data, installed == source)
-    case.result.build_limit = modules.build_limit(case.host, data, case.result.flavor)
+    case.result.flavor = module_choice.flavor(case, data, installed == source)
+    case.result.build_limit = module_choice.build_limit(case.host, data, case.result.flavor)
     case.result.branch = driver_branch.choose_branch(case, data, installed == source)
     case.result.branches = data["branches"]
     case.result.other_sources = driver_source.others(case, source) if installed is None else []
@@ -172,6 +172,6 @@ def _resolve(case: Case) -> None:
         case.result.module_build = "dkms"
         case.result.version = case.request.version
     else:
-        case.result.module_build = modules.build(case, data)
+        case.result.module_build = module_choice.build(case, data)
     package_choice.choose(case, data)
-    modules.check_secure_boot(case, data)
+    module_choice.check_secure_boot(case, data)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import branch as driver_branch
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import modules, package_choice, runfile
+from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import module_choice, package_choice, runfile
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import Case, Refused
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, origin
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
@@ -136,7 +136,11 @@ def choose(case: Case, installed: str | None) -> str:
     if not order:
         raise Refused(_unknown_arch(case.host, case.platform))
     vendor = case.platform["sources"].get("distribution", {}).get("vendor")
-    if vendor and modules.needs_signed(case) and modules.has_signed(case, case.platform["sources"]["distribution"]):
+    if (
+        vendor
+        and module_choice.needs_signed(case)
+        and module_choice.has_signed(case, case.platform["sources"]["distribution"])
+    ):
         order = ["distribution", *order]
     for source in order:
         obstacle = case.result.rejected_sources.get(source) or _obstacle(case, case.platform["sources"][source])
@@ -236,7 +240,7 @@ def _unknown_origin(case: Case, requested: str) -> str:
 def _obstacle(case: Case, data: dict) -> str | None:
     """Return why a source does not support the host's hardware or the request, or None if it does."""
     needs_open = any(not generation.proprietary_modules for generation in case.generations.values())
-    limit = modules.build_limit(case.host, data, "open")
+    limit = module_choice.build_limit(case.host, data, "open")
     if limit and (needs_open or case.request.flavor == "open"):
         return (
             f"this host needs the open kernel modules, but {limit['reason']}, and its kernels are "
