@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CAPABILITIES,
     DEFAULT_CAPABILITIES,

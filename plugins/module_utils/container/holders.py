@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 
 
 @dataclass(frozen=True)

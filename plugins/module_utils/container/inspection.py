@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, same_pci_address
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, same_pci_address
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
     DEVICE_REQUESTS,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState, version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.compatibility import ENGINES
 

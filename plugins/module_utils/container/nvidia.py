@@ -18,13 +18,13 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container import im
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import inspection, risks
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import isolation as container_isolation
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.access import Access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
     Inventory,
     Unit,
     inventory_from_facts,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import AssignedGpus
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Choice
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Request,

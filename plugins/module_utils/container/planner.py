@@ -22,8 +22,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.assignmen
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.engine_choice import choose_engine
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.existing import ExistingContainer
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of, merge_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import NONE
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.nvidia import Nvidia
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 
 SELECTOR_FORMATS = "an index, a UUID or its beginning (GPU-…, MIG-…), a PCI address, or gpu:mig"
 _CDI_NAME = re.compile(r"^nvidia\.com/(?:gpu|mig)=")

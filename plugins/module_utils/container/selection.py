@@ -9,14 +9,14 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, holders_of
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.named_gpu import find_unit, refuse_lost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Conditions,
     Request,
     SelectionError,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.selectors import find_unit, refuse_lost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.topology import Topology
 
 # Above this number of possible sets, the search grows one set from each GPU instead of comparing all sets.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Gpu
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Gpu
 
 _PCIE_CLOSENESS = {"internal": 6, "pix": 5, "pxb": 4, "phb": 3, "node": 2, "sys": 1}
 _NVLINK_WEIGHT = 100

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Host as IsolationHost
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import engines as engine_states
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState

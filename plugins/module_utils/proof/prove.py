@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import verdict
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import ImageError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import access as container_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container import risks
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Unit
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     CDI,
     DEFAULT_CAPABILITIES,

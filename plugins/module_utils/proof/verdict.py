@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import DEVICE_UNAVAILABLE, OUT_OF_MEMORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import LOOK_AT, Road

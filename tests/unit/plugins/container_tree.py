@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import Host
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import DRIVER, UUIDS, gpu, mig, slice_
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspection import (
     as_holder,
     assigned_gpus,
@@ -17,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inspectio
     labeled_gpus,
     requested_capabilities,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import Inventory, inventory_from_facts
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     MIG_UUIDS,
     UUIDS,

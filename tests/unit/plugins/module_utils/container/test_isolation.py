@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
     DEFAULT_CAPABILITIES,
     IsolationError,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.holders import Holder, merge_holders
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.request import (
     Conditions,
     SelectionError,

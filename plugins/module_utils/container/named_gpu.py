@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.container.inventory import (
+from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import (
     Gpu,
     Inventory,
     Unit,
