@@ -278,6 +278,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import (
     daemon_json,
@@ -370,6 +371,7 @@ def validate(module: AnsibleModule, text: str) -> str:
 def write_record(path: str, state: record.State) -> None:
     """Write the record, or remove it and its directories if it is empty."""
     if not state.record.entries and not state.written:
+        atomic_file.remove_temporary(path)
         with contextlib.suppress(OSError):
             os.unlink(path)
             os.rmdir(os.path.dirname(path))
@@ -383,6 +385,7 @@ def write_config(module: AnsibleModule, path: str, text: str | None, made_direct
     """Replace or remove the file. `made_directory`: remove its directory, too, if it is empty."""
     directory = os.path.dirname(path)
     if text is None:
+        atomic_file.remove_temporary(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         if made_directory:

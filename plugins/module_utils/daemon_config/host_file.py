@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import struct
-import tempfile
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import is_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config.daemon_json import DaemonConfigError
@@ -62,20 +62,15 @@ def refuse_fixed(path: str, shown: str) -> None:
 def replace(path: str, text: str, new_mode: int) -> None:
     """Replace a file atomically. Keep its mode, owner, ACL and SELinux context. A new file gets `new_mode`."""
     former = os.stat(path) if os.path.exists(path) else None
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+
+    def prepare(temporary: str) -> None:
         if former:
             with contextlib.suppress(PermissionError):  # only root can give files away
                 os.chown(temporary, former.st_uid, former.st_gid)
             _copy_attributes(path, temporary)
         os.chmod(temporary, stat.S_IMODE(former.st_mode) if former else new_mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+
+    atomic_file.put(path, text.encode("utf-8"), prepare)
 
 
 def _copy_attributes(source: str, target: str) -> None:

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import stat
-import tempfile
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, atomic_file, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import openpgp
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.definition import RepositoryError
@@ -98,7 +95,7 @@ def write(file: File, root: str = "/") -> bytes | None:
             _put(os.path.realpath(path), file.content, file.mode)
         elif os.path.lexists(path):
             os.unlink(path)
-            _sync(os.path.dirname(path))
+            atomic_file.sync(os.path.dirname(path))
     except OSError as error:
         raise _failure("removed" if file.content is None else "written", file.path, error) from error
     return before
@@ -106,37 +103,12 @@ def write(file: File, root: str = "/") -> bytes | None:
 
 def remove_temporary(path: str, root: str = "/") -> None:
     """Remove what a killed run left while it wrote the file."""
-    directory, name = os.path.split(os.path.realpath(_below(root, path)))
-    for other in listing("/", directory):
-        if other.startswith(f".{name}.") and other.endswith(".tmp"):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(directory, other))
+    atomic_file.remove_temporary(os.path.realpath(_below(root, path)))
 
 
 def _put(path: str, content: bytes, mode: int) -> None:
-    directory, name = os.path.split(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    # The package managers ignore names that start with a dot. In this directory, SELinux gives the file its usual type.
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    _sync(directory)
-
-
-def _sync(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    atomic_file.put(path, content, lambda temporary: os.chmod(temporary, mode))
 
 
 def _below(root: str, path: str) -> str:

@@ -472,6 +472,29 @@ def test_failure_while_the_file_is_replaced_leaves_no_trace(
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.parametrize("text", ['{"mtu": 1450}', None])
+def test_next_run_removes_what_a_killed_run_left(host: Host, text: str | None) -> None:
+    put(host, text.encode() if text else None)
+    host.file.parent.mkdir(exist_ok=True)
+    left, unrelated = host.file.parent / ".daemon.json.k3h_1.tmp", host.file.parent / ".other.json.k3h_1.tmp"
+    for step in ({}, {"state": "absent"}):
+        left.write_text("{", encoding="utf-8")
+        unrelated.write_text("{", encoding="utf-8")
+        assert host(*([OURS] if not step else []), **step)["changed"]
+        assert [left.exists(), unrelated.exists()] == [False, True]
+
+
+def test_file_is_on_the_disk_before_it_replaces_the_former_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.write('{"mtu": 1450}')
+    seen: list[str] = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr("os.fsync", lambda handle: seen.append("sync") or sync(handle))
+    monkeypatch.setattr("os.replace", lambda *names: seen.append("replace") or replace(*names))
+    assert host(OURS)["changed"]
+    # The file itself, then its directory; for the record, for daemon.json, and again for the record.
+    assert seen == ["sync", "replace", "sync"] * 3
+
+
 def test_file_that_somebody_removed_leaves_no_trace(host: Host, tmp_path: Path) -> None:
     host.file.parent.parent.mkdir()
     before = snapshot(tmp_path)

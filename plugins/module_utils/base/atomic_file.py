@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Replace a file atomically: a reader never sees a part of it, and it survives a power failure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
+
+_SUFFIX = ".tmp"
+
+
+def put(path: str, content: bytes, prepare: Callable[[str], None]) -> None:
+    """Replace a file, which must not be a link. `prepare` sets mode and owner of the temporary file."""
+    directory, name = os.path.split(path)
+    remove_temporary(path)
+    # The package managers ignore names that start with a dot. In this directory, SELinux gives the file its usual type.
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.", suffix=_SUFFIX)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            prepare(temporary)
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync(directory)
+
+
+def remove_temporary(path: str) -> None:
+    """Remove what a killed run left while it wrote the file."""
+    directory, name = os.path.split(path)
+    for other in listing("/", directory):
+        if other.startswith(f".{name}.") and other.endswith(_SUFFIX):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, other))
+
+
+def sync(directory: str) -> None:
+    """Write the names in a directory to the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
