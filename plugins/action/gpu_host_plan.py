@@ -21,9 +21,9 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
-from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import reboot
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
@@ -214,7 +214,7 @@ class ActionModule(ActionBase):
                     "nvidia_container_toolkit", "platforms.yml", "__nvidia_container_toolkit_platforms"
                 ),
             },
-            is_controller=reboot.is_controller(host, self._connection.transport, _machine_id()),
+            is_controller=controller.is_controller(host, self._connection.transport, _machine_id()),
             versions=(answer or {}).get("versions"),
             streams=(answer or {}).get("streams"),
             dependencies=(answer or {}).get("dependencies"),

@@ -18,7 +18,7 @@ from typing import Any, Callable, TypeVar
 
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_int, check_type_list
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 
 Request = TypeVar("Request")
 
@@ -36,7 +36,7 @@ class Variable:
     form: str = ""
     sample: str = ""
     minimum: int | None = None
-    mask: Callable[[str], str] = addresses.refused
+    mask: Callable[[str], str] = url_logins.refused
 
 
 def variable(
@@ -47,7 +47,7 @@ def variable(
     form: str = "",
     sample: str = "",
     minimum: int | None = None,
-    mask: Callable[[str], str] = addresses.refused,
+    mask: Callable[[str], str] = url_logins.refused,
 ) -> Any:
     """Return a dataclass field for a variable.
 
@@ -127,7 +127,7 @@ def _check(subject: str, rule: Variable, text: str) -> None:
         raise VariableError(f"{subject} {shown(text)}, which is not valid. Use the form {rule.sample}.")
 
 
-def shown(value: Any, mask: Callable[[str], str] = addresses.refused) -> str:
+def shown(value: Any, mask: Callable[[str], str] = url_logins.refused) -> str:
     """Return a value as messages show it: on one line, with secrets masked. By default, these are logins in URLs."""
     return mask(value if isinstance(value, str) and value and value.isprintable() else repr(value))
 

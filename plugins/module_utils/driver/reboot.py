@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -79,10 +78,3 @@ def _last_attempt(host: Host) -> dict | None:
 def attempt(host: Host, ids: list[str]) -> str:
     """Return the record of a reboot attempt, which the role writes before it reboots."""
     return json.dumps({"boot": host["identity"]["boot"], "reasons": ids}, indent=2) + "\n"
-
-
-def is_controller(host: Host, connection: str, controller_machine_id: str) -> bool:
-    """Return whether a host is the Ansible controller."""
-    machine_id = host["identity"]["machine_id"]
-    local = re.fullmatch(r"(ansible\.builtin\.|ansible\.legacy\.)?local", connection or "") is not None
-    return local or bool(machine_id and machine_id == (controller_machine_id or "").strip())

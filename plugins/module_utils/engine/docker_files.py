@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
@@ -17,4 +17,4 @@ FILES = (*WITH_LOGINS, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
 
 def sealed(path: str, text: str) -> str:
     """Return the text of one of these files with digests in place of the logins."""
-    return addresses.digest(text) if path == owned.DOCKER_APT_LOGIN else repository_access.sealed_entry(text)
+    return url_logins.digest(text) if path == owned.DOCKER_APT_LOGIN else repository_access.sealed_entry(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources
 
@@ -24,14 +24,14 @@ def apt(root: str, system: dict, run: Run) -> dict:
     origin = apt_sources.recorded_origin(root)
     entries = [entry for path, text in apt_sources.read_files(root).items() for entry in apt_sources.parse(path, text)]
     for entry in entries:
-        entry["uris"] = [addresses.without_login(uri) for uri in entry["uris"]]
+        entry["uris"] = [url_logins.without_login(uri) for uri in entry["uris"]]
         entry["distribution"] = system["family"] in _REQUIRED and apt_sources.is_distribution(
             entry, codename, arch, origin, family=system["family"]
         )
     family = system["family"] if system["family"] in _REQUIRED else "debian"
     missing = apt_sources.missing_components(entries, _REQUIRED[family], codename, arch, origin, family=family)
     for entry in entries:
-        entry["uris"] = [addresses.plain(uri) for uri in entry["uris"]]  # Passwords must not leave the host.
+        entry["uris"] = [url_logins.plain(uri) for uri in entry["uris"]]  # Passwords must not leave the host.
     lists = [name for name in listing(root, "/var/lib/apt/lists") if name.endswith("_Packages") or "_Packages." in name]
     return {
         "sources": entries,
@@ -70,7 +70,7 @@ def _repo_file(path: str, text: str) -> list[dict]:
         elif sections and "=" in line and not line.lstrip().startswith(("#", ";")):
             name, _sign, value = (part.strip() for part in line.partition("="))
             if name.lower() == "baseurl":
-                sections[-1]["url"] = addresses.plain(value)
+                sections[-1]["url"] = url_logins.plain(value)
             elif name.lower() == "enabled":
                 sections[-1]["enabled"] = value.lower() in ("1", "true", "yes")
     return sections

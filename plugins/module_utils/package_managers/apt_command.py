@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import time
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.addresses import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.url_logins import masked
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import lock_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     BusyError,

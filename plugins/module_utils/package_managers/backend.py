@@ -10,7 +10,7 @@ import dataclasses
 import re
 from typing import Any, Protocol
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
@@ -75,7 +75,7 @@ def package_file(path: str, command: list[str], run: Run) -> Item:
         # rpm also warns about keys that it does not know.
         reasons = [line for line in err.splitlines() if line and not line.startswith("warning:")]
         raise PackageManagerError(
-            f"The package file {path} could not be read: {addresses.masked(' '.join(reasons)) or 'it is damaged'}. "
+            f"The package file {path} could not be read: {url_logins.masked(' '.join(reasons)) or 'it is damaged'}. "
             "Nothing was changed. Copy the file to the host again, or correct the path."
         )
     name, version, arch = fields

@@ -14,7 +14,7 @@ import re
 import time
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing, read_text
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.run import Run
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import (
@@ -262,7 +262,7 @@ class Dnf:
         try:
             return simulation.dnf(out, lambda name, arch: versions.get((name, arch)))
         except simulation.SimulationError as error:
-            raise PackageManagerError(addresses.masked(str(error))) from error
+            raise PackageManagerError(url_logins.masked(str(error))) from error
 
     def act(self, steps: Steps) -> None:
         """Carry out the transaction as one.

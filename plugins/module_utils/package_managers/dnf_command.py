@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import (
     Item,
     PackageManagerError,
@@ -87,13 +87,13 @@ def reason(out: str, err: str) -> str:
     # dnf's shell repeats the problems.
     useful = list(dict.fromkeys(" ".join(line.split()) for line in found))
     more = [f"({len(useful) - _MAXIMUM_LINES} more lines)"] if len(useful) > _MAXIMUM_LINES else []
-    return addresses.masked(" ".join([*useful[:_MAXIMUM_LINES], *more])).rstrip(".")
+    return url_logins.masked(" ".join([*useful[:_MAXIMUM_LINES], *more])).rstrip(".")
 
 
 def error(what: str, rc: int, out: str, err: str) -> PackageManagerError:
     """Return the error for the user. `what` says what failed."""
     status = f" (exit status {rc})" if rc else ""
-    return PackageManagerError(f"{addresses.masked(what)}{status}: {reason(out, err)}.")
+    return PackageManagerError(f"{url_logins.masked(what)}{status}: {reason(out, err)}.")
 
 
 def _lines(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Callable
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import version_order
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
@@ -134,7 +134,7 @@ def streams(modules: list[str], run: Run, options: Iterable[str] = ()) -> dict[s
 
 
 def _error(command: str, rc: int, out: str, err: str) -> PackageManagerError:
-    output = addresses.masked(err.strip() or out.strip())
+    output = url_logins.masked(err.strip() or out.strip())
     return PackageManagerError(f"{command} failed with exit status {rc}: {output}")
 
 

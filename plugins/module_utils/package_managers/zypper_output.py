@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import PackageManagerError
 
 _TEXT = re.compile(
@@ -62,7 +62,7 @@ def problems(out: str, err: str) -> str:
             lines += [*text.splitlines(), *(f"Package {package} is locked." for package in locked)]
     lines = [line.strip() for line in [*lines, *err.splitlines()]]
     useful = list(dict.fromkeys(line for line in lines if not _NOISE.match(line)))
-    return addresses.masked("\n".join(useful[-_LIMIT:]))
+    return url_logins.masked("\n".join(useful[-_LIMIT:]))
 
 
 def doubles(text: str) -> dict[str, list[str]]:

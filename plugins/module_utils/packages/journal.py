@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
@@ -317,7 +317,7 @@ class Journal:
         undone = {path for path in known["written"] if not os.path.lexists(self._real(path))}
         for path, item in known["files"].items():
             former = self._former(path)
-            if former is None or addresses.sealed(_text(base64.b64decode(former["content"]))) == item["before"]:
+            if former is None or url_logins.sealed(_text(base64.b64decode(former["content"]))) == item["before"]:
                 undone.add(path)
         return undone
 
@@ -368,7 +368,7 @@ def _text(data: bytes) -> str:
 
 def _difference(file: File, former: bytes) -> dict[str, str]:
     """Return the change of a file of another owner as one of Ansible's diffs, with digests instead of logins."""
-    before, after = (addresses.sealed(_text(data)) for data in (former, file.content or b""))
+    before, after = (url_logins.sealed(_text(data)) for data in (former, file.content or b""))
     return {"after_header": file.path, "before": before, "after": after}
 
 

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
@@ -110,7 +110,7 @@ def mirror_on_host(host: Host, repository: dict) -> str | None:
     Our entry has the URL of the mirror. If our entry does not exist, the URL is from an entry of the user. If the user
     also has an entry for the repository itself, the function returns None.
     """
-    own = addresses.plain(repository["url"]).rstrip("/")
+    own = url_logins.plain(repository["url"]).rstrip("/")
     entries = host["repositories"] if host["apt"] is None else host["apt"]["sources"]
     urls = [
         (entry["file"], (url or "").partition("?")[0].rstrip("/"))
@@ -203,7 +203,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
     requested = entry(repository)
     current = _content(host, requested["path"])
     # An entry with another URL is not moved.
-    if not current or addresses.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/"):
+    if not current or url_logins.plain(_first(_ADDRESS, current)).rstrip("/") != repository["url"].rstrip("/"):
         return False
     if _access_lines(current) not in (
         _access_lines(requested["content"]),
@@ -257,7 +257,7 @@ def is_written(host: Host, path: str, text: str | None) -> bool:
 
 def sealed(path: str, text: str) -> str:
     """Return the text of one of our files with digests in place of the logins."""
-    return addresses.digest(text) if path in _LOGIN_FILES else repository_access.sealed_entry(text)
+    return url_logins.digest(text) if path in _LOGIN_FILES else repository_access.sealed_entry(text)
 
 
 def mode(path: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
@@ -42,7 +42,7 @@ def with_logins(name: str) -> list[str]:
 def sealed(path: str, text: str) -> str:
     """Return the text of one of these files with digests in place of the logins."""
     is_login = path.startswith(("/etc/apt/auth.conf.d/", "/etc/zypp/credentials.d/"))
-    return addresses.digest(text) if is_login else repository_access.sealed_entry(text)
+    return url_logins.digest(text) if is_login else repository_access.sealed_entry(text)
 
 
 def is_present(host: Host, name: str) -> bool:

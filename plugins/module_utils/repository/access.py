@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 
 # The variables of a role, without its prefix.
 URLS = ("mirror", "proxy", "key_url", "runfile_url")
@@ -47,10 +47,10 @@ def problem(role: str, settings: Mapping[str, Any]) -> str | None:
     for name in URLS:
         url = str(settings.get(name) or "")
         login = f"{role}_{'proxy' if name == 'proxy' else 'repository'}"
-        if addresses.without_login(url) != url:
+        if url_logins.without_login(url) != url:
             return (
-                f"{role}_{name} is {addresses.refused(url)}, but a URL must not contain a login. Remove the login from "
-                f"the URL, and set {login}_username and {login}_password."
+                f"{role}_{name} is {url_logins.refused(url)}, but a URL must not contain a login. Remove the login "
+                f"from the URL, and set {login}_username and {login}_password."
             )
     for kind, urls in (("repository", ("mirror", "runfile_url")), ("proxy", ("proxy",))):
         username, password = (str(settings.get(f"{kind}_{part}") or "") for part in ("username", "password"))
@@ -178,5 +178,5 @@ def zypper_lines(reached: Access, credentials: str) -> list[str]:
 def sealed_entry(text: str) -> str:
     """Replace the logins in an entry with digests, so that a changed login still changes the text."""
     lines = "".join(found.group() for found in _DNF_LOGIN.finditer(text))
-    rest = addresses.sealed(_DNF_LOGIN.sub("", text))
-    return f"{rest}# login: {addresses.digest(lines)}\n" if lines else rest
+    rest = url_logins.sealed(_DNF_LOGIN.sub("", text))
+    return f"{rest}# login: {url_logins.digest(lines)}\n" if lines else rest

@@ -13,7 +13,7 @@ import os
 import re
 from typing import Callable, NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 
 # The pockets of a release: suffixes of the codename in a suite.
 _POCKETS = ("", "-updates", "-security", "/updates", "-backports", "-backports-sloppy", "-proposed-updates")
@@ -73,8 +73,8 @@ def restored(files: dict[str, str], changes: list[dict]) -> dict[str, str]:
     found = {}
     for change in changes:
         current = files.get(change["path"])
-        if current is not None and change["after"] in (current, addresses.sealed(current)):
-            found[change["path"]] = addresses.unsealed(change["before"], current)
+        if current is not None and change["after"] in (current, url_logins.sealed(current)):
+            found[change["path"]] = url_logins.unsealed(change["before"], current)
     return {path: text for path, text in found.items() if text != files[path]}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import variables as repository_variables
@@ -154,16 +154,16 @@ def _problem(given: Mapping[str, Any], manager: str, place: str) -> str | None:
 def _form_problem(given: Mapping[str, Any], place: str) -> str | None:
     for name in _URLS:
         url = str(given.get(name) or "")
-        if addresses.without_login(url) != url:
+        if url_logins.without_login(url) != url:
             login = "proxy_username and proxy_password" if name == "proxy" else "username and password"
             return (
-                f"{place}.{name} is {addresses.refused(url)}, but a URL must not contain a login. Remove the login "
+                f"{place}.{name} is {url_logins.refused(url)}, but a URL must not contain a login. Remove the login "
                 f"from the URL, and set {login}."
             )
     for name, (form, remedy) in _FORMS.items():
         text = str(given.get(name) or "")
         if text and not (re.fullmatch(form, text) and text.isprintable() and (name not in _URLS or _is_url(text))):
-            return f"{place}.{name} is {addresses.refused(text)!r}, which is not valid. {remedy}"
+            return f"{place}.{name} is {url_logins.refused(text)!r}, which is not valid. {remedy}"
     return None
 
 
@@ -211,7 +211,7 @@ def _suite_problem(given: Mapping[str, Any], place: str) -> str | None:
 def _value_problem(given: Mapping[str, Any], manager: str, place: str) -> str | None:
     if manager != "dnf" and re.search("[?#]", given["url"]):
         # zypper's parameters follow a question mark, and apt appends its paths.
-        shown = addresses.plain(given["url"])
+        shown = url_logins.plain(given["url"])
         return f"{place}.url is {shown}, but {manager} does not support a URL with ? or #. Remove this part."
     priority = given.get("priority")
     lowest, highest = _PRIORITIES[manager]
@@ -243,8 +243,8 @@ def _conflict(found: list[Repository], manager: str) -> str | None:
                 return f"{place}.name is {other.name}, the name of {first}. Set another name, or remove one of them."
             if _location(repository) == _location(other):
                 return (
-                    f"{place}.url is {addresses.plain(repository.url)}, the URL of {first} ({other.name}). Define each "
-                    "repository once."
+                    f"{place}.url is {url_logins.plain(repository.url)}, the URL of {first} ({other.name}). Define "
+                    "each repository once."
                 )
             shared = _shared(repository, other) if manager == "apt" else None
             if shared:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
 
 _PROXIES = ("http_proxy", "https_proxy")
@@ -25,7 +25,7 @@ def fetch(
     `login` has the user name and the password for the URL. The URL of the proxy may contain a login.
     """
     username, password = login if login and login[0] else (None, None)
-    expected, shown = key_trust.normalized(trust), addresses.masked(url)
+    expected, shown = key_trust.normalized(trust), url_logins.masked(url)
     try:
         with _through(proxy):
             data = open_url(
@@ -39,7 +39,7 @@ def fetch(
             ).read(key_trust.LARGEST)
     except Exception as error:  # urllib raises many types, which mean the same to the user.
         raise key_trust.SigningKeyError(
-            f"The key of the repository could not be downloaded from {shown}: {addresses.masked(str(error))}. "
+            f"The key of the repository could not be downloaded from {shown}: {url_logins.masked(str(error))}. "
             "Nothing was changed. Check the URL, the proxy and the network, or set another URL."
         ) from error
     return key_trust.trusted_part(data, expected, shown)

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.filter import cuda_internal
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import plan as cuda_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda import request as cuda_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, nvidia_repository_data
@@ -98,7 +98,7 @@ def name(seen: dict[str, t.Any], wanted: dict[str, t.Any], file: str | None = No
     kind = wanted["type"]
     folder = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}[kind]
     # The observation contains no logins.
-    url = addresses.plain(wanted["url"])
+    url = url_logins.plain(wanted["url"])
     path = file or f"{folder}/gpufleet-nvidia-cuda.{'sources' if kind == 'apt' else 'repo'}"
     if kind == "apt":
         entry = {"uris": [url], "enabled": True, "file": path, "signed_by": "/k.gpg" if signed else None}

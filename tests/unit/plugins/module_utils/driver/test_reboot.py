@@ -114,21 +114,6 @@ def test_reboot_record_has_boot_and_reasons():
     assert json.loads(reboot.attempt(there, ids)) == {"boot": "0f6e2b3c/4", "reasons": ids}
 
 
-@pytest.mark.parametrize(
-    ("connection", "machine", "expected"),
-    [
-        ("ssh", "", False),
-        ("ssh", "other", False),
-        ("ssh", "5f3ab1c2\n", True),
-        ("local", "", True),
-        ("ansible.builtin.local", "", True),
-        ("community.docker.docker", "", False),
-    ],
-)
-def test_controller_is_recognized(connection, machine, expected):
-    assert reboot.is_controller(host(), connection, machine) is expected
-
-
 REASONS = [
     ("library_differs", {"driver": {**LOADED, "library": "550.163.01"}}, ["535.309.01", "550.163.01", "new GPU proc"]),
     ("module_differs", {"driver": {**LOADED, "on_disk": "550.163.01"}}, ["535.309.01", K12, "550.163.01"]),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses, owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.journal import LOCK, Journal, JournalError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
@@ -84,7 +84,7 @@ def test_a_transaction_from_begin_to_removal(tmp_path: Path, journal: Journal) -
     found = journal.removal(now, enabled={})
     assert (found.requested, found.dependencies, found.holds) == (["app"], ["dependency"], ["app"])
     assert (found.repositories, found.files) == (["tools"], [TOOLS])
-    main = addresses.sealed("deb http://me:secret@archive.example/ main")
+    main = url_logins.sealed("deb http://me:secret@archive.example/ main")
     assert found.restore == [{"path": SOURCES, "before": f"{main}\n", "after": f"{main} contrib\n"}]
     journal.forget()
     assert not directory(tmp_path).exists()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import addresses
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import offers as packages_offers
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_download
 
@@ -33,7 +33,7 @@ LOGIN = "https://user:s3cret@mirror.example/cuda"
     ],
 )  # fmt: skip
 def test_logins_are_masked(text, expected):
-    assert addresses.masked(text) == expected
+    assert url_logins.masked(text) == expected
 
 
 def test_errors_contain_no_login(monkeypatch):
@@ -62,4 +62,4 @@ def test_errors_contain_no_login(monkeypatch):
     ],
 )
 def test_logins_of_module_arguments(given, expected):
-    assert addresses.logins(*given) == expected
+    assert url_logins.logins(*given) == expected
