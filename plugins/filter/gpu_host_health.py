@@ -77,7 +77,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import host_health
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health
 
 _WIDTHS = (1, 2, 4, 8, 16)
 
@@ -93,7 +93,7 @@ def gpu_host_health(
     proof: dict[str, t.Any] | None = None,
 ) -> dict[str, list[str]]:
     """Check a host. `pcie_width` and `expected_gpus` may be text, as from the command line."""
-    return host_health.judge(
+    return health.judge(
         host,
         facts,
         volume,

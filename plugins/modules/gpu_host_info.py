@@ -499,11 +499,11 @@ def main() -> None:
 
     def predict_volume(version: str | None) -> dict[str, Any] | None:
         # The import takes time, so only a prediction pays for it.
-        from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume  # noqa: PLC0415
+        from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume_prediction  # noqa: PLC0415
 
         options = module.params["driver_volume"]
         podman = module.get_bin_path("podman")
-        return volume.predict(
+        return volume_prediction.predict(
             "/",
             version,
             options["engine"],

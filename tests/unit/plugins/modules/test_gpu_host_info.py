@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info, nvidia_driver_volume
 
 COLLECTIONS = gpu_host_info.__file__.split("/ansible_collections/", maxsplit=1)[0]
@@ -53,7 +53,7 @@ def run(monkeypatch, capsys):
 )
 def test_the_option_selects_the_prediction_of_the_driver_volume(run, monkeypatch, arguments, expected):
     calls = []
-    monkeypatch.setattr(volume, "predict", lambda *given, **_more: calls.append(given) or PREDICTION)
+    monkeypatch.setattr(volume_prediction, "predict", lambda *given, **_more: calls.append(given) or PREDICTION)
     assert run(**arguments)["host"]["driver_volume"] == (PREDICTION if expected else None)
     assert calls == ([expected] if expected else [])
 
@@ -86,4 +86,4 @@ def test_the_code_for_volumes_is_not_imported_in_advance():
     names = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
     packages = {name.split(".module_utils.", 1)[-1] for name in names if "gpufleet.hosts.plugins.module_utils." in name}
     assert "observe.observation" in packages
-    assert {name for name in packages if name.startswith("volume") or name == "observe.volume"} == set()
+    assert {name for name in packages if name.startswith("volume") or name == "observe.volume_prediction"} == set()

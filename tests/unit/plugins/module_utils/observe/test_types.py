@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation, volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.modules import gpu_host_info
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_samples, driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_trees import Tree
@@ -63,7 +63,7 @@ def described(tmp_path, system: str) -> Host:
         run=run,
         ask=lambda path, request: {"ServerVersion": "28.0", "Runtimes": {}},
         nvml_binding=False,
-        predict_volume=lambda version: volume.predict(
+        predict_volume=lambda version: volume_prediction.predict(
             tree.root, version, ["none"], [], run_command=run, podman_path=None
         ),
     )
@@ -105,10 +105,10 @@ def test_an_observation_of_an_empty_root_has_its_type(tmp_path):
 
 
 def test_a_prediction_of_the_driver_volume_has_its_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(volume.apply.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(volume_prediction.apply.platform, "machine", lambda: "x86_64")
     driver_tree.ubuntu(tmp_path, "580.95.05")
     driver_tree.loaded(tmp_path, "580.95.05")
-    prediction = volume.predict(str(tmp_path), "580.95.05", ["none"], [], run_command=run, podman_path=None)
+    prediction = volume_prediction.predict(str(tmp_path), "580.95.05", ["none"], [], run_command=run, podman_path=None)
     assert prediction["volume"] is not None
     assert problems(prediction, VolumePrediction) == []
 

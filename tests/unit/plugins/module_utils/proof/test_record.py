@@ -10,9 +10,9 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import host_health
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site import health as site_health
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import site_samples
 
 INFO = {"server_version": "29.1.0", "runtimes": ["nvidia", "runc"], "default_runtime": "runc", "cdi_spec_dirs": []}
@@ -119,7 +119,7 @@ def test_engines_of_the_proof(installed, active, planned_engine, expected):
 
 def health(host: dict, proof=None) -> tuple[list[str], list[str]]:
     facts = {"nvidia_gpu_state": "ready", "nvidia_gpus": []}
-    found = host_health.judge(host, facts, proof=proof)
+    found = site_health.judge(host, facts, proof=proof)
     return (
         [text for text in found["problems"] if "proof" in text or "container" in text],
         [text for text in found["notes"] if "Containers" in text],

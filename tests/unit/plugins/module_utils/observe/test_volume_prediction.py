@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume_prediction
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply
 from ansible_collections.gpufleet.hosts.tests.unit.plugins import driver_tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.volume_host import NAME, OLDER, VERSION, VolumeHost
@@ -29,7 +29,7 @@ def host(tmp_path, monkeypatch):
 
 
 def predict(host, engines=("auto",), expected=()):
-    return volume.predict(
+    return volume_prediction.predict(
         str(host.root),
         host_driver.loaded_module(str(host.root))[0],
         list(engines),
@@ -186,7 +186,9 @@ def test_an_error_of_the_system_names_the_file(host, monkeypatch):
 def test_a_driver_on_disk_has_a_prediction_before_it_is_loaded(host):
     host.run()
     (host.root / "sys/module/nvidia/version").unlink()
-    prediction = volume.predict(str(host.root), VERSION, ["none"], [], run_command=host.run_podman, podman_path=None)
+    prediction = volume_prediction.predict(
+        str(host.root), VERSION, ["none"], [], run_command=host.run_podman, podman_path=None
+    )
     assert (prediction["changed"], prediction["volume"]["version"]) == (False, VERSION)
 
 

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe.host_health import judge
+from ansible_collections.gpufleet.hosts.plugins.module_utils.site.health import judge
 
 RUNNING = {"load_state": "loaded", "active_state": "active", "need_daemon_reload": False}
 GPU = {
