@@ -188,10 +188,12 @@ def forgotten(before: dict[str, Any], converged: dict[str, Any], known: Collecti
     paths = {item.name for item in known if item.kind == "file"}
     # The packages' units, and the records. The options in daemon.json are items.
     others = ("/lib/", "/usr/lib/", f"{owned.STATE_DIRECTORY}/", owned.DAEMON_JSON)
+    # The observation lists a record only if it exists.
+    former = {path for path, file in before["files"].items() if file["exists"]}
     return [
         f"{path} is new on the host, but no item of the drift test. Add it to tests/drift/items.py"
         for path, file in converged["files"].items()
-        if file["exists"] and not before["files"][path]["exists"] and path not in paths and not path.startswith(others)
+        if file["exists"] and path not in former and path not in paths and not path.startswith(others)
     ]
 
 
