@@ -214,6 +214,9 @@ def _remove_all_but_driver(known: Iterable[Item], converged: dict[str, Any]) -> 
     )
 
 
+# systemd allows few starts of a unit in a minute. Those of the former cases do not count.
+RESET_STARTS = "systemctl reset-failed"
+
 # --- items --------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +263,7 @@ def check_items(host: Host, report: Report, options: argparse.Namespace) -> None
 
 
 def _repair(host: Host, case: Case, known: Collection[Item], converged: dict[str, Any], *, compares: bool) -> list[str]:
+    host.shell(RESET_STARTS)
     host.shell(case.script)
     predicted = host.predict() if compares else None
     run, again = host.play(SITE), host.play(SITE)

@@ -90,7 +90,7 @@ REMOVE = (
     "--option=Dir::Etc::SourceList=/dev/null --option=Dir::Etc::SourceParts=/dev/null --option=Dir::Cache::pkgcache= "
     "--option=Dir::Cache::srcpkgcache="
 )
-_WITH_PACKAGE = ("package", "hold", "build", "service")
+_WITH_PACKAGE = ("package", "hold", "build", "service", "volume")
 
 
 def _package(item: Item, _host: Mapping[str, Any]) -> list[Case]:

@@ -340,7 +340,8 @@ def _volume(context: Context, parts: Mapping[str, Part]) -> Part:
     if prediction is None or not upcoming:
         return Part(plan=options, reasons=["no NVIDIA driver is loaded"])
     # Packages of the same version can add files. An engine that this run installs or starts responds afterwards.
-    installs = bool(driver.get("installs"))
+    # The daemon's program is part of the volume, too.
+    installs = bool(driver.get("installs") or _plan_of(parts, "nvidia_persistenced").get("packages"))
     has_engine_changes = "container_engine" in parts and parts["container_engine"].acts
     error = None if installs or has_engine_changes else prediction["error"]
     # The packages bring the files back that the volume has and the host lacks.

@@ -448,11 +448,12 @@ def test_packages_of_the_driver_can_correct_the_error_of_the_prediction():
 REPAIRED = [(("repair volume x",), ["register volume x"]), ((), ["repair volume x", "register volume x"])]
 
 
+@pytest.mark.parametrize("package", ["nvidia-smi", "nvidia-persistenced"])
 @pytest.mark.parametrize(("surplus", "expected"), REPAIRED)
-def test_files_that_the_packages_bring_back_stay_in_the_volume(surplus, expected):
+def test_files_that_the_packages_bring_back_stay_in_the_volume(surplus, expected, package):
     there = converged(driver_volume=prediction("repair volume x", "register volume x", surplus=surplus))
     assert len(planned(there)[VOLUME].changes) == 2
-    part = planned(without_package(there, "nvidia-smi"))[VOLUME]
+    part = planned(without_package(there, package))[VOLUME]
     assert (part.changes, part.plan["changes"], part.acts) == (expected, expected, True)
 
 
