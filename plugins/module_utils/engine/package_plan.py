@@ -299,7 +299,8 @@ def _select(case: _Case, result: Packages, work: Transaction, names: list[str], 
         builds = [version for version in available[name] if version_key(version) == version_key(suitable[0])]
         if not builds:
             raise _NoVersion(f"{place} has {main} {plain_version(suitable[0])}, but not {name} in this version")
-        items[name] = f"{name}={builds[0]}"
+        if case.host["installed_packages"].get(name, "").partition(" ")[0] != builds[0]:
+            items[name] = f"{name}={builds[0]}"
     work.install = [*items.values(), *(name for name in work.install if name not in items)]
 
 

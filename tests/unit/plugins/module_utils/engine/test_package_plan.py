@@ -512,6 +512,8 @@ def test_older_engine_is_upgraded_to_the_minimum() -> None:
             {"source": "distribution"},
             ["docker.io=26.1.5+dfsg1-9", "docker-cli=26.1.5+dfsg1-9+b9"],
         ),
+        # A client that an incomplete removal left stays.
+        ("debian-13", {"docker-cli": "26.1.5+dfsg1-9+b9"}, {"source": "distribution"}, ["docker.io=26.1.5+dfsg1-9"]),
         # A missing client gets the version of the engine.
         ("el-9", {"docker-ce": "3:27.5.1-1.el9"}, {}, ["docker-ce-cli=1:27.5.1-1.el9"]),
         (
