@@ -374,11 +374,14 @@ def without_module(host: Host, result: Resolution) -> list[str]:
 
 
 def newer_builds(host: Host, result: Resolution, full: Mapping[str, str | None]) -> list[str]:
-    """Name the packages without a module for the next kernel of which there is a newer build of the same driver.
+    """Name the packages without a module for the next kernel of which there is a newer build of the resolved driver.
 
-    `full` has the newest builds on offer. Refuse if there is none.
+    `full` has the newest builds on offer. Refuse if there is none. A package of another driver is replaced anyway.
     """
-    useless, packages = without_module(host, result), host["packages"]
+    packages = host["packages"]
+    useless = [
+        name for name in without_module(host, result) if upstream_version(packages[name]["version"]) == result.version
+    ]
     found = [name for name in useless if natural_key(full.get(name) or "") > natural_key(packages[name]["version"])]
     if useless and not found:
         installed = ", ".join(f"{name} {packages[name]['version']}" for name in useless)

@@ -320,7 +320,8 @@ def has_signed(case: Case, data: dict) -> bool:
     needs_proprietary = any(not generation.open_modules for generation in case.generations.values())
     flavor = "proprietary" if needs_proprietary else "open" if flavor == "auto" else flavor
     context = {"flavor": flavor, "arch": arch}
-    # It is unknown whether a source has a requested branch that its data does not list. Only vendors sign all modules.
+    # It is unknown whether a source has a requested branch that its data does not list. The distribution's vendor signs
+    # the modules of all its branches, and the query of its repositories shows which it has.
     listed = data["branches"]
     known = [name for name in driver_branch.candidates(case, data) if name in listed or "vendor" in data]
     return any(

@@ -146,8 +146,7 @@ def plan_packages(host: Host, request: Request, result: Resolution, todo: Todo, 
     lockstep = [name for name in result.lockstep if name in _wanted(result, available)]
     full = {name: driver_version.newest_build(available, name, version) for name in lockstep}
     changing = [name for name in lockstep if have.get(name) != version and full[name]]
-    if version in have.values():
-        changing += driver_kernel_packages.newer_builds(host, result, full)
+    changing += driver_kernel_packages.newer_builds(host, result, full)
     is_update = any(name in installed for name in changing)
     if is_update:
         work.purge = sorted({*work.purge, *result.former_prebuilt})

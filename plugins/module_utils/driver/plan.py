@@ -76,7 +76,7 @@ def plan(
         enables = bool(package_plan.enabling_driver(host, result, offers))
         may_reject = request.source == "auto" and bool(result.other_sources) and not enables
         if may_reject and _lacks_version(host, request, result, offers):
-            other = plan(host, values, platform, rejected_sources=_rejected(host, result, offers))
+            other = plan(host, values, platform, rejected_sources=_rejected(host, request, result, offers))
             # The refusal for the next source says how to get signed modules, too.
             if not other.errors or result.only_prebuilt:
                 return other
@@ -175,12 +175,10 @@ def _is_offered(host: Host, request: Request, result: Resolution, offers: Offers
 
     If nothing else can replace prebuilt modules, these decide.
     """
-    needed = [name for name in result.lockstep if name not in result.optional]
     if result.only_prebuilt:
-        needed = _user_space(result)
-        modules = kernel_packages.driver_versions(host, result, offers) or set()
-        offered = {name: offers.versions.get(name) or [] for name in needed}
-        offers = Offers({name: [v for v in of if upstream_version(v) in modules] for name, of in offered.items()})
+        complete = _complete_versions(host, result, offers)
+        return any(driver_version.satisfies(v, result.branch, request, result.first_version) for v in complete)
+    needed = [name for name in result.lockstep if name not in result.optional]
     versions = offers.versions
     return not needed or driver_version.is_available(versions, needed, result.branch, request, result.first_version)
 
@@ -190,53 +188,61 @@ def _lacks_version(host: Host, request: Request, result: Resolution, offers: Off
 
     The host may not have the repositories with a vendor's prebuilt modules.
     """
-    if result.only_prebuilt:
-        return bool(_missing_user_space(result, offers)) or not _is_offered(host, request, result, offers)
     patterns, available = [*result.lockstep, *result.name_patterns], offers.versions
     has_driver = any(fnmatch.fnmatchcase(name, item) for name in available if available[name] for item in patterns)
-    return has_driver and not _is_offered(host, request, result, offers)
-
-
-def _missing_user_space(result: Resolution, offers: Offers) -> list[str]:
-    """Name the required packages, apart from modules, that the repositories do not have in any version."""
-    return [name for name in _user_space(result) if not offers.versions.get(name)]
+    return (has_driver or result.only_prebuilt) and not _is_offered(host, request, result, offers)
 
 
 def _user_space(result: Resolution) -> list[str]:
     return [name for name in result.lockstep if name not in (*result.optional, *result.prebuilt)]
 
 
-def _rejected(host: Host, result: Resolution, offers: Offers) -> dict[str, str]:
+def _complete_versions(host: Host, result: Resolution, offers: Offers) -> set[str]:
+    """Return the driver versions with prebuilt modules for the next kernel and all packages of the user space."""
+    modules = kernel_packages.driver_versions(host, result, offers) or set()
+    return modules.intersection(
+        *({upstream_version(version) for version in offers.versions.get(name) or []} for name in _user_space(result))
+    )
+
+
+def _rejected(host: Host, request: Request, result: Resolution, offers: Offers) -> dict[str, str]:
     branches = ", ".join(name for name in [result.branch, *result.alternative_branches] if name)
     why = f"its repositories have no suitable version of branch {branches}"
     if result.only_prebuilt:
-        why = _why_not_prebuilt(host, result, offers)
+        why = _why_not_prebuilt(host, request, result, offers)
     return {**result.rejected_sources, str(result.source): why}
 
 
-def _why_not_prebuilt(host: Host, result: Resolution, offers: Offers) -> str:
+def _why_not_prebuilt(host: Host, request: Request, result: Resolution, offers: Offers) -> str:
     """Return why a source without DKMS cannot serve the host, and what to do to use it."""
     upcoming = host["kernel"]["next_boot"]
     modules = ", ".join(kernel_packages.packages_for(result, upcoming))
-    versions = kernel_packages.driver_versions(host, result, offers) or set()
-    missing = _missing_user_space(result, offers)
-    offered = [{upstream_version(version) for version in offers.versions.get(name, [])} for name in _user_space(result)]
-    complete = sorted(versions.intersection(*offered), key=natural_key)
-    if versions and missing:
+    missing = [name for name in _user_space(result) if not offers.versions.get(name)]
+    complete = sorted(_complete_versions(host, result, offers), key=natural_key)
+    if missing and kernel_packages.driver_versions(host, result, offers):
         return (
             f"the repositories have no {', '.join(missing)}, which this host needs; to use the prebuilt modules, "
             "enable a repository that has these packages"
         )
     if complete:
-        branch = complete[-1].partition(".")[0]
         return (
             f"the repositories have {modules} for kernel {upcoming}, which boots next, only for driver "
-            f"{', '.join(complete)}; to use these modules, set nvidia_driver_branch to {branch}"
+            f"{', '.join(complete)}; to use these modules, {_how_to_request(request, complete[-1])}"
         )
     return (
         f"the repositories have no {modules} for kernel {upcoming}, which boots next, together with a driver of the "
         f"same version; to use these modules, {result.prebuilt_hint}"
     )
+
+
+def _how_to_request(request: Request, version: str) -> str:
+    """Return which setting to change to get a version that the request excludes."""
+    minimum = request.minimum_version
+    if request.version:
+        return f"set nvidia_driver_version to {version}"
+    if minimum and natural_key(version) < natural_key(upstream_version(minimum)):
+        return f"set nvidia_driver_minimum_version to {version} or lower"
+    return f"set nvidia_driver_branch to {version.partition('.')[0]}"
 
 
 def _dkms_without_prebuilt(

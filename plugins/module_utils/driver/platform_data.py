@@ -27,7 +27,7 @@ _FILLED = {
     "base": r"\d.*",
 }
 # Packages of modules for one kernel and one driver need no lock: an upgrade does not replace them.
-_HOLD_WITHOUT_MODULES = "^(lib)?nvidia-(?!open-kmod)|^cuda-drivers|^xorg-x11-nvidia"
+_HOLD_WITHOUT_MODULES = "^(lib)?nvidia-|^cuda-drivers|^xorg-x11-nvidia"
 
 
 def complete(platform: dict | None, system: System) -> dict | None:

@@ -352,9 +352,13 @@ class Apt:
             [package.name for package in _selected(known, part, dpkg_state.INSTALLED)] for part in (requested, without)
         )
         copies = {name: {package.name for package in _selected(known, [name], dpkg_state.INSTALLED)} for name in names}
-        # By default, apt keeps the headers of the running kernel and packages that are only suggested. For example, apt
-        # suggests dpkg-dev, which depends on a compiler.
-        options = ["--option=APT::Protect-Kernels=false", "--option=APT::AutoRemove::SuggestsImportant=false"]
+        # By default, apt keeps the headers of the running kernel and packages that others only recommend or suggest. For
+        # example, apt suggests dpkg-dev, which depends on a compiler.
+        options = [
+            "--option=APT::Protect-Kernels=false",
+            "--option=APT::AutoRemove::RecommendsImportant=false",
+            "--option=APT::AutoRemove::SuggestsImportant=false",
+        ]
         with workspace() as directory:
             # apt considers these packages requested by the user. Only in this copy, it does not.
             marks = f"{directory}/extended_states"
@@ -369,11 +373,10 @@ class Apt:
                 others = gone.difference(leaving, staying, *(copies[name] for name in names))
                 if not others:
                     return names
-                # These packages stay although apt considers them unneeded. What they need stays, too, but not what
-                # they only recommend.
+                # These packages stay although apt considers them unneeded. What they need stays, too.
                 self._mark("manual", sorted(others), options)
                 staying |= others
-                gone &= self._autoremoved(leaving, [*options, "--option=APT::AutoRemove::RecommendsImportant=false"])
+                gone &= self._autoremoved(leaving, options)
 
     def _mark(self, mark: str, names: list[str], options: list[str]) -> None:
         if names:

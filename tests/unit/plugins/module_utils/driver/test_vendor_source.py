@@ -339,6 +339,27 @@ def test_auto_names_the_branch_that_the_vendor_has(driver):
     assert (result.errors, result.source, result.version) == ([], "distribution", driver)
 
 
+EXCLUDED = [
+    ({"version": OLD}, f"set nvidia_driver_version to {NEW}"),
+    ({"minimum_version": NEXT}, f"set nvidia_driver_minimum_version to {NEW} or lower"),
+    ({"branch": "595"}, "set nvidia_driver_branch to 580"),
+]
+
+
+@pytest.mark.parametrize(("request_", "remedy"), EXCLUDED, ids=str)
+def test_auto_names_the_setting_that_excludes_the_vendors_driver(request_, remedy):
+    (error,) = plan(on(ALMA), request_, almalinux(NEW)).errors
+    assert f"only of driver {NEW}; to use it, {remedy}. Then run the role again" in error
+
+
+def test_auto_takes_the_branch_whose_user_space_is_complete():
+    there = on(RHEL, nvidia={"nvswitches": ["0000:83:00.0"]})
+    repository = {**red_hat((OLD, FIRST), (NEXT, FIRST)), **dict.fromkeys(OF_SWITCHES, (f"3:{NEXT}-1.el10",))}
+    for request in ({}, {"source": "distribution"}):
+        result = plan(there, request, repository)
+        assert (result.errors, result.source, result.version) == ([], "distribution", NEXT)
+
+
 def test_missing_fabric_manager_of_the_vendor_is_named():
     there = on(RHEL, nvidia={"nvswitches": ["0000:83:00.0"]})
     complete = red_hat((OLD, FIRST))
@@ -488,6 +509,15 @@ def test_upgraded_kernel_with_other_symbols_gets_rebuilt_modules(case):
     work = result.todo.transaction
     assert (result.errors, modules(result)) == ([], [f"{name}=3:{expected}.el10_1" for name in ALMA_MODULES])
     assert ({*ALMA_MODULES} <= {*work.release}, {*ALMA_MODULES} <= {*work.hold}) == (True, True)
+
+
+def test_modules_of_another_driver_than_the_libraries_are_replaced_once():
+    there = converged(ALMA, next_kernel=f"{SECOND}.el10_1.x86_64")
+    for name in ALMA_MODULES:
+        there["packages"][name]["version"] = f"3:{NEW}-1.el10_1"
+        there["installed_packages"][name] = f"3:{NEW}-1.el10_1 x86_64"
+    result = plan(there, {}, almalinux_builds(f"{OLD}-3"))
+    assert (result.errors, modules(result)) == ([], [f"{name}=3:{OLD}-3.el10_1" for name in ALMA_MODULES])
 
 
 def test_modules_for_the_next_kernel_are_not_replaced():

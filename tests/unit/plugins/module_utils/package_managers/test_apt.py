@@ -657,7 +657,8 @@ def test_unneeded_packages_are_those_that_apt_would_remove(host: Host) -> None:
     assert private in listed.split()
     assert str(marks) not in marked
     assert "--simulate" in listed.split()
-    assert "--option=APT::Protect-Kernels=false" in listed
+    for option in ("Protect-Kernels", "AutoRemove::RecommendsImportant", "AutoRemove::SuggestsImportant"):
+        assert f"--option=APT::{option}=false" in listed
     assert listed.endswith(" autoremove app")
 
 
@@ -668,10 +669,12 @@ def test_unneeded_packages_stay_if_unrecorded_packages_need_them(host: Host) -> 
     """
     names = ["hdr-47", "hdr-kbuild", "hdr-meta", "libfoo"]
     host.packages(*map(entry, [*names, "hdr-50", "extra"]), entry("libfoo", arch="i386"))
-    host.answers = {
-        "RecommendsImportant=false --simulate": simulated("autoremove-marked"),
-        "autoremove": simulated("autoremove"),
-    }
+
+    def mark() -> tuple[int, str, str]:
+        host.answers["autoremove"] = simulated("autoremove-marked")
+        return 0, "", ""
+
+    host.answers = {" manual ": mark, "autoremove": simulated("autoremove")}
     assert host.apt.unneeded(names, [], ["hdr-meta"]) == ["hdr-47", "hdr-meta"]
     (marked,) = [ran for ran in host.ran if " manual " in ran]
     assert "--option=Dir::State::extended_states=" in marked
