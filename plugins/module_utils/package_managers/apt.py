@@ -352,8 +352,8 @@ class Apt:
             [package.name for package in _selected(known, part, dpkg_state.INSTALLED)] for part in (requested, without)
         )
         copies = {name: {package.name for package in _selected(known, [name], dpkg_state.INSTALLED)} for name in names}
-        # By default, apt keeps the headers of the running kernel and packages that others only recommend or suggest. For
-        # example, apt suggests dpkg-dev, which depends on a compiler.
+        # By default, apt keeps the headers of the running kernel, and packages that others only recommend or suggest.
+        # For example, apt suggests dpkg-dev, which depends on a compiler.
         options = [
             "--option=APT::Protect-Kernels=false",
             "--option=APT::AutoRemove::RecommendsImportant=false",
