@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import (
@@ -21,7 +22,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     NoVersion,
     Offers,
     Resolution,
-    capitalized,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.version import satisfies
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed

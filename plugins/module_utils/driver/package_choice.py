@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import fabric, kernel_packages
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.platform_data import applies, kernel_rule, kernels
@@ -17,7 +18,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     NoVersion,
     Refused,
     Resolution,
-    capitalized,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import generations
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.installed import is_installed

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import natural_key, upstream_version
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import (
     adoption,
@@ -36,7 +37,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.types import
     Plan,
     Resolution,
     Todo,
-    capitalized,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 

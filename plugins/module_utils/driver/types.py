@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware.generations import Generation
 
@@ -28,11 +29,6 @@ class NoVersion(Exception):
 OR_BUILD = ", or set nvidia_driver_module_build to auto or dkms to build the module on this host"
 # How to get prebuilt modules, if the rule of their package does not say it.
 UPGRADE_KERNEL = "upgrade the kernel and reboot first"
-
-
-def capitalized(text: str) -> str:
-    """Return a text as the beginning of a sentence."""
-    return text[:1].upper() + text[1:]
 
 
 class NoModule(NoVersion):

@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     daemon_restart,
@@ -107,7 +108,7 @@ def plan(
             try:
                 _adopt(case, result, work)
             except _NoVersion as error:
-                result.problems.append(f"{_sentence(str(error))}. {_remedy(case, [str(result.source)])}")
+                result.problems.append(f"{capitalized(str(error))}. {_remedy(case, [str(result.source)])}")
         else:
             _install(case, result, work, platforms)
     if result.problems:
@@ -245,7 +246,7 @@ def _install(case: _Case, result: Packages, work: Transaction, platforms: dict[s
         if not result.query:
             _conflicts(case, result, work, source)
         return
-    result.problems.append(f"{'. '.join(_sentence(text) for text in rejected)}. {_remedy(case, candidates)}")
+    result.problems.append(f"{'. '.join(capitalized(text) for text in rejected)}. {_remedy(case, candidates)}")
 
 
 def _uses_docker(case: _Case) -> bool:
@@ -323,7 +324,7 @@ def _complete(case: _Case, result: Packages, work: Transaction, names: list[str]
     for name in names:
         if not available[name]:
             result.problems.append(
-                f"{_sentence(place)} has no {name}. Enable the repository that has it, or set "
+                f"{capitalized(place)} has no {name}. Enable the repository that has it, or set "
                 "container_engine_source=preinstalled."
             )
             continue
@@ -358,10 +359,6 @@ def _place(case: _Case, source: str) -> str:
     return (
         f"Docker's repository {docker_repository.define(case.host, case.platform['repository'], case.request)['url']}"
     )
-
-
-def _sentence(text: str) -> str:
-    return text if text.startswith("container_engine_") else text[:1].upper() + text[1:]
 
 
 def _remedy(case: _Case, candidates: list[str]) -> str:

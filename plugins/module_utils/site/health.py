@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config import daemon_json as docker_daemon_json
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import adoption, runfile
@@ -71,7 +72,7 @@ def judge(
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    return f"{capitalized(text).rstrip('.')}."
 
 
 def _number_of_gpus(host: Host, expected: int | None) -> list[str]:

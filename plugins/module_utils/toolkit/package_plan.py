@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.text import capitalized
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import membership as driver_membership
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
@@ -183,7 +184,7 @@ def _install(case: _Case, result: Packages, work: Transaction, wrong: str) -> No
     foreign = [name for name in case.found if name in host["held_packages"] and name not in recorded]
     if foreign:
         result.problems.append(
-            f"{wrong[:1].upper()}{wrong[1:]}, but {', '.join(foreign)} {'is' if len(foreign) == 1 else 'are'} held, "
+            f"{capitalized(wrong)}, but {', '.join(foreign)} {'is' if len(foreign) == 1 else 'are'} held, "
             "and not by this role. Release the hold, or remove the setting that requires another version."
         )
         return
@@ -276,7 +277,7 @@ def _choose(case: _Case, result: Packages) -> dict[str, str] | None:
     remedy = "set another source or mirror" + (
         f", or {_ROLE}_accept_vulnerable=true" if suitable and not secure else ""
     )
-    result.problems.append(f"{reason[:1].upper()}{reason[1:]}. Request another version, or {remedy}.")
+    result.problems.append(f"{capitalized(reason)}. Request another version, or {remedy}.")
     return None
 
 
