@@ -349,7 +349,7 @@ EXCLUDED = [
 @pytest.mark.parametrize(("request_", "remedy"), EXCLUDED, ids=str)
 def test_auto_names_the_setting_that_excludes_the_vendors_driver(request_, remedy):
     (error,) = plan(on(ALMA), request_, almalinux(NEW)).errors
-    assert f"only of driver {NEW}; to use it, {remedy}. Then run the role again" in error
+    assert f"only for driver {NEW}; to use these modules, {remedy}. Then run the role again" in error
 
 
 def test_auto_takes_the_branch_whose_user_space_is_complete():
