@@ -1,15 +1,17 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Internal filter of role nvidia_container_toolkit. It can change in any release."""
+"""Internal filters of role nvidia_container_toolkit. They can change in any release."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import plain
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
 
 
@@ -21,9 +23,14 @@ def program(options: dict[str, Any]) -> str:
     return text
 
 
+def has_no_mig_devices(facts: Mapping[str, Any]) -> bool:
+    """Return whether all GPUs are in MIG mode without MIG devices."""
+    return mig.has_nothing(facts)
+
+
 class FilterModule:
-    """Register the filter."""
+    """Register the filters."""
 
     def filters(self) -> dict[str, Any]:
-        """Return the filter by its name."""
-        return {"_cdi_program": program}
+        """Return the filters by their names."""
+        return {"_cdi_program": program, "_has_no_mig_devices": has_no_mig_devices}

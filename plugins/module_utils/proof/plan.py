@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import record
 
 if t.TYPE_CHECKING:
@@ -57,10 +58,12 @@ def plan(host: Host, names: list[str], image: str, isolations: list[str], *, upc
     return result
 
 
-def obstacle(host: Host) -> str | None:
-    """Return why containers cannot see GPUs yet, or None."""
+def obstacle(host: Host, facts: t.Mapping[str, t.Any] | None = None) -> str | None:
+    """Return why containers cannot see GPUs yet, or None. `facts`: the GPU facts, None if they were not read."""
     if not host["driver"]["loaded"]:
         return "no NVIDIA driver is loaded"
     if any(reason["driver"] for reason in host["reboot_reasons"]):
         return "a reboot is required for the driver"
+    if mig.has_nothing(facts):
+        return f"{mig.NOTHING}, so containers cannot use them"
     return None

@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.persistence.request import Request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import plan as proof_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import driver as site_driver
+from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cri_plan as toolkit_cri
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import plan as toolkit_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import removal as toolkit_removal
@@ -100,7 +101,8 @@ def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     loaded = host["driver"]["loaded"]
     if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
         return False
-    return ("nvidia_persistenced" in parts and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
+    needing = {"nvidia_persistenced", "nvidia_container_toolkit", "container_proof"}
+    return (bool(needing & {*parts}) and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
 
 
 def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:
@@ -265,9 +267,11 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if not engines:
         return Part(reasons=["this host has no container engine"])
     driver = _plan_of(parts, "nvidia_driver")
+    upcoming = driver.get("next_loaded", host["driver"]["loaded"])
     common: dict[str, Any] = {
         "engines": engines,
-        "driver": driver.get("next_loaded", host["driver"]["loaded"]),
+        "driver": upcoming,
+        "cdi_waits": cdi_refresh.waits(host, context.facts, upcoming),
         # Without activation, the old driver stays loaded, whose libraries are gone.
         "has_new_driver": bool(driver.get("installs"))
         and driver_request.read(context.values["nvidia_driver"]).activate,
@@ -373,7 +377,7 @@ def _proof(context: Context, parts: Mapping[str, Part]) -> Part:
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     driver, engine = _plan_of(parts, "nvidia_driver"), _plan_of(parts, "container_engine")
-    obstacle = None if driver.get("installs") else proof_plan.obstacle(_after_driver(host, driver))
+    obstacle = None if driver.get("installs") else proof_plan.obstacle(_after_driver(host, driver), context.facts)
     installed = _engine_versions(host, engine_request.read(context.values["container_engine"]), engine)
     engines = proof_plan.engines(host, installed, engine.get("engine"))
     if not engines:

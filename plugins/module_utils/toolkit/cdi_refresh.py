@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import version_key
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import mig
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -68,12 +69,18 @@ class Refresh:
 
 
 def plan(
-    host: Host, toolkit: str | None, driver: str | None, *, installs: bool = False, has_new_driver: bool = False
+    host: Host,
+    toolkit: str | None,
+    driver: str | None,
+    *,
+    installs: bool = False,
+    has_new_driver: bool = False,
+    waits: str | None = None,
 ) -> Refresh:
     """Return what the role does with the units.
 
     `toolkit`: the version after the role. `installs`: the role installs packages of the toolkit. `driver`: the version
-    that is loaded or will be. `has_new_driver`: its files change in this run.
+    that is loaded or will be. `has_new_driver`: its files change in this run. `waits`: see function `waits`.
     """
     result = Refresh()
     states = [host["services"].get(unit) or {} for unit in UNITS]
@@ -88,7 +95,27 @@ def plan(
     else:
         makes_nodes = _makes_nodes(host, toolkit, installs=installs)
         _units(host, result, driver, makes_nodes=makes_nodes, has_new_driver=has_new_driver)
+        if waits and result.restart:
+            result.restart = False
+            result.changes.remove(_refreshes(result, driver))
+            result.reasons.append(waits)
     return result
+
+
+def waits(host: Host, facts: t.Mapping[str, t.Any] | None, driver: str | None) -> str | None:
+    """Return why no program can describe the GPUs in a specification yet, or None.
+
+    `facts`: the GPU facts, None if they were not read. `driver`: the version that is loaded or will be.
+    """
+    if driver == host["driver"]["loaded"] and any(reason["driver"] for reason in host["reboot_reasons"]):
+        return "the CDI specification is written after the reboot that the driver requires"
+    if mig.has_nothing(facts):
+        return f"{mig.NOTHING}, so the CDI specification is not written; create MIG devices, and run the role again"
+    return None
+
+
+def _refreshes(result: Refresh, driver: str | None) -> str:
+    return f"refresh the CDI specification {result.specification} for driver {driver}"
 
 
 def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool, has_new_driver: bool) -> None:
@@ -115,7 +142,7 @@ def _units(host: Host, result: Refresh, driver: str | None, *, makes_nodes: bool
         *(f"{'remove' if text is None else 'write'} {path}" for path, text in result.files.items()),
         *(["reload systemd"] if result.reload else []),
         *(f"enable {unit}" for unit in result.enable),
-        *([f"refresh the CDI specification {result.specification} for driver {driver}"] if result.restart else []),
+        *([_refreshes(result, driver)] if result.restart else []),
         *(f"remove {path}" for path in result.remove),
     ]
 

@@ -88,11 +88,18 @@ class OwnCdi:
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def plan(host: Host, driver: str | None, digest: t.Callable[[], str | None], *, has_new_driver: bool = False) -> OwnCdi:
+def plan(
+    host: Host,
+    driver: str | None,
+    digest: t.Callable[[], str | None],
+    *,
+    has_new_driver: bool = False,
+    waits: str | None = None,
+) -> OwnCdi:
     """Return how the role installs the program and the unit.
 
     `driver`: the version that is loaded or will be. `digest` returns that of the program, or None if the controller
-    cannot build it. `has_new_driver`: its files change in this run.
+    cannot build it. `has_new_driver`: its files change in this run. `waits`: see `cdi_refresh.waits`.
     """
     state = host["services"].get(UNIT) or {}
     if state.get("load_state") == "masked":
@@ -127,6 +134,9 @@ def plan(host: Host, driver: str | None, digest: t.Callable[[], str | None], *, 
     is_new = bool(result.options or result.files)
     # Without a driver, the program cannot describe the GPUs.
     result.restart = bool(driver) and (owned.CDI_REFRESHED not in specs or is_stale or has_new_driver or is_new)
+    if waits and result.restart:
+        result.restart = False
+        result.reasons.append(waits)
     result.changes = [
         *(f"remove {path}" for path in result.remove),
         *([f"write {owned.CDI_PROGRAM}"] if result.options else []),

@@ -12,6 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import coexistence
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import own_repository
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import (
     cdi_refresh,
@@ -72,6 +73,7 @@ def plan(
     engines: t.Mapping[str, str | None],
     driver: str | None = None,
     has_new_driver: bool = False,
+    cdi_waits: str | None = None,
     restart_policy: str = "when_safe",
     cdi_program: t.Callable[[], str | None] = lambda: None,
 ) -> Plan:
@@ -79,8 +81,8 @@ def plan(
 
     `versions` is None before the query of the repositories. `engines`: the versions of the engines that are installed
     or will be. `driver`: the version of the driver that is loaded or will be. `has_new_driver`: its files
-    change in this run. `restart_policy`: that of role container_engine. `cdi_program` returns the digest of the
-    program of own_cdi, or None.
+    change in this run. `cdi_waits`: see `cdi_refresh.waits`. `restart_policy`: that of role container_engine.
+    `cdi_program` returns the digest of the program of own_cdi, or None.
     """
     packages = package_plan.plan(host, request, platforms, versions)
     result = Plan(packages.version, packages.source, problems=list(packages.problems), query=packages.query)
@@ -90,7 +92,9 @@ def plan(
         result.transaction, result.packages = work, work.install
         result.adds_hook = package_plan.UNIT[0] not in package_plan.found_on(host)
         result.has_secrets = own_repository.has_password(work.repositories)
-    result.problems += compatibility.problems(driver, packages.version, engines, request.isolations)
+    result.problems += compatibility.problems(
+        driver, packages.version, _for_containers(host, engines), request.isolations
+    )
     if "docker" in engines:
         registration = docker_runtime.plan(host, default_runtime=request.default_runtime)
         result.options, result.problems = registration.options, [*result.problems, *registration.problems]
@@ -111,11 +115,13 @@ def plan(
     reasons += result.cri.reasons
     _config(result, host, request)
     installs = bool(result.transaction and result.transaction.install)
-    result.cdi = cdi_refresh.plan(host, packages.version, driver, installs=installs, has_new_driver=has_new_driver)
+    result.cdi = cdi_refresh.plan(
+        host, packages.version, driver, installs=installs, has_new_driver=has_new_driver, waits=cdi_waits
+    )
     result.changes += result.cdi.changes
     reasons += result.cdi.reasons
     if compatibility.CDI in request.isolations and result.cdi.specification is None:
-        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver)
+        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
     else:
         result.own_cdi = own_cdi.removal(host, result.cdi.remove)
     result.changes += result.own_cdi.changes
@@ -136,6 +142,12 @@ def plan(
     return result
 
 
+def _for_containers(host: Host, engines: t.Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the engines whose containers get GPUs. Docker hides its containerd, unless Kubernetes uses it."""
+    hidden = "docker" in engines and not coexistence.kubernetes(host)
+    return {name: version for name, version in engines.items() if name != "containerd" or not hidden}
+
+
 def without_toolkit(
     host: Host,
     request: Request,
@@ -143,13 +155,14 @@ def without_toolkit(
     engines: t.Mapping[str, str | None],
     driver: str | None = None,
     has_new_driver: bool = False,
+    cdi_waits: str | None = None,
     cdi_program: t.Callable[[], str | None] = lambda: None,
 ) -> Plan:
     """Plan a host on which the role manages no toolkit, as `plan` does."""
     result = Plan()
     if compatibility.CDI in request.isolations:
-        result.problems = compatibility.problems(None, None, engines, [compatibility.CDI])
-        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver)
+        result.problems = compatibility.problems(None, None, _for_containers(host, engines), [compatibility.CDI])
+        result.own_cdi = own_cdi.plan(host, driver, cdi_program, has_new_driver=has_new_driver, waits=cdi_waits)
         default = f"{own_cdi.UNIT} keeps the CDI specification fresh"
     else:
         result.own_cdi = own_cdi.removal(host)

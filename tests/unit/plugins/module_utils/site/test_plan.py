@@ -340,6 +340,8 @@ LOOKING = [
     ("converged", converged(), {}, site_plan.PARTS, True),
     ("only the daemon", converged(), {}, (PERSISTENCE,), True),
     ("only the check", converged(), {}, (VERIFY,), True),
+    ("only the toolkit", converged(), {}, (TOOLKIT,), True),
+    ("only the proof", converged(), {}, (PROOF,), True),
     ("neither", converged(), {}, (DRIVER, ENGINE, VOLUME), False),
     ("check without a loaded driver", unloaded(), {}, (VERIFY,), True),
     ("daemon without a loaded driver", unloaded(), {}, (PERSISTENCE,), False),
@@ -639,6 +641,41 @@ def test_host_without_the_toolkit_gets_a_program_for_cdi():
 def test_engine_without_cdi_is_refused_before_any_change():
     (error,) = with_own_cdi(CDI_ONLY, docker="20.10.24+dfsg1-1").errors
     assert "nvidia_container_toolkit_isolations contains cdi, which this host cannot offer: Docker 20.10.24" in error
+
+
+def test_containerd_of_docker_does_not_satisfy_the_request_for_cdi():
+    there = converged()
+    there["engines"]["docker"]["version"] = "24.0.9"
+    there["engines"]["containerd"] = {"package": "containerd.io", "version": "1.7.24"}
+    (error,) = site_plan.plan(context(there, CDI_ONLY, cdi_program=lambda: "digest"), (TOOLKIT,))[TOOLKIT].errors
+    assert "Docker 24.0.9 does not support CDI" in error
+
+
+EMPTY_MIG = {"nvidia_gpus": [{"mig": {"enabled": True, "devices": []}}]}
+REBOOT = [{"driver": True, "text": "driver 580.95.05 is installed, but 570.86.10 is loaded"}]
+
+
+@pytest.mark.parametrize(
+    ("reboot_reasons", "facts", "reason"),
+    [
+        (REBOOT, None, "the CDI specification is written after the reboot that the driver requires"),
+        ([], EMPTY_MIG, "all GPUs are in MIG mode and have no MIG devices, so the CDI specification is not written"),
+    ],
+)
+def test_specification_that_nobody_can_write_yet_is_left_to_a_later_run(reboot_reasons, facts, reason):
+    there = converged()
+    there["reboot_reasons"] = reboot_reasons
+    given = context(there, CDI_ONLY, facts=facts, cdi_program=lambda: "digest")
+    part = site_plan.plan(given, (TOOLKIT,))[TOOLKIT]
+    assert not any(change.startswith("refresh") for change in part.changes)
+    assert reason in part.reasons[0]
+    assert not part.plan["own_cdi"]["restart"]
+
+
+def test_gpus_without_mig_devices_need_no_proof():
+    part = site_plan.plan(context(converged(), {TOOLKIT: {}}, facts=EMPTY_MIG), (PROOF,))[PROOF]
+    assert (part.acts, part.errors) == (False, [])
+    assert part.reasons == ["all GPUs are in MIG mode and have no MIG devices, so containers cannot use them"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def plan(
     services: dict[str, t.Any] | None = None,
     files: dict[str, str] | None = None,
     driver: str | None = DRIVER,
-    **more: bool,
+    **more: t.Any,
 ) -> Refresh:
     texts = {FRAGMENT: NEW_UNIT, **(files or {})}
     host: t.Any = {
@@ -48,6 +48,13 @@ def plan(
 def test_fresh_specification_of_enabled_units_needs_nothing() -> None:
     done = plan(FRESH)
     assert (done.specification, done.changes, done.reasons, done.reload) == ("/var/run/cdi/nvidia.yaml", [], [], False)
+
+
+def test_specification_that_nobody_can_write_yet_is_not_refreshed() -> None:
+    done = plan(waits="a reboot comes first")
+    assert (done.restart, done.changes, done.reasons) == (False, [], ["a reboot comes first"])
+    fresh = plan(FRESH, waits="a reboot comes first")
+    assert (fresh.restart, fresh.reasons) == (False, [])
 
 
 def test_new_toolkit_gets_its_units_enabled_and_the_specification_written() -> None:
