@@ -215,13 +215,20 @@ def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[s
 
 
 def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
-    if runtime_name(engine, host) is None:
+    name = runtime_name(engine, host)
+    if name is None:
         if engine.name == "podman":
             return f"nvidia-container-runtime is not installed (package nvidia-container-toolkit-base of {_TOOLKIT})"
         runtimes = ", ".join(sorted(engine.runtimes)) or "none"
         return (
             f"docker has no runtime nvidia, only {runtimes} (install {_TOOLKIT} and register it in daemon.json: "
             "`nvidia-ctk runtime configure --runtime=docker`, or module docker_daemon_config)"
+        )
+    program = engine.runtimes.get(name) if engine.name == "docker" else None
+    if program and not (host.has(program) if program.startswith("/") else _binary(host, (program,))):
+        return (
+            f"runtime {name} of docker is registered as {program}, which does not exist (install {_TOOLKIT}, or remove "
+            "the runtime from daemon.json)"
         )
     if _ignores_environment(host):
         return (

@@ -370,10 +370,10 @@ def _new_volume(host: Host, options: Mapping[str, list[str]], version: str) -> s
 
 def _proof(context: Context, parts: Mapping[str, Part]) -> Part:
     host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
-    if request.source == "none":
-        return Part(reasons=["nvidia_container_toolkit_source is none"])
     if request.state == "absent":
         return Part(reasons=["nvidia_container_toolkit_state is absent"])
+    if request.source == "none" and "cdi" not in request.isolations:
+        return Part(reasons=["nvidia_container_toolkit_source is none"])
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     driver, engine = _plan_of(parts, "nvidia_driver"), _plan_of(parts, "container_engine")

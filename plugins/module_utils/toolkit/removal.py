@@ -41,6 +41,7 @@ if t.TYPE_CHECKING:
 # NVIDIA/nvidia-container-toolkit (d34b304).
 _BASE = "nvidia-container-toolkit-base"
 _CONFIG_RECORD = owned.CONTAINER_TOOLKIT_CONFIG_RECORD
+_PROOF = "remove the image and the record of the proof in a container"
 
 
 @dataclasses.dataclass
@@ -128,7 +129,7 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     if not result.acts and not result.reasons:
         result.reasons.append("this role has not installed anything on this host")
     parts = (
-        ("remove the image and the record of the proof in a container", result.proof),
+        (_PROOF, result.proof),
         (f"remove the options of this role from {DEFAULT_PATH}", result.revokes),
         (f"disable {', '.join(result.disable)}", result.disable),
         (f"remove {', '.join(result.packages)}", result.packages),
@@ -145,8 +146,9 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
 
 def without_toolkit(host: Host) -> Removal:
     """Return what to remove if the role manages no toolkit."""
-    result = Removal(own_cdi=own_cdi.removal(host))
-    result.changes, result.acts = result.own_cdi.changes, bool(result.own_cdi.changes)
+    result = Removal(own_cdi=own_cdi.removal(host), proof=_exists(host, owned.CONTAINER_PROOF_RECORD))
+    result.changes = [*([_PROOF] if result.proof else []), *result.own_cdi.changes]
+    result.acts = bool(result.changes)
     if not result.acts:
         result.reasons.append("nvidia_container_toolkit_source is none: the role changes nothing")
     elif host["uid"] != 0:

@@ -33,6 +33,8 @@ LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-cfg", "libnvidia-ptxjitcompil
 # The driver's modules need this version, which NVIDIA's repositories, or EPEL, have.
 DKMS = "3.2.2-1"
 SUSE_KERNEL = "6.4.0-150600.21"
+# The simulator's program, which the packages of drivers contain. The units of the container toolkit need it.
+NVIDIA_SMI = Path("/usr/lib/gpusim/nvidia-smi")
 # Debian's headers with the release of another kernel, and the scripts that kernel packages run, such as that of DKMS.
 HEADERS = """\
 rm -rf {tree}
@@ -168,6 +170,7 @@ def debian(version: str) -> list[Package]:
         Package(tools[0], full, (f"libcuda1 (= {full})", f"libnvidia-ml1 (= {full})"), tools[1:]),
         *fabric_packages(version, full),
     ]
+    packages[2].copies["/usr/bin/nvidia-smi"] = NVIDIA_SMI
     for name, files in {**libraries, "libnvidia-cfg1": ("libnvidia-cfg",)}.items():
         package = Package(name, full)
         library_files(package, files, version, directory)

@@ -115,6 +115,8 @@ def package(known: archives.Package) -> stand_ins.Package:
         "libnvidia-cfg1-": ("libnvidia-cfg",),
         "libnvidia-nscq-": ("libnvidia-nscq",),
     }
+    if name.startswith("nvidia-utils-"):
+        built.copies["/usr/bin/nvidia-smi"] = stand_ins.NVIDIA_SMI
     if name.startswith("nvidia-compute-utils-"):
         built.files["/usr/bin/nvidia-persistenced"] = PERSISTENCED.format(stand_in=stand_ins.STAND_IN)
         built.files["/usr/lib/systemd/system/nvidia-persistenced.service"] = PERSISTENCED_UNIT

@@ -151,7 +151,7 @@ def test_alias_is_resolved_by_device_number(tree, monkeypatch):
     ],
 )
 def test_runtime_uses_the_registered_name(tree, engine, expected):
-    tree.files("/usr/bin/nvidia-container-runtime")
+    tree.files("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime.cdi")
     assert choose("runtime", engine, tree.host(), ONE, DEFAULT_CAPABILITIES).name == "runtime"
     units = [WHOLE[UUIDS[3]], WHOLE[UUIDS[1]]]
     given = access_for("runtime", engine, tree.host(), units, ["compute", "utility"])

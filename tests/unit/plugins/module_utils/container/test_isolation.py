@@ -112,6 +112,7 @@ def test_unavailable_cdi_is_refused(tree, engine, change, words):
 
 OLD = "/usr/lib/x86_64-linux-gnu/libcuda.so.470.256.02"
 HOOK = "/usr/bin/nvidia-container-runtime-hook"
+RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
 def test_stale_specification_is_not_used_even_if_all_its_files_exist(tree):
@@ -154,7 +155,7 @@ def test_specification_in_a_later_directory_overrides_a_stale_one(tree):
     ],
 )
 def test_stale_specification_makes_other_isolations_unavailable_that_use_it(tree, engine, wanted, works):
-    tree.files(OLD, HOOK, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
+    tree.files(OLD, HOOK, RUNTIME, "/usr/bin/nvidia-cdi-hook").spec(mounts=[OLD])
     tree.files("/etc/nvidia-container-runtime/config.toml", text='[nvidia-container-runtime]\nmode = "cdi"\n')
     engine = replace(engine, started=None)
     if works:
@@ -228,9 +229,23 @@ def test_messages_name_only_existing_roles():
 def test_runtime_that_ignores_the_environment_is_refused(tree):
     config = "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n"
     config += "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
-    tree.files("/etc/nvidia-container-runtime/config.toml", text=config)
+    tree.files("/etc/nvidia-container-runtime/config.toml", text=config).files(RUNTIME)
     with pytest.raises(IsolationError, match="the runtime ignores NVIDIA_VISIBLE_DEVICES"):
         chosen(tree, docker(runtimes={"nvidia": "nvidia-container-runtime"}), "runtime")
+
+
+@pytest.mark.parametrize("program", [RUNTIME, "nvidia-container-runtime"])
+def test_runtime_whose_program_is_missing_is_refused(tree, program):
+    engine = docker(runtimes={"nvidia": program})
+    words = f"runtime nvidia of docker is registered as {program}, which does not exist"
+    with pytest.raises(IsolationError, match=words):
+        chosen(tree, engine, "runtime")
+    assert chosen(tree, engine).name == "volume"
+    assert chosen(tree.files(RUNTIME), engine, "runtime").name == "runtime"
+
+
+def test_runtime_without_a_path_is_used(tree):
+    assert chosen(tree, docker(runtimes={"nvidia": ""}), "runtime").name == "runtime"
 
 
 def test_podman_requires_nvidias_runtime(tree):

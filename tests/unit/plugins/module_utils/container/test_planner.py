@@ -345,6 +345,7 @@ def test_cdi_container_of_another_tool_is_adopted_unchanged(case, ours, name):
 
 def test_runtime_container_of_another_tool_is_adopted_unchanged(case):
     case.docker._state = docker(runtimes={"runc": "runc", "nvidia": "nvidia-container-runtime"})
+    case.file("/usr/bin/nvidia-container-runtime")
     case.has(container("ct", env=["NVIDIA_VISIBLE_DEVICES=1"], Runtime="nvidia"))
     plan = case.plan(gpus=[UUIDS[1]], isolation="runtime")
     assert plan["gpu_assignment"]["changes"] == []

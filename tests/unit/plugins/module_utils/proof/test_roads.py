@@ -32,7 +32,7 @@ def containerd(**more):
         # The toolkit with Docker.
         (
             docker("29.1.0", **NEW),
-            [HOOK],
+            [HOOK, RUNTIME],
             ALL,
             [
                 "docker run --gpus all",

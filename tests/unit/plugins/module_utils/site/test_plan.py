@@ -752,8 +752,14 @@ def test_host_that_cannot_start_gpu_containers_yet_is_not_proved(there, values, 
     assert (part.acts, part.changes, part.reasons) == (False, [], [reason])
 
 
-def test_removal_of_the_toolkit_removes_the_record():
-    part = with_toolkit(proved(), {TOOLKIT: {"state": "absent"}})[TOOLKIT]
+def test_host_that_offers_cdi_without_the_toolkit_is_proved():
+    part = with_toolkit(converged(), CDI_ONLY, (PROOF,))[PROOF]
+    assert (part.acts, part.changes, part.plan["isolations"]) == (True, PROVE, ["cdi"])
+
+
+@pytest.mark.parametrize("source", ["auto", "none"])
+def test_removal_of_the_toolkit_removes_the_record(source):
+    part = with_toolkit(proved(), {TOOLKIT: {"state": "absent", "source": source}})[TOOLKIT]
     assert part.changes == ["remove the image and the record of the proof in a container"]
     assert (part.acts, part.plan["proof"], part.plan["packages"]) == (True, True, [])
 
