@@ -512,7 +512,8 @@ def start_driver(information: dict, parameters: dict) -> None:
         for gpu in gpus(state):
             address = of_gpu(state, gpu, "pci.bus_id")
             why = unsupported(int(of_gpu(state, gpu, "architecture", "0")), flavor, version)
-            if driver_of(address):
+            # The module is not loaded, so a binding to it is the rest of an interrupted load.
+            if driver_of(address) not in ("", "nvidia"):
                 why = f"bound to {driver_of(address)}"
             if why:
                 log(f"NVRM: {address}: {why}")
