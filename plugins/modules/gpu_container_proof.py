@@ -36,13 +36,15 @@ options:
   state:
     description:
       - V(present) proves the GPUs.
-      - V(absent) removes the record, the images that the module built, and the containers of an interrupted proof.
+      - V(absent) removes the record, the images that the module built, and the containers of an interrupted proof. It
+        fails if an engine of the last proof is installed but does not answer.
     type: str
     choices: [present, absent]
     default: present
   engines:
     description:
-      - The engines to prove. An engine of this list that does not answer is an error.
+      - The engines to prove. An engine of this list that does not answer is an error. For Podman, which is often
+        installed without being used, it is only a warning if another engine of the list answers.
       - By default, the module proves each engine that answers, and containerd only on a host without Docker.
       - The module uses containerd through its client C(ctr), in a namespace of its own.
     type: list
@@ -51,9 +53,10 @@ options:
     default: []
   image:
     description:
-      - An image that Docker and Podman already have. It needs C(sh) and the C library. If it has Python 3.9 or later,
+      - An image that Docker or Podman already has. It needs C(sh) and the C library. If it has Python 3.9 or later,
         the module also checks the GPUs with CUDA. Otherwise it lists them with the driver's C(nvidia-smi).
-      - By default, the module builds an image on the host. With containerd, it always does.
+      - By default, and for engines that do not have the image, the module builds an image on the host. With containerd,
+        it always does.
     type: str
     default: ""
   isolations:
@@ -170,6 +173,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base.workspace impo
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import on_host, prove, record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.clients import StartError
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
 
 
 def main() -> None:
@@ -220,7 +224,7 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
         remove_abandoned()
         with workspace() as directory:
             host = on_host.host(run, sys.executable, directory, engines.offer)
-            clients = [engines.client(name) for name in _engines(params["engines"], engines)]
+            clients = [engines.client(name) for name in _engines(module, engines)]
             if clients:
                 result = prove.prove(clients, host, params["image"], params["isolations"])
             else:
@@ -239,13 +243,18 @@ def _present(module: AnsibleModule, run: Any) -> dict[str, Any]:
     return {"changed": key is not None, **found}
 
 
-def _engines(requested: list[str], engines: on_host.Engines) -> list[str]:
+def _engines(module: AnsibleModule, engines: on_host.Engines) -> list[str]:
     """Return the engines to prove. Docker has a containerd of its own, whose containers belong to Docker."""
+    requested = module.params["engines"]
     obstacles = {name: engines.obstacle(name) for name in requested or on_host.ENGINES}
-    for name in requested:
-        if obstacles[name] and not engines.lacks_client(name):
-            raise EngineError(f"The GPUs cannot be proved in a container of {name}: {obstacles[name]}")
     found = [name for name, obstacle in obstacles.items() if not obstacle]
+    for name, obstacle in obstacles.items() if requested else ():
+        if obstacle is None or (name == "containerd" and not engines.is_installed(name)):
+            continue
+        if name != "podman" or not found:
+            raise EngineError(f"The GPUs cannot be proved in a container of {name}: {obstacle}")
+        # Without a daemon, an installed Podman does not mean that somebody uses it.
+        module.warn(f"The GPUs were not proved in a container of {name}: {obstacle.rstrip('.')}.")
     if not found and not requested:
         texts = "; ".join(f"{name}: {text}" for name, text in obstacles.items())
         raise EngineError(f"The GPUs cannot be proved in a container, because no engine answers ({texts}).")
@@ -257,13 +266,31 @@ def _absent(module: AnsibleModule, engines: on_host.Engines) -> dict[str, Any]:
         return {"changed": False}
     if not module.check_mode:
         with on_host.locked():
-            for name in on_host.ENGINES:
-                if engines.obstacle(name) is None:
+            obstacles = {name: engines.obstacle(name) for name in on_host.ENGINES}
+            users = _engines_of_record()
+            for name, obstacle in obstacles.items():
+                if obstacle is not None and name in users and engines.is_installed(name):
+                    raise EngineError(_image_left(name, obstacle))
+            for name, obstacle in obstacles.items():
+                if obstacle is None:
                     client = engines.client(name)
                     client.remove_containers()
                     client.remove_images()
             os.unlink(owned.CONTAINER_PROOF_RECORD)
     return {"changed": True}
+
+
+def _engines_of_record() -> list[str]:
+    """Return the engines that may have the image of the last proof. A damaged record does not name them."""
+    last = record.read(on_host.record_text())
+    return [name for name in on_host.ENGINES if last is None or name in last.key]
+
+
+def _image_left(engine: str, obstacle: str) -> str:
+    return (
+        f"The image of the proof cannot be removed from {engine}: {obstacle.rstrip('.')}. Start {engine} and try "
+        f"again. To leave the image {REPOSITORY} in {engine}, delete {owned.CONTAINER_PROOF_RECORD}."
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness as cdi_staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Unit
@@ -29,6 +30,8 @@ CAPABILITIES = ("compat32", "compute", "display", "graphics", "ngx", "utility", 
 DEFAULT_CAPABILITIES = ("compute", "utility")
 
 RUNTIME_CONFIG = "/etc/nvidia-container-runtime/config.toml"
+# Whether the runtime and the hook obey NVIDIA_VISIBLE_DEVICES. Docker passes the GPUs of --gpus to the hook in it.
+_ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 _RUNTIME_BINARY = re.compile(r"(?:^|/)nvidia-container-runtime(?:\.\w+)?$")
 _HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _BINARY_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
@@ -217,7 +220,7 @@ def _volume_obstacle(host: Host, units: Sequence[Unit], capabilities: Sequence[s
 def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) -> str | None:
     name = runtime_name(engine, host)
     if name is None:
-        if engine.name == "podman":
+        if engine.name != "docker":
             return f"nvidia-container-runtime is not installed (package nvidia-container-toolkit-base of {_TOOLKIT})"
         runtimes = ", ".join(sorted(engine.runtimes)) or "none"
         return (
@@ -231,10 +234,7 @@ def _runtime_obstacle(engine: EngineState, host: Host, units: Sequence[Unit]) ->
             "the runtime from daemon.json)"
         )
     if _ignores_environment(host):
-        return (
-            f"{RUNTIME_CONFIG} sets accept-nvidia-visible-devices-envvar-when-unprivileged = false, so the runtime "
-            "ignores NVIDIA_VISIBLE_DEVICES"
-        )
+        return _ignored("the runtime")
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None)
     if stale and re.search(r"^\s*mode\s*=\s*[\"']cdi[\"']", host.read(RUNTIME_CONFIG), re.MULTILINE):
         return f'{RUNTIME_CONFIG} sets mode = "cdi", and {stale}'
@@ -246,23 +246,34 @@ def _device_requests_obstacle(engine: EngineState, host: Host, units: Sequence[U
         return "only docker supports device requests"
     if engine.version_key < (19, 3):
         return f"{engine} does not support device requests, which require docker 19.03 or later"
-    hook = _binary(host, _HOOKS)
+    has_hook = _binary(host, _HOOKS) is not None
     by_cdi = requests_use_cdi(engine, host)
     stale = next(filter(None, (_stale_reason(unit, host) for unit in units)), None) if by_cdi else None
     if stale:
         return f"{engine} handles device requests through CDI, and {stale}"
-    if hook is None and not by_cdi:
+    if not has_hook and not by_cdi:
         return (
             f"docker cannot find {_HOOKS[0]} (install {_TOOLKIT}, package nvidia-container-toolkit, and restart docker)"
         )
-    if hook is not None and engine.started is not None:
-        try:
-            installed = os.stat(host.path(hook)).st_ctime
-        except OSError:
-            return None
-        if installed > engine.started and not by_cdi:
-            return f"docker started before {hook} was installed, and searches for hooks only at startup: restart docker"
+    if _lacks_restart(engine, host):
+        return "docker started before NVIDIA's hook was installed, and searches for it only at startup: restart docker"
+    # If CDI fails, Docker uses the hook: moby/moby, daemon/devices_nvidia_linux.go (docker-v29.2.0).
+    through_cdi = by_cdi and all(cdi_device(unit, host.specs) for unit in units)
+    if has_hook and not through_cdi and _ignores_environment(host):
+        return _ignored("NVIDIA's hook")
     return None
+
+
+def _lacks_restart(engine: EngineState, host: Host) -> bool:
+    """Return whether Docker has not searched for the hook since role nvidia_container_toolkit first installed it.
+
+    The time of the hook's file says nothing, because an upgrade of the packages replaces the file.
+    """
+    try:
+        installed = os.stat(host.path(owned.CONTAINER_TOOLKIT_RESTART_MARKER)).st_mtime
+    except OSError:
+        return False
+    return engine.started is not None and engine.started < installed
 
 
 def requests_use_cdi(engine: EngineState, host: Host) -> bool:
@@ -271,8 +282,11 @@ def requests_use_cdi(engine: EngineState, host: Host) -> bool:
 
 
 def _ignores_environment(host: Host) -> bool:
-    pattern = r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b"
-    return bool(re.search(pattern, host.read(RUNTIME_CONFIG), re.MULTILINE))
+    return bool(re.search(rf"^\s*{_ACCEPT}\s*=\s*false\b", host.read(RUNTIME_CONFIG), re.MULTILINE))
+
+
+def _ignored(who: str) -> str:
+    return f"{RUNTIME_CONFIG} sets {_ACCEPT} = false, so {who} ignores NVIDIA_VISIBLE_DEVICES"
 
 
 def _binary(host: Host, names: Sequence[str]) -> str | None:

@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit.docker_runt
 _NOT_INSTALLED = 127
 LOCK = f"{owned.RUNTIME_DIRECTORY}/gpu_container_proof.lock"
 ENGINES = ("docker", "podman", "containerd")
+_PROGRAMS = {"docker": "dockerd", "podman": "podman", "containerd": "ctr"}
 # Only the modules of the standard library: no environment, no site-packages, no bytecode.
 _PYTHON_FLAGS = ("-I", "-S", "-B")
 
@@ -74,9 +75,9 @@ class Engines:
             return str(error)
         return None
 
-    def lacks_client(self, name: str) -> bool:
-        """Return whether an engine has no client that starts containers."""
-        return name == "containerd" and self._run(["ctr", "version"])[0] == _NOT_INSTALLED
+    def is_installed(self, name: str) -> bool:
+        """Return whether an engine is installed, for containerd its client."""
+        return self._run([_PROGRAMS[name], "--version"])[0] != _NOT_INSTALLED
 
     def offer(self, client: Client, units: Sequence[Unit]) -> roads.Offer:
         """Return the roads of an engine. Raise EngineError if it does not answer."""

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.verdict import Seen, Verdict
 
 IMAGE_VARIABLE = "nvidia_container_toolkit_proof_image"
+_SKIP = "To run without the proof, use --skip-tags container_proof."
 # Old versions of Python, and images without one, list the GPUs with nvidia-smi. A driver volume is not on PATH.
 SCRIPT = """\
 if python3 -c 'import ctypes, sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
@@ -97,7 +98,10 @@ class Result:
 
 
 def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequence[str]) -> Result:
-    """Prove all roads of the engines. `image`: the user's, or empty. `isolations`: those that one road must prove."""
+    """Prove all roads of the engines.
+
+    `image`: the user's, for the engines that have it, or empty. `isolations`: those that one road must prove.
+    """
     result = Result()
     expected = verdict.read(*host.run_program("--no-cuda"))
     if expected.error or not expected.uuids():
@@ -113,30 +117,40 @@ def prove(clients: Sequence[Client], host: Host, image: str, isolations: Sequenc
         return of_host[0]
 
     built: list[Image] = []
+    owners = [client.name for client in clients if _takes(client, image) and client.has_image(image)]
+    without: list[str] = []
     for client in clients:
         client.remove_containers()
         offer = host.offer(client, expected.inventory().units)
         result.obstacles.update({f"{client.name} {name}": text for name, text in offer.obstacles.items()})
         if not offer.roads:
             continue
+        if _takes(client, image) and not owners:
+            without.append(client.name)
+            continue
         try:
-            chosen = _image(client, host, image, built)
+            chosen = _users(image, host) if client.name in owners else _built(client, host, built)
         except (ImageError, StartError) as error:
             result.problems.append(_no_image(client.name, image, str(error)))
             continue
         for road in offer.roads:
             result.verdicts.append(_verdict(client, road, chosen, expected, host_cuda))
+    result.problems += _no_users_image(without, image)
     result.problems += [item.problem for item in result.verdicts if item.problem]
     result.problems += _missing(result, isolations)
     return result
 
 
-def _image(client: Client, host: Host, image: str, built: list[Image]) -> Image:
+def _takes(client: Client, image: str) -> bool:
     # The user's image is not in containerd's namespace of the proof.
-    if image and client.name != "containerd":
-        if not client.has_image(image):
-            raise ImageError(f"{client.name} does not have the image {image}, and the proof uses no registry")
-        return Image(image, ("sh", "-c", SCRIPT, host.program))
+    return bool(image) and client.name != "containerd"
+
+
+def _users(image: str, host: Host) -> Image:
+    return Image(image, ("sh", "-c", SCRIPT, host.program))
+
+
+def _built(client: Client, host: Host, built: list[Image]) -> Image:
     if not built:
         built.append(host.build())
     found = built[0]
@@ -159,15 +173,24 @@ def _verdict(
 
 
 def _no_image(engine: str, image: str, reason: str) -> str:
-    remedy = (
-        f"Load the image with '{engine} pull' or '{engine} load', or remove the variable to build one on the host"
-        if image
-        else f"Load an image that has sh with '{engine} load' and set {IMAGE_VARIABLE} to its name"
-    )
-    return (
-        f"No image for the proof in a container of {engine}: {reason.rstrip('.')}. {remedy}. To run without the proof, "
-        "use --skip-tags container_proof."
-    )
+    """Return that the built image is not available."""
+    if engine == "containerd":
+        remedy = ""
+    elif image:
+        remedy = f"Load {image} with '{engine} pull' or '{engine} load'. "
+    else:
+        remedy = f"Load an image that has sh with '{engine} load' and set {IMAGE_VARIABLE} to its name. "
+    return f"No image for the proof in a container of {engine}: {reason.rstrip('.')}. {remedy}{_SKIP}"
+
+
+def _no_users_image(engines: Sequence[str], image: str) -> list[str]:
+    if not engines:
+        return []
+    return [
+        f"No image for the proof in a container of {' and '.join(engines)}: no engine has the image {image}, and the "
+        f"proof uses no registry. Load the image with '{engines[0]} pull' or '{engines[0]} load', or remove the "
+        f"variable to build one on the host. {_SKIP}"
+    ]
 
 
 def _missing(result: Result, isolations: Sequence[str]) -> list[str]:

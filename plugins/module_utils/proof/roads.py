@@ -40,7 +40,10 @@ LOOK_AT = {
         "Check /etc/nvidia-container-runtime/config.toml, set debug in its table nvidia-container-runtime, and read "
         "that log"
     ),
-    DEVICE_REQUESTS: "Check the journal of docker.service, and restart Docker if NVIDIA's container toolkit is newer",
+    DEVICE_REQUESTS: (
+        "Check the journal of docker.service, and restart Docker if it started before NVIDIA's container toolkit was "
+        "installed"
+    ),
     VOLUME: "Check the device nodes /dev/nvidia*, and run playbook gpufleet.hosts.site for the driver volume",
 }
 
@@ -137,5 +140,6 @@ def _road(isolation: str, engine: EngineState, host: Host, units: Sequence[Unit]
         isolation,
         devices=given.devices,
         volumes=given.volumes,
-        env=(f"LD_LIBRARY_PATH={library_path}",),
+        # The default runtime may be NVIDIA's, which adds GPUs and libraries if the image requests them.
+        env=("NVIDIA_VISIBLE_DEVICES=void", f"LD_LIBRARY_PATH={library_path}"),
     )

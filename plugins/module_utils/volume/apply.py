@@ -14,6 +14,7 @@ import platform
 from collections.abc import Callable
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import stopped, volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import processes as host_processes
@@ -328,8 +329,11 @@ class VolumeRun:
         with driver_volume.locked(self.path) as base:
             driver_volume.remove(base, version)
             if not driver_volume.versions(self.path):
+                # The default directory is this collection's, any other one the user's.
+                own = [self.path, os.path.dirname(self.path)] if self.path == owned.VOLUMES else []
                 with contextlib.suppress(OSError):
-                    os.rmdir(base)
+                    for directory in (base, *own):
+                        os.rmdir(directory)
 
 
 def _has_volume(engine, name: str, directory: str) -> bool:

@@ -23,17 +23,17 @@ class Engines:
     """Engines of which only these answer. `events`: what happened to their containers and images."""
 
     names = ("docker",)
-    has_ctr = True
+    installed = ("docker", "podman", "containerd")
     events: ClassVar[list[str]] = []
 
     def __init__(self, run):
         pass
 
     def obstacle(self, name):
-        return None if name in self.names else f"{name} is not installed"
+        return None if name in self.names else f"{name} does not answer"
 
-    def lacks_client(self, name):
-        return name == "containerd" and not self.has_ctr
+    def is_installed(self, name):
+        return name in self.installed
 
     def client(self, name):
         class Client:
@@ -141,6 +141,44 @@ def test_absent_removes_record_containers_and_images(run):
     assert run(state="absent")["changed"] is False
 
 
+def test_absent_keeps_the_record_while_an_engine_may_have_the_image(run, monkeypatch):
+    monkeypatch.setattr(Engines, "names", ("docker", "podman"))
+    run(key={**KEY, "podman": "5.4.2"})
+    monkeypatch.setattr(Engines, "names", ("podman",))
+    found = run(state="absent")
+    assert found["failed"] is True
+    assert found["msg"] == (
+        "The image of the proof cannot be removed from docker: docker does not answer. Start docker and try again. To "
+        f"leave the image localhost/gpufleet-container-proof in docker, delete {run.path}."
+    )
+    assert (run.path.exists(), Engines.events) == (True, [])
+    monkeypatch.setattr(Engines, "names", ("docker", "podman"))
+    assert run(state="absent")["changed"] is True
+    assert "docker: images" in Engines.events
+
+
+@pytest.mark.parametrize(
+    ("answering", "installed", "text"),
+    [
+        # The proof did not use Podman.
+        (("docker",), ("docker", "podman"), None),
+        # The engine was removed, and its images with it.
+        ((), ("podman",), None),
+        # A damaged record does not say which engines the proof used.
+        (("docker",), ("docker", "podman"), "{"),
+        ((), (), "{"),
+    ],
+)
+def test_absent_ignores_an_engine_without_the_image(run, monkeypatch, answering, installed, text):
+    run(key=KEY)
+    monkeypatch.setattr(Engines, "names", answering)
+    monkeypatch.setattr(Engines, "installed", installed)
+    if text is not None:
+        run.path.write_text(text, encoding="utf-8")
+    failed = bool(text and installed)
+    assert (run(state="absent")["failed"], run.path.exists()) == (failed, failed)
+
+
 @pytest.mark.parametrize(
     ("names", "requested", "expected"),
     [
@@ -154,16 +192,30 @@ def test_engines_that_are_proved(run, monkeypatch, names, requested, expected):
     assert run(engines=requested, key=KEY)["proved"] == [expected]
 
 
-def test_engine_that_does_not_answer_is_an_error(run, monkeypatch):
-    assert "in a container of podman: podman is not installed" in run(engines=["podman"])["msg"]
-    monkeypatch.setattr(Engines, "names", ())
-    assert "no engine answers (docker: docker is not installed; podman:" in run()["msg"]
+@pytest.mark.parametrize(
+    ("answering", "requested", "message"),
+    [
+        (("docker",), ["podman"], "in a container of podman: podman does not answer"),
+        ((), ["docker", "podman"], "in a container of docker: docker does not answer"),
+        (("podman",), ["docker", "podman"], "in a container of docker: docker does not answer"),
+        ((), [], "no engine answers (docker: docker does not answer; podman:"),
+    ],
+)
+def test_engine_that_does_not_answer_is_an_error(run, monkeypatch, answering, requested, message):
+    monkeypatch.setattr(Engines, "names", answering)
+    assert message in run(engines=requested, key=KEY)["msg"]
+
+
+def test_broken_podman_beside_another_engine_is_a_warning(run):
+    found = run(engines=["docker", "podman"], key={**KEY, "podman": "5.4.2"})
+    assert (found["failed"], found["proved"]) == (False, [["docker"]])
+    assert Engines.events == ["warning: The GPUs were not proved in a container of podman: podman does not answer."]
 
 
 def test_containerd_without_its_client_is_a_warning(run, monkeypatch):
     monkeypatch.setattr(Engines, "names", ())
-    monkeypatch.setattr(Engines, "has_ctr", False)
+    monkeypatch.setattr(Engines, "installed", ())
     found = run(engines=["containerd"], key=KEY)
     assert (found["failed"], found["roads"], found["proved"]) == (False, [], [])
-    assert Engines.events == ["warning: The GPUs were not proved in a container: containerd is not installed."]
+    assert Engines.events == ["warning: The GPUs were not proved in a container: containerd does not answer."]
     assert json.loads(run.path.read_text())["passed"] is True

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import inventory_from_facts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.isolation import (
@@ -25,6 +26,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.container.risks imp
     restart_risk,
     selinux_risk,
 )
+from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.engines import EngineState
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.container_tree import CDI_DIRS, ONE, SLICES, Tree
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.gpu_hosts import (
     DRIVER,
@@ -111,7 +113,7 @@ def test_unavailable_cdi_is_refused(tree, engine, change, words):
 
 
 OLD = "/usr/lib/x86_64-linux-gnu/libcuda.so.470.256.02"
-HOOK = "/usr/bin/nvidia-container-runtime-hook"
+HOOK, CDI_HOOK = "/usr/bin/nvidia-container-runtime-hook", "/usr/bin/nvidia-cdi-hook"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
@@ -226,14 +228,6 @@ def test_messages_name_only_existing_roles():
     assert named <= roles
 
 
-def test_runtime_that_ignores_the_environment_is_refused(tree):
-    config = "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n"
-    config += "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
-    tree.files("/etc/nvidia-container-runtime/config.toml", text=config).files(RUNTIME)
-    with pytest.raises(IsolationError, match="the runtime ignores NVIDIA_VISIBLE_DEVICES"):
-        chosen(tree, docker(runtimes={"nvidia": "nvidia-container-runtime"}), "runtime")
-
-
 @pytest.mark.parametrize("program", [RUNTIME, "nvidia-container-runtime"])
 def test_runtime_whose_program_is_missing_is_refused(tree, program):
     engine = docker(runtimes={"nvidia": program})
@@ -248,9 +242,40 @@ def test_runtime_without_a_path_is_used(tree):
     assert chosen(tree, docker(runtimes={"nvidia": ""}), "runtime").name == "runtime"
 
 
-def test_podman_requires_nvidias_runtime(tree):
-    with pytest.raises(IsolationError, match="nvidia-container-runtime is not installed"):
-        chosen(tree, podman(), "runtime")
+HARDENED = """\
+#accept-nvidia-visible-devices-envvar-when-unprivileged = true
+accept-nvidia-visible-devices-envvar-when-unprivileged = false
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "has_spec", "wanted", "who"),
+    [
+        (docker(runtimes={"nvidia": "nvidia-container-runtime"}), True, "runtime", "the runtime"),
+        (docker(), True, "device_requests", "NVIDIA's hook"),
+        (docker("29.1.0", cdi_dirs=CDI_DIRS), True, "device_requests", "NVIDIA's hook"),
+        # CDI is off.
+        (docker("29.2.0"), True, "device_requests", "NVIDIA's hook"),
+        # Docker falls back to the hook if CDI fails.
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), False, "device_requests", "NVIDIA's hook"),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS), True, "device_requests", None),
+    ],
+)
+def test_isolation_that_ignores_the_environment_is_refused(tree, engine, has_spec, wanted, who):
+    tree.files(HOOK, CDI_HOOK, RUNTIME).files("/etc/nvidia-container-runtime/config.toml", text=HARDENED)
+    if has_spec:
+        tree.spec()
+    if who is None:
+        assert chosen(tree, engine, wanted).name == wanted
+        return
+    with pytest.raises(IsolationError, match=f"isolation={wanted} .* so {who} ignores NVIDIA_VISIBLE_DEVICES"):
+        chosen(tree, engine, wanted)
+
+
+@pytest.mark.parametrize("engine", [podman(), EngineState("containerd", "2.0.5")])
+def test_engine_without_a_register_of_runtimes_requires_the_program(tree, engine):
+    with pytest.raises(IsolationError, match="runtime is not available: nvidia-container-runtime is not installed"):
+        chosen(tree, engine, "runtime")
 
 
 @pytest.mark.parametrize(
@@ -269,11 +294,6 @@ def test_podman_requires_nvidias_runtime(tree):
             ["/usr/bin/nvidia-cdi-hook"],
             "docker cannot find nvidia-container-runtime-hook",
         ),
-        (
-            docker(started=1000.0),
-            ["/usr/bin/nvidia-container-runtime-hook"],
-            "docker started before /usr/bin/nvidia-container-runtime-hook was installed",
-        ),
     ],
 )
 def test_unavailable_device_requests_are_refused(tree, engine, files, words):
@@ -281,6 +301,32 @@ def test_unavailable_device_requests_are_refused(tree, engine, files, words):
     with pytest.raises(IsolationError) as error:
         chosen(tree, engine, "device_requests")
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("engine", "marked", "works"),
+    [
+        # The role installed the toolkit for the first time while this Docker was running.
+        (docker(started=1000.0), 1001, False),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS, started=1000.0), 1001, False),
+        # Docker was restarted since.
+        (docker(started=1000.0), 999, True),
+        (docker("29.2.0", cdi_dirs=CDI_DIRS, started=1000.0), 999, True),
+        # The packages were upgraded: the file of the hook is new, but this Docker found the previous one.
+        (docker(started=1000.0), None, True),
+        (docker(started=None), 1001, True),
+    ],
+)
+def test_only_a_docker_that_has_not_searched_for_the_hook_lacks_device_requests(tree, engine, marked, works):
+    tree.files(HOOK, CDI_HOOK).spec()
+    if marked is not None:
+        tree.files(owned.CONTAINER_TOOLKIT_RESTART_MARKER, text="4711\n")
+        os.utime(tree.directory / owned.CONTAINER_TOOLKIT_RESTART_MARKER[1:], (marked, marked))
+    if works:
+        assert chosen(tree, engine, "device_requests").name == "device_requests"
+        return
+    with pytest.raises(IsolationError, match=r"docker started before NVIDIA's hook .*: restart docker"):
+        chosen(tree, engine, "device_requests")
 
 
 def test_new_docker_handles_device_requests_through_cdi(tree):
@@ -315,7 +361,6 @@ def test_missing_device_links_are_a_daemon_reload_risk(tree):
 ROOT_PODMAN, USER_PODMAN = podman(selinux=True), podman(selinux=True, rootless=True)
 DOCKER = docker("28.5.0", cdi_dirs=CDI_DIRS, selinux=True)
 NEW_DOCKER = docker("29.2.0", cdi_dirs=CDI_DIRS, selinux=True)
-CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
 def enforcing(tree, runtime_mode=None, booleans=None, value="1"):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients
+from ansible_collections.gpufleet.hosts.plugins.module_utils.proof import clients, on_host
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.image import REPOSITORY
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import Road
 
@@ -145,3 +145,13 @@ def test_containerd_uses_a_namespace_of_its_own():
         f"{prefix}images ls --quiet",
         f"{prefix}images rm --sync b",
     ]
+
+
+def test_stopped_engine_is_installed():
+    """Docker may have no client, and containerd's daemon alone starts no containers of the proof."""
+
+    def run(argv):
+        return {"dockerd": (0, "Docker version 29.1.0", ""), "podman": (125, "", "broken")}.get(argv[0], (127, "", ""))
+
+    engines = on_host.Engines(run)
+    assert [name for name in on_host.ENGINES if engines.is_installed(name)] == ["docker", "podman"]

@@ -184,37 +184,63 @@ def test_failed_road_does_not_hide_the_others():
     assert "docker run --device n/g=all' sees other GPUs" in second
 
 
+NO_BUILD = ImageError("/usr/bin/python3 cannot be copied into an image: /usr/lib/x: No such file")
+
+
 @pytest.mark.parametrize(
-    ("image", "build", "texts"),
+    ("engine", "image", "expected"),
     [
         (
+            "docker",
             "site/tools:1",
-            None,
-            ["docker does not have the image site/tools:1", "docker pull", "remove the variable"],
+            "no engine has the image site/tools:1, and the proof uses no registry. Load the image with 'docker pull' "
+            "or 'docker load', or remove the variable to build one on the host. To run",
         ),
         (
+            "podman",
             "",
-            ImageError("/usr/bin/python3 cannot be copied into an image: /usr/lib/x: No such file"),
-            [
-                "/usr/bin/python3 cannot be copied",
-                "set nvidia_container_toolkit_proof_image to its name",
-                "docker load",
-            ],
+            f"{NO_BUILD}. Load an image that has sh with 'podman load' and set nvidia_container_toolkit_proof_image to "
+            "its name. To run",
         ),
+        # The proof uses no other image in containerd.
+        ("containerd", "", f"{NO_BUILD}. To run"),
+        ("containerd", "site/tools:1", f"{NO_BUILD}. To run"),
     ],
 )
-def test_missing_image_is_an_error_that_names_the_ways_out(image, build, texts):
-    engine = FakeEngine()
-    (problem,) = proved([engine], image=image, build=build).problems
-    assert problem.startswith("No image for the proof in a container of docker: ")
-    assert [text for text in [*texts, "--skip-tags container_proof"] if text not in problem] == []
-    assert engine.events == ["clean"]
+def test_missing_image_is_an_error_that_names_the_ways_out(engine, image, expected):
+    found = FakeEngine(engine)
+    (problem,) = proved([found], image=image, build=NO_BUILD).problems
+    assert problem == (
+        f"No image for the proof in a container of {engine}: {expected} without the proof, use --skip-tags "
+        "container_proof."
+    )
+    assert found.events == ["clean"]
 
 
 def test_image_of_the_user_runs_with_sh():
     engine = FakeEngine(outputs=[SMI, SMI], images=["site/tools:1"])
     assert proved([engine], image="site/tools:1").problems == []
     assert engine.events == ["clean", "run device_requests site/tools:1 sh", "run cdi site/tools:1 sh"]
+
+
+def test_engine_without_the_image_of_the_user_gets_the_built_one():
+    """On Enterprise Linux, Podman is often installed beside Docker, and nobody loads images into it."""
+    one, two = FakeEngine("docker", [SMI], ["site/tools:1"]), FakeEngine("podman", [BOTH])
+    assert proved([one, two], image="site/tools:1", roads=[CDI_ROAD]).problems == []
+    assert one.events == ["clean", "run cdi site/tools:1 sh"]
+    assert two.events[-1] == "run cdi localhost/x:1 /usr/bin/python3"
+
+
+def test_image_that_no_engine_has_is_one_error():
+    one, two = FakeEngine("docker"), FakeEngine("podman")
+    (problem,) = proved([one, two], image="site/tools:1").problems
+    assert "in a container of docker and podman: no engine has the image site/tools:1" in problem
+
+
+def test_image_that_cannot_be_built_for_one_engine_can_be_loaded_there():
+    one, two = FakeEngine("docker", [SMI], ["site/tools:1"]), FakeEngine("podman")
+    (problem,) = proved([one, two], image="site/tools:1", roads=[CDI_ROAD], build=NO_BUILD).problems
+    assert f"of podman: {NO_BUILD}. Load site/tools:1 with 'podman pull' or 'podman load'. To run" in problem
 
 
 @pytest.mark.parametrize(

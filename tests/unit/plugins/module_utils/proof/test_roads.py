@@ -17,7 +17,11 @@ ALL = (*UUIDS[:2], "all")
 VOLUME = f"nvidia_driver_{DRIVER}"
 NODES = "--device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia-uvm-tools --device /dev/nvidia2"
 MOUNTED = "/usr/local/nvidia"
-OF_VOLUME = f"{NODES} --volume {VOLUME}:{MOUNTED}:ro --env LD_LIBRARY_PATH={MOUNTED}/lib64:{MOUNTED}/lib"
+# The default runtime may be NVIDIA's, and the image may request GPUs from it.
+OF_VOLUME = (
+    f"{NODES} --volume {VOLUME}:{MOUNTED}:ro --env NVIDIA_VISIBLE_DEVICES=void "
+    f"--env LD_LIBRARY_PATH={MOUNTED}/lib64:{MOUNTED}/lib"
+)
 ENVIRONMENT = "--env NVIDIA_VISIBLE_DEVICES=all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 NEW = {"cdi_dirs": CDI_DIRS, "runtimes": {"nvidia": RUNTIME}, "started": None}
 
