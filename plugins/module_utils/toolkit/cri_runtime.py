@@ -35,6 +35,7 @@ _FIRST = {2: "1.3", 3: "2.0", 4: "2.3"}
 _MERGES = "2.0"
 # Without a root file, this containerd imports all files in the directory of the drop-in: containerd/containerd, v2.2.0.
 _IMPORTS_BY_DEFAULT = "2.2"
+_DEFAULT_IMPORT = posixpath.dirname(DROP_IN) + "/*.toml"
 _CDI = "1.7"
 # Files whose owners write them again: k3s and RKE2 have their own; nodeadm (awslabs/amazon-eks-ami, nodeadm/internal/
 # containerd, 81fec2e) and Kubespray (roles/container-engine/containerd, 46dbdd3) name this specification of runtimes.
@@ -52,7 +53,8 @@ _SPECIFICATIONS = {
 class Registration:
     """The text of the drop-in, None without one, and the keys to set in the root file.
 
-    `merges`: whether containerd merges the tables of imported files. Reasons and problems are sentences.
+    `merges`: whether containerd merges the tables of imported files. Reasons and problems are sentences. With a
+    drop-in, a reason is a note.
     """
 
     drop_in: str | None = None
@@ -94,7 +96,7 @@ def containerd(
         )
     except TomlError as error:
         result.problems.append(f"{ROOT_FILE} or a file that it imports cannot be used: {error}.")
-    if result.problems or result.reasons:
+    if result.problems:
         result.drop_in, result.root = None, {}
     return result
 
@@ -124,19 +126,43 @@ def _containerd(
     number = _config_version(result, version, root_text, root, merges=merges)
     if number is None:
         return
-    imported.pop(DROP_IN, None)
-    trees = [root, *(toml_text.parse(text) for text in imported.values())]
-    table = _effective(trees, _CRI[number], merges=merges)
+    trees = {ROOT_FILE: root, **{path: toml_text.parse(text) for path, text in imported.items() if path != DROP_IN}}
+    table = _effective(trees.values(), _CRI[number], merges=merges)
     if _is_registered(table, default_runtime=default_runtime):
         result.reasons.append(
             f"runtime {NAME} is already registered in containerd, whose configuration stays unchanged."
         )
         return
-    result.drop_in = _HEADER + toml_text.document(
-        {"version": number, "plugins": {_CRI[number]: _with_runtime(table, version, default_runtime, merges=merges)}}
-    )
-    if root_text is not None or version_key(version) < version_key(_IMPORTS_BY_DEFAULT):
+    if table.get("enable_cdi") is False and version_key(version) >= version_key(_CDI):
+        result.reasons.append(
+            "containerd's configuration has enable_cdi = false, so Kubernetes cannot use CDI. The role keeps the value."
+        )
+    runtime = _with_runtime(table, version, default_runtime, merges=merges)
+    trees[DROP_IN] = {"version": number, "plugins": {_CRI[number]: runtime}}
+    result.drop_in = _HEADER + toml_text.document(trees[DROP_IN])
+    if root_text is None and version_key(version) >= version_key(_IMPORTS_BY_DEFAULT):
+        root["imports"] = [_DEFAULT_IMPORT]
+    else:
         result.root = _root_keys(root, number)
+        root.update(result.root)
+    _check_order(result, trees, _CRI[number], default_runtime=default_runtime)
+
+
+def _check_order(
+    result: Registration, trees: t.Mapping[str, dict[str, t.Any]], table: str, *, default_runtime: bool
+) -> None:
+    """Find files with a table of CRI that containerd reads after the drop-in, so that the drop-in has no effect."""
+    order = _load_order(trees)
+    effective = _effective((trees[path] for path in order), table, merges=result.merges)
+    if _is_registered(effective, default_runtime=default_runtime):
+        return
+    later = order[order.index(DROP_IN) + 1 :]
+    names = ", ".join(path for path in later if toml_text.get(trees[path], ("plugins", table)) is not None)
+    result.problems.append(
+        f"{'The default runtime' if default_runtime else 'Runtime'} {NAME} would have no effect in containerd: it "
+        f"reads {names} after {DROP_IN}, and uses the CRI settings of the last file. Rename the file or change the key "
+        "imports so that containerd reads the file before the drop-in, or register the runtime in the file."
+    )
 
 
 def _config_version(
@@ -163,7 +189,7 @@ def _config_version(
     return None
 
 
-def _effective(trees: list[dict[str, t.Any]], table: str, *, merges: bool) -> dict[str, t.Any]:
+def _effective(trees: t.Iterable[dict[str, t.Any]], table: str, *, merges: bool) -> dict[str, t.Any]:
     """Return the table of CRI that containerd uses: merged from all files, or that of the last file with one."""
     found: dict[str, t.Any] = {}
     for tree in trees:
@@ -191,11 +217,14 @@ def _with_runtime(table: dict[str, t.Any], version: str, default_runtime: bool, 
     ours = {**runtime, "runtime_type": runtime.get("runtime_type") or _RUNC, "options": options}
     carried = {} if merges else table
     containerd_table = dict(carried.get("containerd") or {})
-    containerd_table["runtimes"] = {**(containerd_table.get("runtimes") or {}), NAME: ours}
+    # A table of runtimes replaces the default one, and CRI does not start without its default runtime:
+    # containerd/containerd, v1.7.27, pkg/cri/config.
+    defaults = {} if merges else {"runc": {"runtime_type": _RUNC}}
+    containerd_table["runtimes"] = {**containerd_table.get("runtimes", defaults), NAME: ours}
     if default_runtime:
         containerd_table["default_runtime_name"] = NAME
     cdi = {"enable_cdi": True} if not merges and version_key(version) >= version_key(_CDI) else {}
-    return {**carried, **cdi, "containerd": containerd_table}
+    return {**cdi, **carried, "containerd": containerd_table}
 
 
 def _is_registered(table: dict[str, t.Any], *, default_runtime: bool) -> bool:
@@ -208,9 +237,36 @@ def _is_registered(table: dict[str, t.Any], *, default_runtime: bool) -> bool:
 def _root_keys(root: dict[str, t.Any], number: int) -> dict[str, t.Any]:
     """Return the keys to set in the root file. Without its version, the file could not import the drop-in."""
     imports = list(root.get("imports") or [])
-    if any(fnmatch.fnmatchcase(DROP_IN, pattern) for pattern in imports):
+    if _imported(root, ROOT_FILE, [DROP_IN]):
         return {}
     return {**({} if "version" in root else {"version": number}), "imports": [*imports, DROP_IN]}
+
+
+def _load_order(trees: t.Mapping[str, dict[str, t.Any]]) -> list[str]:
+    """Return the paths in the order in which containerd reads them: the imports of a file after all pending files."""
+    found: list[str] = []
+    pending = [ROOT_FILE]
+    while pending:
+        path = pending.pop(0)
+        if path not in found:
+            found.append(path)
+            pending += _imported(trees[path], path, trees)
+    return found
+
+
+def _imported(tree: dict[str, t.Any], path: str, paths: t.Iterable[str]) -> list[str]:
+    """Return which paths a file imports. A star does not cross a directory, and without a star, nothing is a pattern.
+
+    As resolveImports in containerd/containerd, v1.7.27, services/server/config/config.go.
+    """
+    result = []
+    for text in tree.get("imports") or []:
+        pattern = posixpath.normpath(posixpath.join(posixpath.dirname(path), text)).split("/")
+        for parts in sorted(name.split("/") for name in paths):
+            is_glob = "*" in text and len(parts) == len(pattern)
+            if parts == pattern or (is_glob and all(map(fnmatch.fnmatchcase, parts, pattern))):
+                result.append("/".join(parts))
+    return result
 
 
 def crio(texts: t.Iterable[str], *, default_runtime: bool = False) -> str | None:

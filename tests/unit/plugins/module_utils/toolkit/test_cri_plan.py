@@ -95,6 +95,16 @@ def test_drop_in_follows_its_source_in_old_versions() -> None:
     assert "pause:3.11" in str(done.engines[0].files[0].content)
 
 
+def test_disabled_cdi_is_reported_and_the_runtime_registered() -> None:
+    seen = host("containerd", "1.7.24", containerd={ROOT_FILE: OLD + "enable_cdi = false\n"})
+    done = plan(seen)
+    assert len(done.engines) == 1
+    carried_out(seen, done)
+    again = plan(seen)
+    assert (again.changes, again.problems, again.reasons) == ([], [], done.reasons)
+    assert "enable_cdi = false" in again.reasons[0]
+
+
 def test_import_that_the_user_has_removed_is_written_again() -> None:
     seen = host("containerd", "1.7.24", containerd={})
     carried_out(seen, plan(seen))

@@ -35,6 +35,7 @@ SystemdCgroup = true
 """
 # Docker's package containerd.io: docker/containerd-packaging, common/containerd.toml (2161c61).
 OF_DOCKER = 'disabled_plugins = ["cri"]\n'
+RUNC = {"runtime_type": "io.containerd.runc.v2"}
 NVIDIA = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True, "BinaryName": BINARY}}
 
 
@@ -63,7 +64,41 @@ def test_old_containerd_uses_the_table_of_the_last_file_that_has_one() -> None:
     table = cri(containerd("1.7.24", OLD, files), V2)
     assert table["sandbox_image"] == "other:1"
     # The base runtime of the root file is replaced, too.
-    assert table["containerd"]["runtimes"] == {"nvidia": {**NVIDIA, "options": {"BinaryName": BINARY}}}
+    assert table["containerd"]["runtimes"] == {"runc": RUNC, "nvidia": {**NVIDIA, "options": {"BinaryName": BINARY}}}
+
+
+# The files of Ubuntu and Debian. A table of runtimes replaces CRI's own one, and CRI does not start without its default
+# runtime: containerd/containerd, v1.7.27, pkg/cri/config/config.go.
+@pytest.mark.parametrize("default_runtime", [False, True])
+@pytest.mark.parametrize("version", ["1.6.20~ds1-1+deb12u3", "1.7.28-0ubuntu1~24.04.1"])
+@pytest.mark.parametrize("root", [None, f'version = 2\n[plugins."{V2}".cni]\nbin_dir = "/usr/lib/cni"\n'])
+def test_old_containerd_keeps_the_runtime_that_it_has_by_default(
+    root: str | None, version: str, default_runtime: bool
+) -> None:
+    table = cri(containerd(version, root, default_runtime=default_runtime), V2)
+    assert table["containerd"]["runtimes"]["runc"] == RUNC
+    assert set(table["containerd"]["runtimes"]) == {"runc", "nvidia"}
+
+
+def test_runtimes_of_the_user_get_no_other_one() -> None:
+    crun = 'default_runtime_name = "crun"\nruntimes.crun.runtime_type = "io.containerd.runc.v2"\n'
+    table = cri(containerd("1.7.24", f'version = 2\n[plugins."{V2}".containerd]\n{crun}'), V2)
+    assert set(table["containerd"]["runtimes"]) == {"crun", "nvidia"}
+    assert "runc" not in cri(containerd("2.2.5", None), V3)["containerd"]["runtimes"]
+
+
+@pytest.mark.parametrize(("version", "kept"), [("1.6.20", None), ("1.7.24", False)])
+def test_cdi_that_the_user_has_disabled_stays_disabled_and_is_reported(version: str, kept: bool | None) -> None:
+    done = containerd(version, f'version = 2\n[plugins."{V2}"]\nenable_cdi = false\n')
+    assert toml_text.parse(str(done.drop_in))["plugins"][V2]["enable_cdi"] is False
+    assert done.problems == []
+    assert ["enable_cdi = false" in reason for reason in done.reasons] == ([] if kept is None else [True])
+
+
+def test_disabled_cdi_is_reported_where_tables_merge() -> None:
+    done = containerd("2.2.5", f'version = 3\n[plugins."{V3}"]\nenable_cdi = false\n')
+    assert "enable_cdi" not in str(done.drop_in)
+    assert "enable_cdi = false" in " ".join(done.reasons)
 
 
 def test_new_containerd_merges_so_the_drop_in_has_only_the_runtime() -> None:
@@ -92,6 +127,75 @@ def test_drop_in_has_the_version_of_the_root_file(
     done = containerd(version, root)
     assert toml_text.parse(str(done.drop_in))["version"] == number
     assert done.root == keys
+
+
+# As containerd resolves imports: containerd/containerd, v1.7.27, services/server/config/config.go.
+@pytest.mark.parametrize(
+    ("pattern", "selects"),
+    [
+        ("/etc/containerd/conf.d/*.toml", True),
+        ("conf.d/*.toml", True),
+        ("./conf.d/../conf.d/99-*", True),
+        ("/etc/containerd/*/*.toml", True),
+        ("conf.d/99-gpufleet-nvidia.toml", True),
+        # A star does not cross a directory.
+        ("/etc/containerd/*.toml", False),
+        ("*.toml", False),
+        ("/etc/*", False),
+        # Without a star, containerd reads the path as it is.
+        ("conf.d/99-gpufleet-nvidia.tom?", False),
+        ("other.d/*.toml", False),
+    ],
+)
+@pytest.mark.parametrize(("version", "number"), [("1.7.24", 2), ("2.2.5", 3)])
+def test_drop_in_is_imported_unless_an_import_selects_it(
+    pattern: str, selects: bool, version: str, number: int
+) -> None:
+    done = containerd(version, f"version = {number}\nimports = ['{pattern}']\n")
+    assert done.problems == []
+    assert done.root == ({} if selects else {"imports": [pattern, DROP_IN]})
+
+
+KATA = f'version = 2\n[plugins."{V2}".containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'
+CONF_D = "/etc/containerd/conf.d"
+
+
+@pytest.mark.parametrize(
+    ("imports", "files", "named"),
+    [
+        (f"'{CONF_D}/*.toml'", {f"{CONF_D}/99-kata.toml": KATA}, f"{CONF_D}/99-kata.toml"),
+        ("'conf.d/*.toml'", {f"{CONF_D}/99-h.toml": KATA, f"{CONF_D}/z.toml": KATA}, f"{CONF_D}/99-h.toml, {CONF_D}/z"),
+        (f"'{CONF_D}/*.toml', 'kata.toml'", {"/etc/containerd/kata.toml": KATA}, "/etc/containerd/kata.toml"),
+        # containerd reads the imports of an imported file last.
+        ("'a.toml'", {"/etc/containerd/a.toml": "imports = ['b/*']\n", "/etc/containerd/b/c.toml": KATA}, "b/c.toml"),
+        (f"'{CONF_D}/*.toml'", {f"{CONF_D}/10-kata.toml": KATA}, None),
+        (f"'{CONF_D}/*.toml'", {f"{CONF_D}/99-other.toml": "version = 2\noom_score = -999\n"}, None),
+        ("'kata.toml'", {"/etc/containerd/kata.toml": KATA}, None),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_file_that_replaces_the_table_of_the_drop_in_is_a_problem(
+    imports: str, files: dict[str, str], named: str | None, again: bool
+) -> None:
+    ours = {DROP_IN: 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nx = 1\n'} if again else {}
+    done = containerd("1.7.24", f"version = 2\nimports = [{imports}]\n", {**ours, **files})
+    assert (done.drop_in is None, len(done.problems)) == (named is not None, int(named is not None))
+    if named:
+        assert named in done.problems[0]
+
+
+def test_later_file_is_no_problem_where_tables_merge() -> None:
+    root = f"version = 2\nimports = ['{CONF_D}/*.toml']\n"
+    assert containerd("2.2.5", root, {f"{CONF_D}/99-kata.toml": KATA}).problems == []
+    # It has another default runtime.
+    kata = f'version = 2\n[plugins."{V2}".containerd]\ndefault_runtime_name = "kata"\n'
+    assert containerd("2.2.5", root, {f"{CONF_D}/99-kata.toml": kata}).problems == []
+    (problem,) = containerd("2.2.5", root, {f"{CONF_D}/99-kata.toml": kata}, default_runtime=True).problems
+    assert f"{CONF_D}/99-kata.toml" in problem
+    # Without a root file, containerd imports the directory of the drop-in.
+    kata = kata.replace(V2, V3).replace("version = 2", "version = 3")
+    assert containerd("2.2.5", None, {f"{CONF_D}/99-kata.toml": kata}, default_runtime=True).problems
+    assert containerd("2.2.5", None, {f"{CONF_D}/10-kata.toml": kata}, default_runtime=True).drop_in
 
 
 def test_default_runtime_on_request() -> None:
