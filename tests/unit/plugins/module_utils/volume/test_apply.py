@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.volumes import EngineError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply, driver_volume
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFilesError
@@ -383,6 +384,17 @@ def test_absent_removes_every_volume(host):
     assert host.volumes() == ([], [], [])
     assert not (host.path / "nvidia_driver").exists()
     assert not host.run(state="absent")["changed"]
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+def test_absent_removes_the_directories_of_this_collection(host, monkeypatch, is_default):
+    path = host.root / "lib/gpufleet/volumes"
+    monkeypatch.setattr(owned, "VOLUMES", str(path) if is_default else "/elsewhere")
+    host.run(path=str(path))
+    assert host.run(path=str(path), state="absent")["removed"] == [NAME]
+    assert path.exists() is not is_default
+    assert path.parent.exists() is not is_default
+    assert path.parent.parent.exists()
 
 
 def test_a_file_with_the_name_of_a_version_is_removed(host):
