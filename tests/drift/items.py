@@ -58,6 +58,8 @@ VERBS = {
     "registration": r"(register|create the driver volume .* register it with) ",
     "persistence_mode": r"turn on persistence mode of GPU ",
 }
+# The package of the persistence daemon, whose program is a part of the driver volume.
+_DAEMON = "nvidia-persistenced"
 # Texts that name no item: what the parts do on the way, and what they know only later.
 _WITHOUT_ITEMS = (
     # They matter only while packages are missing: see NOT_REPAIRED.
@@ -475,9 +477,9 @@ def is_intact(item: Item, host: Mapping[str, Any], converged: Mapping[str, Any])
 def is_unknown(item: Item, host: Mapping[str, Any], converged: Mapping[str, Any]) -> bool:
     """Return whether the observation does not tell the state of an item."""
     if item.part == "driver_volume":
-        # The volume consists of the files of the loaded driver.
-        packages = (name for name in converged["held_packages"] if not is_installed(host, name))  # type: ignore[arg-type]
-        return host["driver_volume"] is None or any(packages)
+        # The volume consists of the files of the loaded driver and of the persistence daemon.
+        sources = (name for name in (*converged["held_packages"], _DAEMON) if _is_installed(name, converged, converged))
+        return host["driver_volume"] is None or not all(_is_installed(name, host, converged) for name in sources)
     # The mode ends with the daemon.
     return item.kind == "persistence_mode" and not _runs(persistence_plan.UNIT, host, converged)
 

@@ -171,6 +171,11 @@ def without_library(host: dict[str, Any]) -> None:
     host["driver_volume"].update(changed=True, actions=[f"repair volume {sample.VOLUME}: remove 1"])
 
 
+def without_daemon(host: dict[str, Any]) -> None:
+    host["installed_packages"].pop("nvidia-persistenced")
+    host["driver_volume"].update(changed=True, actions=[f"repair volume {sample.VOLUME}: remove 1"])
+
+
 def unloaded(host: dict[str, Any]) -> None:
     host["modules_loaded"] = []
     host["driver_volume"] = None
@@ -181,6 +186,7 @@ def unloaded(host: dict[str, Any]) -> None:
     [
         # The volume of an incomplete driver, and the mode without the daemon, may be predicted or not.
         (without_library, {"package libcuda1"}),
+        (without_daemon, {"package nvidia-persistenced"}),
         (unloaded, {"module nvidia", "module nvidia_uvm"}),
     ],
 )
