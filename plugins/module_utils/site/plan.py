@@ -247,9 +247,8 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     engine = engine_request.read(context.values["container_engine"])
     is_managed = request.source != "none"
     if request.state == "absent":
-        removal = (
-            toolkit_removal.plan(host, engine.restart_policy) if is_managed else toolkit_removal.without_toolkit(host)
-        )
+        # The removal follows the records, so the source does not matter.
+        removal = toolkit_removal.plan(host, engine.restart_policy)
         return Part(
             plan=plain(removal),
             acts=removal.acts,

@@ -63,14 +63,15 @@ def obstacle(isolation: str, engine: str, version: str | None, toolkit: str | No
         if toolkit and version_key(toolkit) >= version_key(FIRST_WITH_07) and found < version_key(first_07):
             return (
                 f"{name} {version} cannot read specifications of CDI 0.7.0, which the toolkit generates since "
-                f"{FIRST_WITH_07}. Install {name} {first_07} or later, write the specification with module "
-                f"nvidia_cdi_spec{_runtime(engine)}."
+                f"{FIRST_WITH_07}. Install {name} {first_07} or later{_runtime(engine, ',')}, or set "
+                "nvidia_container_toolkit_source=none on a host without the toolkit, so that the role writes a "
+                "specification of CDI 0.5.0."
             )
     return None
 
 
-def _runtime(engine: str) -> str:
-    return ", or use isolation runtime" if engine != "podman" else ""
+def _runtime(engine: str, conjunction: str = ", or") -> str:
+    return f"{conjunction} use isolation runtime" if engine != "podman" else ""
 
 
 def problems(

@@ -144,18 +144,6 @@ def plan(host: Host, restart_policy: str = "when_safe") -> Removal:
     return result
 
 
-def without_toolkit(host: Host) -> Removal:
-    """Return what to remove if the role manages no toolkit."""
-    result = Removal(own_cdi=own_cdi.removal(host), proof=_exists(host, owned.CONTAINER_PROOF_RECORD))
-    result.changes = [*([_PROOF] if result.proof else []), *result.own_cdi.changes]
-    result.acts = bool(result.changes)
-    if not result.acts:
-        result.reasons.append("nvidia_container_toolkit_source is none: the role changes nothing")
-    elif host["uid"] != 0:
-        result.problems.append(needs_root(host["uid"]))
-    return result
-
-
 def _restore(host: Host, result: Removal) -> None:
     """Plan the former keys of the configuration of a toolkit that stays."""
     try:

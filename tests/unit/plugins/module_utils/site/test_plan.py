@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
@@ -762,6 +764,22 @@ def test_removal_of_the_toolkit_removes_the_record(source):
     part = with_toolkit(proved(), {TOOLKIT: {"state": "absent", "source": source}})[TOOLKIT]
     assert part.changes == ["remove the image and the record of the proof in a container"]
     assert (part.acts, part.plan["proof"], part.plan["packages"]) == (True, True, [])
+
+
+@pytest.mark.parametrize("source", ["auto", "none", "preinstalled"])
+def test_removal_of_the_toolkit_does_not_depend_on_the_source(source):
+    there = converged()
+    content = json.dumps({"packages": list(toolkit_packages.UNIT), "requested": list(toolkit_packages.UNIT)})
+    there["installed_packages"] |= dict.fromkeys(toolkit_packages.UNIT, "1.20.1-1 x86_64")
+    there["files"] |= {owned.CONTAINER_TOOLKIT_RECORD: file(content), owned.CDI_PROGRAM: file("")}
+    part = with_toolkit(there, {TOOLKIT: {"state": "absent", "source": source}})[TOOLKIT]
+    assert (part.acts, part.plan["packages"]) == (True, list(toolkit_packages.UNIT))
+    assert part.changes == [
+        f"remove {owned.CDI_PROGRAM}",
+        "reload systemd",
+        f"remove {', '.join(toolkit_packages.UNIT)}",
+        "remove the repository and holds that this role recorded",
+    ]
 
 
 def test_image_that_is_no_name_is_refused():

@@ -59,6 +59,29 @@ def test_engine_and_isolation(
 
 
 @pytest.mark.parametrize(
+    ("engine", "version", "way_out"),
+    [
+        (
+            "podman",
+            "4.9.3+ds1",
+            "Install Podman 5.1 or later, or set nvidia_container_toolkit_source=none on a host without the toolkit, "
+            "so that the role writes a specification of CDI 0.5.0.",
+        ),
+        (
+            "docker",
+            "25.0.16",
+            "Install Docker 26.1 or later, use isolation runtime, or set nvidia_container_toolkit_source=none on a "
+            "host without the toolkit, so that the role writes a specification of CDI 0.5.0.",
+        ),
+    ],
+)
+def test_way_out_for_an_engine_that_cannot_read_the_specification(engine: str, version: str, way_out: str) -> None:
+    assert str(obstacle("cdi", engine, version, "1.20.1-1")).endswith(f" since 1.19.0. {way_out}")
+    # The way out works: without the toolkit, the engine can read the specification.
+    assert problems(None, None, {engine: version}, ["cdi"]) == []
+
+
+@pytest.mark.parametrize(
     ("driver", "engines", "required", "words"),
     [
         ("580.95.05", {"docker": "29.1.2"}, ["cdi", "device_requests", "runtime"], []),
