@@ -27,6 +27,7 @@ EXPECTED = {
     ("data-root",): "restart",
     ("default-address-pools",): "restart",
     ("log-driver", "log-opts"): "restart",
+    ("proxies",): "restart",
     ("registry-mirrors",): "reload",
 }
 
