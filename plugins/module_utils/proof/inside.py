@@ -156,11 +156,11 @@ def needed_files() -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> int:
     """Print the result. `--files`: print what an image for this program needs. `--no-cuda`: skip CUDA."""
     if "--files" in arguments:
-        print(MARK + json.dumps(needed_files()))
+        sys.stdout.write(f"{MARK}{json.dumps(needed_files())}\n")
         return 0
     seen = gpus()
     uuids = [item["uuid"] for gpu in seen["gpus"] for item in ([gpu] if gpu["mig"] is None else gpu["mig"])]
     if uuids and "--no-cuda" not in arguments:
         seen["cuda"] = cuda(uuids)
-    print(MARK + json.dumps(seen))
+    sys.stdout.write(f"{MARK}{json.dumps(seen)}\n")
     return 0

@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.container.gpus import Inventory, inventory_from_facts
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import DEVICE_UNAVAILABLE, OUT_OF_MEMORY
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cuda.libcuda import (
+    DEVICE_UNAVAILABLE,
+    NO_DEVICE,
+    OUT_OF_MEMORY,
+)
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.inside import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.proof.roads import LOOK_AT, Road
 
@@ -98,9 +102,13 @@ def judge(road: Road, expected: Seen, seen: Seen, host_cuda: Callable[[], Mappin
     of_host = host_cuda()
     if of_host is not None and of_host["missing"]:
         return Verdict(road, uuids, f"{NOT_PROBED}: the host has no usable libcuda ({of_host['error']})")
-    text = f"sees the GPUs but cannot compute: {seen.cuda['error']}"
+    if of_host is not None and {*of_host["codes"]} == {*seen.cuda["codes"]} == {NO_DEVICE}:
+        # On a simulated host, the real libcuda finds no device. NVML shows the GPUs in the container as on the host.
+        return Verdict(road, uuids, f"{NOT_PROBED}: CUDA finds no device on the host, either")
+    text = f"sees the GPUs but cannot compute: {seen.cuda['error'].rstrip('.')}"
     if of_host is not None and not of_host["passed"]:
-        return Verdict(road, uuids, NOT_PROBED, f"CUDA also fails on the host: {of_host['error']}. A container {text}.")
+        reason = of_host["error"].rstrip(".")
+        return Verdict(road, uuids, NOT_PROBED, f"CUDA also fails on the host: {reason}. A container {text}.")
     return Verdict(road, uuids, NOT_PROBED, _problem(road, text, wanted, uuids))
 
 

@@ -28,9 +28,9 @@ def main(arguments: str) -> None:
     try:
         lines = refresh(options, facts_program.run)
     except (*apply.ERRORS, gather.BindingMissing) as error:
-        print(apply.error_text(error, options["path"]), file=sys.stderr)
-        sys.exit(1)
-    print("\n".join(lines))
+        sys.stderr.write(f"{apply.error_text(error, options['path'])}\n")
+        raise SystemExit(1) from None
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 def refresh(options: dict[str, Any], run: Run) -> list[str]:

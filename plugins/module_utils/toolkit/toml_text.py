@@ -157,8 +157,7 @@ def restored(text: str, path: Path, lines: list[str] | None, *, table: bool) -> 
 
 
 def _own_path(lines: list[str]) -> Path:
-    (path,) = _read("\n".join(lines)).entries
-    return path
+    return next(iter(_read("\n".join(lines)).entries))
 
 
 def has_table(text: str, path: Path) -> bool:

@@ -20,6 +20,7 @@ GPUS_ROAD, CDI_ROAD = Road("docker", "device_requests", gpus=True), Road("docker
 PASSED = {"passed": True, "error": None, "codes": [None], "missing": False}
 BUSY = {"passed": False, "error": "cuCtxCreate: CUDA_ERROR_OUT_OF_MEMORY (2)", "codes": [2], "missing": False}
 BROKEN = {"passed": False, "error": "cuInit: CUDA_ERROR_UNKNOWN (999)", "codes": [999], "missing": False}
+ABSENT = {"passed": False, "error": "cuInit: CUDA_ERROR_NO_DEVICE (100).", "codes": [100], "missing": False}
 MISSING = {"passed": False, "error": "libcuda.so.1 has no function cuInit", "codes": [None], "missing": True}
 NO_LIBRARY = {"passed": False, "error": "libcuda.so.1 could not be loaded", "codes": [None], "missing": True}
 
@@ -70,6 +71,7 @@ def judged(output: str, host_cuda=None, expected: str = "") -> verdict.Verdict:
         (answer(*reversed(UUIDS[:2]), cuda=PASSED), None, "passed"),
         (answer(*UUIDS[:2], cuda=MISSING), MISSING, "not probed: the host has no usable libcuda"),
         (answer(*UUIDS[:2], cuda=BUSY), None, "not probed: other programs use the GPUs"),
+        (answer(*UUIDS[:2], cuda=ABSENT), ABSENT, "not probed: CUDA finds no device on the host, either"),
         (SMI, None, "not probed: the image has no Python"),
     ],
 )
@@ -97,6 +99,7 @@ def test_road_is_proved(output, host_cuda, cuda):
             None,
             ["fails: nvmlInit_v2: Unknown Error (999).", "Seen: no GPU"],
         ),
+        (answer(*UUIDS[:2], cuda=ABSENT), PASSED, ["cannot compute: cuInit: CUDA_ERROR_NO_DEVICE (100)."]),
         # The host can compute, the container cannot.
         (answer(*UUIDS[:2], cuda=NO_LIBRARY), PASSED, ["cannot compute: libcuda.so.1 could not be loaded."]),
         (answer(*UUIDS[:2], cuda=BROKEN), BROKEN, ["CUDA also fails on the host: cuInit: CUDA_ERROR_UNKNOWN (999)."]),
