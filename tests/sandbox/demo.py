@@ -93,10 +93,13 @@ IMAGE = "localhost/gpu-client:latest"
 
 
 def docker(host: str, *arguments: str) -> tuple[int, str]:
-    """Run Docker's client on a host, and return its exit status and its output."""
+    """Run Docker's client on a host, and return its exit status with its output, or with its error.
+
+    A container's runtime writes its own warnings to the standard error.
+    """
     command = ["docker", "exec", host, "docker", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stderr if done.returncode else done.stdout).strip()
 
 
 def containers(host: str, uuids: list[str]) -> list[tuple[str, str, bool]]:
