@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
@@ -230,7 +230,7 @@ class Journal:
                 os.unlink(self._real(self.path))
             self._remove_temporary_files()
             with contextlib.suppress(FileNotFoundError):
-                _sync(directory)
+                atomic_file.sync(directory)
             try:
                 os.rmdir(directory)
             except OSError as error:
@@ -328,7 +328,7 @@ class Journal:
             if not os.path.isdir(directory):
                 os.makedirs(directory)
                 os.chmod(directory, 0o755)
-                _sync(os.path.dirname(directory))
+                atomic_file.sync(os.path.dirname(directory))
             self._remove_temporary_files()
             # The file has the mode 0600.
             handle, temporary = tempfile.mkstemp(prefix=f".{self.name}.", suffix=".tmp", dir=directory)
@@ -337,7 +337,7 @@ class Journal:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, self._real(self.path))
-            _sync(directory)
+            atomic_file.sync(directory)
         except OSError as error:
             if temporary:
                 with contextlib.suppress(OSError):
@@ -352,14 +352,6 @@ class Journal:
         for name in listing(self.root, owned.STATE_DIRECTORY):
             if name.startswith(f".{self.name}.") and name.endswith(".tmp"):
                 os.unlink(self._real(f"{owned.STATE_DIRECTORY}/{name}"))
-
-
-def _sync(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _text(data: bytes) -> str:

@@ -222,15 +222,12 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     platforms = context.platforms["container_engine"]
     if request.state == "absent":
         removal = engine_removal.plan(context.host, request, platforms)
-        return Part(
-            plan=plain(removal),
-            acts=removal.acts,
-            changes=removal.changes,
-            reasons=removal.reasons,
-            errors=removal.problems,
-        )
-    result = engine_plan.plan(context.host, request, platforms, context.versions)
-    query = {"record": "container_engine", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
+        return _removal_part(removal)
+    return _role_part("container_engine", engine_plan.plan(context.host, request, platforms, context.versions))
+
+
+def _role_part(role: str, result: engine_plan.Plan | toolkit_plan.Plan) -> Part:
+    query = {"record": role, **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
     return Part(
         plan=plain(result),
         acts=result.acts,
@@ -242,6 +239,16 @@ def _engine(context: Context, _parts: Mapping[str, Part]) -> Part:
     )
 
 
+def _removal_part(removal: engine_removal.Removal | toolkit_removal.Removal) -> Part:
+    return Part(
+        plan=plain(removal),
+        acts=removal.acts,
+        changes=removal.changes,
+        reasons=removal.reasons,
+        errors=removal.problems,
+    )
+
+
 def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     host, request = context.host, toolkit_request.read(context.values["nvidia_container_toolkit"])
     engine = engine_request.read(context.values["container_engine"])
@@ -249,15 +256,9 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
     if request.state == "absent":
         # The removal follows the records, so the source does not matter.
         removal = toolkit_removal.plan(host, engine.restart_policy)
-        return Part(
-            plan=plain(removal),
-            acts=removal.acts,
-            changes=removal.changes,
-            reasons=removal.reasons,
-            errors=removal.problems,
-        )
+        return _removal_part(removal)
     if not is_managed and "cdi" not in request.isolations:
-        return _toolkit_part(toolkit_plan.without_toolkit(host, request, engines={}))
+        return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, engines={}))
     if not is_driver_wanted(host, context.values):
         return Part(reasons=["this host needs no NVIDIA driver"])
     engines = _engine_versions(host, engine, _plan_of(parts, "container_engine"))
@@ -277,8 +278,9 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
         "cdi_program": context.cdi_program,
     }
     if not is_managed:
-        return _toolkit_part(toolkit_plan.without_toolkit(host, request, **common))
-    return _toolkit_part(
+        return _role_part("nvidia_container_toolkit", toolkit_plan.without_toolkit(host, request, **common))
+    return _role_part(
+        "nvidia_container_toolkit",
         toolkit_plan.plan(
             host,
             request,
@@ -286,22 +288,7 @@ def _toolkit(context: Context, parts: Mapping[str, Part]) -> Part:
             context.versions,
             restart_policy=engine.restart_policy,
             **common,
-        )
-    )
-
-
-def _toolkit_part(result: toolkit_plan.Plan) -> Part:
-    query = (
-        {"record": "nvidia_container_toolkit", **result.query, "lock_timeout": LOCK_TIMEOUT} if result.query else None
-    )
-    return Part(
-        plan=plain(result),
-        acts=result.acts,
-        changes=result.changes,
-        reasons=[result.reason],
-        errors=result.problems,
-        query=None if result.problems else query,
-        has_secrets=result.has_secrets,
+        ),
     )
 
 

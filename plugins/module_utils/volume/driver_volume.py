@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_file, owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import VERSION, DriverFile
 
 DEFAULT_PATH = owned.VOLUMES
@@ -327,9 +327,9 @@ def build(
             _write_manifest(layout, staging, staging, label)
             if os.path.lexists(directory):
                 os.unlink(directory)
-            _sync(staging)
+            atomic_file.sync(staging)
             os.rename(staging, directory)
-        _sync(base)
+        atomic_file.sync(base)
     except OSError as error:
         if error.errno in NO_SPACE_ERRORS:
             raise VolumeError(_no_space(layout, directory, changes)) from error
@@ -356,7 +356,7 @@ def _stage(layout: Layout, staging: str, directory: str, label: str | None, link
         os.symlink(target, path)
         _set_label(path, label)
     for name in SUBDIRECTORIES:
-        _sync(os.path.join(staging, name))
+        atomic_file.sync(os.path.join(staging, name))
 
 
 def _repair(layout: Layout, staging: str, directory: str, remove: list[str], label: str | None) -> None:
@@ -382,7 +382,7 @@ def _repair(layout: Layout, staging: str, directory: str, remove: list[str], lab
     _write_manifest(layout, directory, staging, label)
     os.rename(os.path.join(staging, MANIFEST), os.path.join(directory, MANIFEST))
     for name in ("", *SUBDIRECTORIES):
-        _sync(os.path.join(directory, name))
+        atomic_file.sync(os.path.join(directory, name))
 
 
 def _write_manifest(layout: Layout, directory: str, into: str, label: str | None) -> None:
@@ -456,14 +456,6 @@ def _remove_tree(path: str) -> None:
         shutil.rmtree(path)
     else:
         os.unlink(path)
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _label_of(path: str) -> str | None:

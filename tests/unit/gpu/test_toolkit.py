@@ -125,7 +125,6 @@ default-kind = "nvidia.com/gpu"
 
 @pytest.fixture(name="collections")
 def fixture_collections(tmp_path):
-    pytest.importorskip("tomllib")
     (tmp_path / "ansible_collections/gpufleet").mkdir(parents=True)
     (tmp_path / "ansible_collections/gpufleet/hosts").symlink_to(REPOSITORY)
     return tmp_path
