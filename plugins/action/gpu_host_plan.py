@@ -23,11 +23,19 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variabl
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.variables import VariableError
 from ansible_collections.gpufleet.hosts.plugins.module_utils.driver import request as driver_request
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import request as engine_request
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import controller
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import variables as site_variables
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import request as toolkit_request
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import cdi_program
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import (
+    cdi_program,
+    facts_program,
+    host_program,
+    host_python,
+)
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.nvml_binding import controller_binding
 
 OBSERVE = "gpufleet.hosts.gpu_host_info"
 TRANSACTION = "gpufleet.hosts.package_transaction"
@@ -40,6 +48,12 @@ _SPEC = {
     "parts": {"type": "list", "elements": "str", "choices": list(site_plan.PARTS), "default": []},
     "requires_root": {"type": "bool", "default": False},
     "first_plan": {"type": "bool", "default": True},
+}
+# Paths belong to the host and are checked there.
+_OBSERVATION = {**observe_call.OPTIONS, "files": {**observe_call.OPTIONS["files"], "elements": "str"}}
+_FACTS_OPTIONS = {
+    **{name: option.get("default") for name, option in facts_call.OPTIONS.items()},
+    "gather_subset": ["!all"],
 }
 # Requests with checks of their own, besides those of `variables.read`.
 _READERS = {
@@ -76,6 +90,8 @@ class ActionModule(ActionBase):
         self._task_vars: dict[str, Any] = task_vars or {}
         # Sources of the driver whose repositories have no suitable version.
         self._rejected_sources: dict[str, str] = {}
+        # The facts that the program of the observation gathered.
+        self._facts: dict[str, Any] | None = None
         # What the modules reported besides their results.
         self._discovered: dict[str, Any] = {}
         self._notices: dict[str, list[Any]] = {"warnings": [], "deprecations": []}
@@ -180,7 +196,37 @@ class ActionModule(ActionBase):
             arguments["users"] = engine.users
         if "driver_volume" in parts:
             arguments["driver_volume"] = site_plan.volume_engines(values, parts)
-        return self._run_module(OBSERVE, arguments)["host"]
+        return self._run_program(arguments, parts) or self._run_module(OBSERVE, arguments)["host"]
+
+    def _run_program(self, arguments: dict[str, Any], parts: list[str]) -> dict[str, Any] | None:
+        """Observe the host and its GPUs with one program, which is much faster than two modules.
+
+        Return None if the ordinary modules must run.
+        """
+        self._facts = None
+        python = host_python.command_for_input(self, self._task_vars)
+        if python is None:
+            return None
+        checked = ArgumentSpecValidator(_OBSERVATION).validate(arguments)
+        if checked.error_messages:
+            return None
+        facts, extra = None, {}
+        if self._task.args.get("first_plan", True) and site_plan.can_need_facts(parts):
+            facts, extra = facts_program.with_binding(_FACTS_OPTIONS, controller_binding()) or (None, {})
+        given = {"options": checked.validated_parameters, "check_mode": self._task.check_mode, "facts": facts}
+        try:
+            answer = host_python.answer(self, python, host_program.make("observe.program", given, extra))
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:
+            raise Failure(str(error)) from error
+        if answer is None or not isinstance(answer.get("host"), dict):
+            return None
+        found = answer.get("facts")
+        result = facts_program.known_result(found) if isinstance(found, dict) else None
+        # nvidia_gpu_facts reports a failure, or succeeds with another binding.
+        self._facts = result.get("ansible_facts") if result and not result.get("failed") else None
+        return answer["host"]
 
     def _observe_after_package_manager(self, values: dict[str, dict[str, Any]], parts: list[str]) -> dict[str, Any]:
         driver = values.get("nvidia_driver")
@@ -225,9 +271,11 @@ class ActionModule(ActionBase):
         return site_plan.plan(context, selected)
 
     def _gpu_facts(self, host: dict[str, Any]) -> dict[str, Any]:
-        """Run the action plugin of nvidia_gpu_facts, which is much faster than the module."""
+        """Return the facts of the observation's program, or run the action plugin of nvidia_gpu_facts."""
+        if self._facts is not None:
+            return self._facts
         task = self._task.copy()
-        task.args = {"gather_subset": ["!all"]}
+        task.args = {"gather_subset": _FACTS_OPTIONS["gather_subset"]}
         task.action = FACTS
         action = self._shared_loader_obj.action_loader.get(
             FACTS,

@@ -422,114 +422,19 @@ host:
       sample: []
 """
 
-import http.client
-import importlib.util
-import json
-import os
-import pwd
-import sys
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base.unix_http import UnixConnection
-from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import observation
-from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-
-_ENGINE_TIMEOUT = 5
-
-
-def ask(path: str, request: str) -> dict[str, Any] | None:
-    """Return the JSON object that a daemon sends on its socket, or None."""
-    connection = UnixConnection(path, _ENGINE_TIMEOUT)
-    try:
-        connection.request("GET", request)
-        answer = json.loads(connection.getresponse().read())
-    except (OSError, ValueError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-    return answer if isinstance(answer, dict) else None
-
-
-def find_user(name: str) -> bool:
-    """Return whether the name service of the host has a user."""
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "services": {"type": "list", "elements": "str", "default": []},
-            "files": {"type": "list", "elements": "path", "default": []},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "users": {"type": "list", "elements": "str", "default": []},
-            "package_lock_timeout": {"type": "int", "default": 0},
-            "driver_volume": {
-                "type": "dict",
-                "options": {
-                    "engine": {
-                        "type": "list",
-                        "elements": "str",
-                        "choices": ["auto", "docker", "podman", "none"],
-                        "default": ["auto"],
-                    },
-                    "expected_engines": {
-                        "type": "list",
-                        "elements": "str",
-                        "choices": ["docker", "podman"],
-                        "default": [],
-                    },
-                },
-            },
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=observe_call.OPTIONS, supports_check_mode=True)
 
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        program = module.get_bin_path(argv[0])
-        if program is None:
-            return 127, "", f"{argv[0]} is not installed"
-        return module.run_command([program, *argv[1:]], environ_update={"LC_ALL": "C"})
+    def run(argv: list[str], environment: dict[str, str] | None = None) -> tuple[int, str, str]:
+        return module.run_command(argv, environ_update=environment)
 
-    def predict_volume(version: str | None) -> dict[str, Any] | None:
-        # The import takes time, so only a prediction pays for it.
-        from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import volume_prediction  # noqa: PLC0415
-
-        options = module.params["driver_volume"]
-        podman = module.get_bin_path("podman")
-        return volume_prediction.predict(
-            "/",
-            version,
-            options["engine"],
-            options["expected_engines"],
-            run_command=module.run_command,
-            podman_path=podman,
-        )
-
-    if not module.check_mode:
-        installed.wait_until_free("/", module.params["package_lock_timeout"])
-    system = os.uname()
-    host = observation.observe(
-        root="/",
-        machine=system.machine,
-        kernel=system.release,
-        run=run,
-        ask=ask,
-        units=module.params["services"],
-        files=module.params["files"],
-        packages=module.params["packages"],
-        users=module.params["users"],
-        find_user=find_user,
-        python=sys.executable or None,
-        nvml_binding=importlib.util.find_spec("pynvml") is not None,
-        predict_volume=predict_volume if module.params["driver_volume"] is not None else None,
-    )
+    host = observe_call.observe(module.params, check_mode=module.check_mode, find=module.get_bin_path, run=run)
     module.exit_json(changed=False, host=host)
 
 

@@ -16,6 +16,8 @@ description:
     returned in every state.
   - The module reads GPUs through pynvml. If the host has none, the controller sends its own copy (C(pip install
     nvidia-ml-py)) and removes it after the call. A host without a driver needs no pynvml.
+  - Ansible's C(gather_facts) runs this module if C(FACTS_MODULES) contains it, but cannot send pynvml. Install pynvml
+    on the hosts for this use. Otherwise, RV(ansible_facts.nvidia_gpu_state) is V(error) on a host with a driver.
   - A separate process calls NVML. A driver that hangs or crashes delays the module by at most O(timeout).
 attributes:
   check_mode:
@@ -1015,6 +1017,11 @@ ansible_facts:
               returned: always
               type: bool
               sample: false
+            routes_unhealthy:
+              description: Whether routes of the fabric are unhealthy.
+              returned: always
+              type: bool
+              sample: false
         processes:
           description: Processes on the GPU. V(null) if NVML does not return them.
           returned: when the subset V(processes) is gathered
@@ -1219,6 +1226,12 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call a
 def main() -> None:
     module = AnsibleModule(argument_spec=facts_call.OPTIONS, supports_check_mode=True)
     result = facts_call.result(module.params, module.run_command)
+    if result.get("nvml_binding_missing"):
+        from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import unbound  # noqa: PLC0415 (rarely needed)
+
+        result = unbound.result(module.params, module.run_command, result)
+        if result.get("nvml_binding_missing"):
+            module.warn(result["ansible_facts"]["nvidia_gpu_state_reason"])
     if result.get("failed"):
         module.fail_json(**result)
     module.exit_json(**result)

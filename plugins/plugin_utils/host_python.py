@@ -5,16 +5,30 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from typing import Any
 
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils.host_program import READER
+
 display = Display()
 
 STARTED = "gpufleet.hosts: started"
+_ISSUES = "https://github.com/gpufleet/hosts/issues"
+# Status of a shell and messages of an old Python that cannot run the program. The module reports the error.
+_NOT_EXECUTABLE = (126, 127)
+_OLD_PYTHON = re.compile(r"future feature annotations is not defined|Python \S+ or newer is required")
+_LONGEST_QUOTE = 300
+# Prefixes that Ansible reserves. A fact cache deserializes a dictionary with `__ansible_type`, so a host could make the
+# controller render a template.
+_INTERNAL = ("_ansible_", "__ansible_")
 # sudo with `requiretty` or without the flag -S fails before it reads a password. An ordinary module may get a terminal.
 _NO_TERMINAL = re.compile(r"\btty\b|\bterminal is required\b", re.IGNORECASE)
 
@@ -53,6 +67,62 @@ def _passes_input(connection, become) -> bool:
     if connection.transport == "local" and become.get_option("become_pass") and not connection.get_option("pipelining"):
         return False  # sudo gets a terminal as its input, and the program would wait forever for its end.
     return getattr(become, "pipelining", become.name != "su")
+
+
+def answer(action: ActionBase, python: str, program: bytes) -> dict | None:
+    """Run a program of host_program.py with the host's Python, and return its answer.
+
+    Return None, with a warning if it is a fault of the program, if only the ordinary module can succeed.
+    """
+    # A list of one dictionary: Ansible merges and renders the keyword `environment` before it runs an action.
+    environment = {name: value for level in action._task.environment or () for name, value in level.items()}
+    prefix = action._connection._shell.env_prefix(**environment)
+    done = run(action, f"{prefix} {shlex.join([python, '-c', READER])}".strip(), program)
+    if done is None:
+        return None
+    found = parse(done["stdout"])
+    if found is None:
+        _warn_without_answer(action, done)
+    return found
+
+
+def parse(output: str) -> dict | None:
+    """Return the answer in the output of a host, or None if the output has none.
+
+    Keys that Ansible reserves are removed, so that a host cannot control the controller. Strings of the host are never
+    templates: Ansible renders only strings that are marked as trusted, and json.loads marks none.
+    """
+    for line in output.splitlines():
+        if not line.startswith(MARK):
+            continue
+        try:
+            found = _without_internal_keys(json.loads(line[len(MARK) :]))
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _without_internal_keys(value: Any) -> Any:
+    """Copy JSON without the keys that Ansible reserves, at every depth."""
+    if isinstance(value, dict):
+        return {name: _without_internal_keys(inner) for name, inner in value.items() if not name.startswith(_INTERNAL)}
+    if isinstance(value, list):
+        return [_without_internal_keys(inner) for inner in value]
+    return value
+
+
+def _warn_without_answer(action: ActionBase, done: dict) -> None:
+    """Warn that the program failed. The text does not name the host, so that Ansible shows it once for all hosts."""
+    if done["rc"] in _NOT_EXECUTABLE or _OLD_PYTHON.search(done["stderr"]):
+        return
+    lines = [line.strip() for line in f"{done['stdout']}\n{done['stderr']}".splitlines()]
+    printed = [line for line in lines if line not in ("", STARTED)]
+    display.warning(
+        f"The program of {action._task.action} returned no result (status {done['rc']}): "
+        f"{printed[-1][:_LONGEST_QUOTE] if printed else 'no output'}. The ordinary module runs instead, which takes "
+        f"longer. Report this message at {_ISSUES}."
+    )
 
 
 def run(action: ActionBase, command: str, program: bytes) -> dict | None:

@@ -5,7 +5,8 @@
 
 Such a module
 - has the option `_nvml_binding_path` (type path) and passes it to `session.load_binding` or `gather.gather`;
-- fails with `nvml_binding_missing=True` on `BindingMissing`, before it changes anything.
+- returns `nvml_binding_missing=True` on `BindingMissing`, before it changes anything. All modules but nvidia_gpu_facts
+  fail then.
 
 Its action plugin has the module's name and is a subclass of `NvmlAction`.
 

@@ -28,6 +28,8 @@ VOLUME_STAGING_PREFIX = ".tmp-"
 # --- CDI specification, written by module nvidia_cdi_spec ---
 
 CDI_SPECIFICATION = "/etc/cdi/gpufleet-nvidia.json"
+# A specification of another kind than nvidia.com/gpu, by its vendor and its class.
+CDI_SPECIFICATION_OF_KIND = "/etc/cdi/gpufleet-{}-{}.json"
 # The file beside a specification that marks it as ours. Before CDI 0.6.0, a specification cannot contain such a mark.
 # Engines ignore the suffix.
 CDI_MARKER = ".{}.gpufleet"
@@ -80,6 +82,14 @@ BESIDE_RECORDS = (
     *(ENGINE_USERS, CONTAINER_TOOLKIT_CONFIG_RECORD, CONTAINERD_CONFIG_RECORD),
     *(DRIVER_RUNFILE_RECORD, DRIVER_REBOOT_MARKER, CONTAINER_PROOF_RECORD),
 )
+
+
+def is_record(path: str) -> bool:
+    """Return whether a file contains the record of package transactions."""
+    directory, _slash, name = path.rpartition("/")
+    return directory == STATE_DIRECTORY and name.endswith(".json") and path not in BESIDE_RECORDS
+
+
 # Role nvidia_driver: why it could not unload the modules, so that it does not try again for the same reasons.
 DRIVER_RELOAD_MARKER = f"{RUNTIME_DIRECTORY}/nvidia_driver_reload.json"
 # Role nvidia_driver: the initramfs does not contain the changed modprobe file yet.
@@ -91,6 +101,9 @@ DRIVER_UNVERIFIED_MARKER = f"{STATE_DIRECTORY}/nvidia_driver_unverified"
 
 # The suffix of the file beside a key that stores the digest of the downloaded key.
 KEY_NOTE_SUFFIX = ".sha256"
+# The directories of logins.
+APT_LOGINS = "/etc/apt/auth.conf.d"
+ZYPPER_LOGINS = "/etc/zypp/credentials.d"
 _ENTRIES = {
     "apt": "/etc/apt/sources.list.d/{}.sources",
     "dnf": "/etc/yum.repos.d/{}.repo",
@@ -130,12 +143,12 @@ def _with_suffix(name: str, suffix: str) -> str:
 
 def apt_login(name: str) -> str:
     """Return the path of apt's logins for a repository and its proxy, which only root can read."""
-    return f"/etc/apt/auth.conf.d/{name}.conf"
+    return f"{APT_LOGINS}/{name}.conf"
 
 
 def zypper_login(name: str) -> str:
     """Return the path of zypper's login for a repository, which only root can read."""
-    return f"/etc/zypp/credentials.d/{name}"
+    return f"{ZYPPER_LOGINS}/{name}"
 
 
 # --- NVIDIA's repository, written by roles nvidia_driver and cuda_toolkit ---

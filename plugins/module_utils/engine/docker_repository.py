@@ -12,11 +12,10 @@ import re
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_files import sealed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -108,7 +107,7 @@ def is_outdated(host: Host, definition: dict[str, t.Any]) -> bool:
     for file in repository_files.without_key(repository, manager):
         current = _content(host, file.path)
         wanted = None if file.content is None else file.content.decode()
-        if current != wanted and (wanted is None or current != sealed(file.path, wanted)):
+        if current != wanted and (wanted is None or current != own_files.sealed(file.path, wanted)):
             return True
     return not key_trust.is_trusted(host["keyrings"].get(owned.DOCKER_REPOSITORY_KEYS[manager]), repository.trust)
 

@@ -20,7 +20,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.daemon_config impor
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import (
     coexistence,
     docker_data,
-    docker_files,
     docker_group,
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import processes as engine_processes
@@ -39,14 +38,8 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import (
 )
 from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import engines as observe_engines
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers import installed
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import (
-    journal,
-    nvidia_repository,
-    own_repository,
-    ownership,
-    record,
-)
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:  # Creating the types takes time on every host.
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host, VolumePrediction
@@ -76,7 +69,8 @@ UNITS = (
     "apt-daily-upgrade.timer",
     "dnf-automatic.timer",
 )
-_TOOLKIT_REPOSITORY = owned.CONTAINER_TOOLKIT_REPOSITORY_ID
+# Repositories that the roles add.
+REPOSITORIES = (owned.REPOSITORY_ID, owned.DOCKER_REPOSITORY_ID, owned.CONTAINER_TOOLKIT_REPOSITORY_ID)
 FILES = (
     observe_engines.DAEMON_JSON,
     observe_engines.DAEMON_JSON_RECORD,
@@ -88,9 +82,7 @@ FILES = (
     owned.DRIVER_APT_PREFERENCES,
     owned.DRIVER_UNATTENDED_UPGRADES,
     owned.TOOLKIT_APT_PREFERENCES,
-    *nvidia_repository.FILES,
-    *docker_files.FILES,
-    *own_repository.paths(_TOOLKIT_REPOSITORY),
+    *(path for name in REPOSITORIES for path in own_files.paths(name)),
     owned.CONTAINER_TOOLKIT_APT_PREFERENCES,
     owned.CONTAINER_TOOLKIT_RECORD,
     owned.CONTAINER_TOOLKIT_CONFIG_RECORD,
@@ -123,7 +115,7 @@ FILES = (
     owned.PERSISTENCED_DROP_IN,
     *memory_hotadd.FILES,
 )
-_KEYRINGS = (*nvidia_repository.KEYRINGS, *docker_files.KEYRINGS, *own_repository.keyrings(_TOOLKIT_REPOSITORY))
+_KEYRINGS = [path for name in REPOSITORIES for path in own_files.keyrings(name)]
 _LARGEST_PROGRAM = 8 * 1024 * 1024
 _PACKAGE_STATE = ("held_patterns", "unfinished", "interrupted", "busy", "config_files")
 
@@ -179,7 +171,7 @@ def observe(
         "modules_loaded": devices.modules_loaded(root),
         "module_users": devices.module_users(root),
         "daemon_users": _daemon_users(root),
-        "files": {path: _file(root, path) for path in sorted({*FILES, *journal.record_paths(root), *(files or [])})},
+        "files": {path: _file(root, path) for path in sorted({*FILES, *record_files.paths(root), *(files or [])})},
         "keyrings": {path: key for path in _KEYRINGS if (key := key_trust.read(root, path))},
         "image": machine_image.read(root),
         "reboot_flag": reboot_reasons.read_flag(root, state["installed_at"]),
@@ -199,13 +191,12 @@ def observe(
     masks = {
         observe_engines.DAEMON_JSON: masking.masked_file,
         observe_engines.DAEMON_JSON_RECORD: observe_engines.masked_record,
-        **dict.fromkeys(filter(ownership.is_record, host["files"]), record.without_former_files),
+        **dict.fromkeys(filter(owned.is_record, host["files"]), record_files.without_former_files),
         # A digest in place of the login, so that a changed password is detected.
-        **{path: functools.partial(nvidia_repository.sealed, path) for path in nvidia_repository.WITH_LOGINS},
-        **{path: functools.partial(docker_files.sealed, path) for path in docker_files.WITH_LOGINS},
         **{
-            path: functools.partial(own_repository.sealed, path)
-            for path in own_repository.with_logins(_TOOLKIT_REPOSITORY)
+            path: functools.partial(own_files.sealed, path)
+            for name in REPOSITORIES
+            for path in own_files.with_logins(name)
         },
     }
     for path, mask in masks.items():

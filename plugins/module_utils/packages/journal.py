@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.base import atomic_
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import listing
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.backend import busy
 from ansible_collections.gpufleet.hosts.plugins.module_utils.package_managers.simulation import Change
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import ownership, record_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.ownership import Removal
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
@@ -36,12 +36,6 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_fil
 LOCK = f"{owned.RUNTIME_DIRECTORY}/package_transaction.lock"
 _NAME = r"[a-z0-9_]+"
 _INTERVAL = 0.2
-
-
-def record_paths(root: str) -> list[str]:
-    """Return the paths of all records of package transactions on a host."""
-    paths = [f"{owned.STATE_DIRECTORY}/{name}" for name in listing(root, owned.STATE_DIRECTORY)]
-    return [path for path in paths if ownership.is_record(path)]
 
 
 class JournalError(Exception):
@@ -88,7 +82,7 @@ class Journal:
 
     def others(self) -> list[dict[str, Any]]:
         """Return the content of all other records on the host."""
-        records = [path for path in record_paths(self.root) if path != self.path]
+        records = [path for path in record_files.paths(self.root) if path != self.path]
         found = [self._content(path) for path in records if os.path.isfile(self._real(path))]
         return [ownership.normalized(content) for content in found if content is not None]
 

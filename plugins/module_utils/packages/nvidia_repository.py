@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 APT_PROXY_FILE = owned.APT_PROXY
 APT_LOGIN_FILE = owned.APT_LOGIN
 ZYPPER_LOGIN_FILE = owned.ZYPPER_LOGIN
-_LOGIN_FILES = (APT_LOGIN_FILE, ZYPPER_LOGIN_FILE)
 APT_PREFERENCE_FILE = owned.TOOLKIT_APT_PREFERENCES
 _ENTRY_FILES = owned.REPOSITORY_ENTRIES
 _KEYRINGS = owned.REPOSITORY_KEYS
@@ -35,11 +34,6 @@ _OF_NVIDIA = re.compile(
 # The URL in an entry of any package manager, and the lines with proxy and logins.
 _ADDRESS = r"^(?:URIs:|baseurl\s*=)\s*([^\s?]+)"
 _ACCESS = re.compile(r"^(?:URIs:|baseurl\s*=|proxy\s*=|# login:).*", re.MULTILINE)
-# Files that may contain a login.
-WITH_LOGINS = (*_ENTRY_FILES.values(), APT_PROXY_FILE, *_LOGIN_FILES)
-KEYRINGS = tuple(_KEYRINGS.values())
-# All files of the repository on a host.
-FILES = (*WITH_LOGINS, *KEYRINGS, *map(key_trust.note_path, KEYRINGS))
 
 
 def describe(data: dict, names: dict, settings: dict) -> dict[str, Any]:
@@ -207,7 +201,7 @@ def is_reached_otherwise(host: Host, repository: dict, record: str) -> bool:
         return False
     if _access_lines(current) not in (
         _access_lines(requested["content"]),
-        _access_lines(sealed(requested["path"], requested["content"])),
+        _access_lines(own_files.sealed(requested["path"], requested["content"])),
     ):
         return True
     files = access_files(host, repository, record).items()
@@ -252,17 +246,13 @@ def is_written(host: Host, path: str, text: str | None) -> bool:
     if text is None:
         return not _exists(host, path)
     current = _content(host, path)
-    return current == text or (path in WITH_LOGINS and current == sealed(path, text))
-
-
-def sealed(path: str, text: str) -> str:
-    """Return the text of one of our files with digests in place of the logins."""
-    return url_logins.digest(text) if path in _LOGIN_FILES else repository_access.sealed_entry(text)
+    has_logins = path in own_files.with_logins(owned.REPOSITORY_ID)
+    return current == text or (has_logins and current == own_files.sealed(path, text))
 
 
 def mode(path: str) -> str:
     """Return the mode of a file that the roles write beside the entry."""
-    return "0600" if path in _LOGIN_FILES else "0644"
+    return "0600" if own_files.is_login(path) else "0644"
 
 
 def is_outdated(host: Host, repository: dict, record: str) -> bool:

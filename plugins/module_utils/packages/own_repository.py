@@ -11,38 +11,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned, url_logins
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import access as repository_access
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition as repository_definition
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import key_trust, own_files
 
 if TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
-
-MANAGERS = ("apt", "dnf", "zypper")
-
-
-def paths(name: str) -> list[str]:
-    """Return the paths of all files of a repository, for all package managers."""
-    return [path for manager in MANAGERS for path in repository_files.paths(name, manager)]
-
-
-def keyrings(name: str) -> list[str]:
-    """Return the paths of the repository's key, for all package managers."""
-    return [owned.repository_key(name, manager) for manager in MANAGERS]
-
-
-def with_logins(name: str) -> list[str]:
-    """Return the paths of the files that may contain a login."""
-    entries = [owned.repository_entry(name, manager) for manager in MANAGERS]
-    return [*entries, owned.apt_proxy(name), owned.apt_login(name), owned.zypper_login(name)]
-
-
-def sealed(path: str, text: str) -> str:
-    """Return the text of one of these files with digests in place of the logins."""
-    is_login = path.startswith(("/etc/apt/auth.conf.d/", "/etc/zypp/credentials.d/"))
-    return url_logins.digest(text) if is_login else repository_access.sealed_entry(text)
 
 
 def is_present(host: Host, name: str) -> bool:
@@ -59,7 +34,7 @@ def is_outdated(host: Host, definition: dict[str, Any]) -> bool:
     for file in repository_files.without_key(repository, manager):
         current = _content(host, file.path)
         wanted = None if file.content is None else file.content.decode()
-        if current != wanted and (wanted is None or current != sealed(file.path, wanted)):
+        if current != wanted and (wanted is None or current != own_files.sealed(file.path, wanted)):
             return True
     return not key_trust.is_trusted(host["keyrings"].get(owned.repository_key(name, manager)), repository.trust)
 
@@ -71,7 +46,8 @@ def has_password(definitions: list[dict[str, Any]]) -> bool:
 
 def others(host: Host, name: str, url: str) -> list[str]:
     """Return the files with enabled entries whose URL matches a regular expression, except the role's own file."""
-    pattern, own = re.compile(url, re.IGNORECASE), {owned.repository_entry(name, manager) for manager in MANAGERS}
+    pattern = re.compile(url, re.IGNORECASE)
+    own = {owned.repository_entry(name, manager) for manager in own_files.MANAGERS}
     if host["apt"] is not None:
         arch = host["apt"].get("architecture", "")
         listed = [

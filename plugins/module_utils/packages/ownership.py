@@ -260,12 +260,6 @@ def removal(
     )
 
 
-def is_record(path: str) -> bool:
-    """Return whether a file contains the record of package transactions."""
-    directory, _slash, name = path.rpartition("/")
-    return directory == owned.STATE_DIRECTORY and name.endswith(".json") and path not in owned.BESIDE_RECORDS
-
-
 def certainly(known: Mapping[str, Any], installed: Iterable[str]) -> set[str]:
     """Return the packages that the record's transactions installed for certain."""
     return {*known["packages"], *named(known["asked"], set(installed) - set(known["pending"]))}

@@ -27,15 +27,6 @@ def read(host: Host, path: str) -> dict:
     return known
 
 
-def without_former_files(text: str) -> str:
-    """Return the text of a record without the former content of files, which may contain logins."""
-    try:
-        content = json.loads(text)
-    except ValueError:
-        return text
-    return json.dumps({**content, "previous": {}}) if isinstance(content, dict) and content.get("previous") else text
-
-
 def is_unfinished(host: Host, path: str) -> bool:
     """Return whether an interrupted run left a record that can be finished."""
     return bool(read(host, path)["pending"])
@@ -53,7 +44,7 @@ def installed_for_certain(host: Host, path: str, installed: list[str]) -> set[st
 
 def possibly_installed(host: Host, path: str, installed: list[str]) -> set[str]:
     """Return the packages that this role installed. After an interrupted run, return all packages installed since."""
-    others = [_content(host, other) for other in host["files"] if ownership.is_record(other) and other != path]
+    others = [_content(host, other) for other in host["files"] if owned.is_record(other) and other != path]
     return ownership.possibly(read(host, path), installed, others)
 
 

@@ -19,8 +19,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.transactio
     leftover,
     prepare,
 )
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import files as repository_files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import apt_sources, host_files, own_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.repository.host_files import File
 
 # The purge of these packages deletes the user's data: that of docker.io deletes /var/lib/docker with all volumes. They
@@ -140,7 +139,7 @@ def _paths(removal: Removal, manager: str) -> list[str]:
     """Return the files to remove, the entries of repositories before their keys."""
     # The roles do not record the files of their own repository.
     own = [name for name in removal.repositories if ownership.is_ours(name)]
-    unrecorded = [path for name in own for path in repository_files.paths(name, manager)[::-1]]
+    unrecorded = [path for name in own for path in own_files.of_manager(name, manager)[::-1]]
     return list(dict.fromkeys([*removal.files, *unrecorded]))
 
 

@@ -105,16 +105,6 @@ def _rpm_lines(repository: Repository, manager: str, lines: list[str]) -> list[s
     ]
 
 
-def paths(name: str, manager: str) -> list[str]:
-    """Return the paths of all files that a repository may have."""
-    key = owned.repository_key(name, manager)
-    access = {
-        "apt": [owned.apt_proxy(name), owned.apt_login(name), owned.apt_preferences(name)],
-        "zypper": [owned.zypper_login(name)],
-    }
-    return [key, key_trust.note_path(key), *access.get(manager, []), owned.repository_entry(name, manager)]
-
-
 def key_path(repository: Repository, manager: str) -> str:
     """Return the path of the repository's key."""
     return owned.repository_key(repository.name, manager)

@@ -9,7 +9,7 @@ A part is a role, or a step of playbook `site`. Each has a function here that re
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import variables
@@ -95,14 +95,22 @@ def is_driver_wanted(host: Host, values: Values) -> bool:
     return bool(host["nvidia"]["gpus"]) and state == "present"
 
 
+# Parts whose plans depend on the GPU facts of a loaded driver.
+_WITH_FACTS = frozenset({"nvidia_persistenced", "nvidia_container_toolkit", "container_proof"})
+
+
 def needs_facts(host: Host, values: Values, parts: Mapping[str, Part]) -> bool:
     """Return whether the plan depends on the GPU facts. A driver that is to be loaded makes them worthless."""
     driver = _plan_of(parts, "nvidia_driver")
     loaded = host["driver"]["loaded"]
     if not is_driver_wanted(host, values) or driver.get("installs") or driver.get("next_loaded", loaded) != loaded:
         return False
-    needing = {"nvidia_persistenced", "nvidia_container_toolkit", "container_proof"}
-    return (bool(needing & {*parts}) and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
+    return (bool(_WITH_FACTS & {*parts}) and bool(loaded)) or bool(_plan_of(parts, "verify").get("applies"))
+
+
+def can_need_facts(parts: Iterable[str]) -> bool:
+    """Return whether a plan of these parts can depend on the GPU facts."""
+    return bool({*_WITH_FACTS, "verify"} & {*parts})
 
 
 def query(parts: Mapping[str, Part]) -> dict[str, Any] | None:

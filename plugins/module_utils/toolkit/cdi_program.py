@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import program as facts_program
 
 Run = Callable[[list], tuple]
 
@@ -26,7 +26,7 @@ def main(arguments: str) -> None:
     """Write the specification, say so, and end with status 1 on an error. `arguments` has the options as JSON."""
     options = json.loads(arguments)
     try:
-        lines = refresh(options, facts_program.run)
+        lines = refresh(options, standalone.run)
     except (*apply.ERRORS, gather.BindingMissing) as error:
         sys.stderr.write(f"{apply.error_text(error, options['path'])}\n")
         raise SystemExit(1) from None

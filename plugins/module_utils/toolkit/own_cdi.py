@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification, staleness
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi.staleness import REFRESH_UNIT as UNIT
 from ansible_collections.gpufleet.hosts.plugins.module_utils.toolkit import cdi_refresh
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
@@ -20,15 +20,16 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import drive
 if t.TYPE_CHECKING:
     from ansible_collections.gpufleet.hosts.plugins.module_utils.base.types import Host
 
-# The options of the program: those of module nvidia_cdi_spec, the root directory, and the units that come first. At
-# boot, the driver volume of a new driver does not exist yet, and the number of /dev/nvidia-uvm can be another one.
+# The options of the program: those of module nvidia_cdi_spec, the root directory, and the units that come first.
 OPTIONS: dict[str, t.Any] = {
     "state": "present",
+    "mode": specification.GPU,
+    "vendor": specification.VENDOR,
+    "class": None,
+    "device_names": list(specification.DEFAULT_NAMES),
     "path": owned.CDI_REFRESHED,
     "take_over": False,
     "spec_dirs": ["/etc/cdi", "/run/cdi"],
-    "libraries": "files",
-    "driver_volume_path": owned.VOLUMES,
     "sets": list(driver_files.SETS),
     "driver_root": None,
     "device_numbers": False,

@@ -4,8 +4,8 @@
 """Record every module that runs on a host, and every task result.
 
 Modules: the plugin counts executions. A task whose action plugin runs three modules counts three times. A task that
-runs only on the controller does not count. The program that replaces module nvidia_gpu_facts counts like a module. The
-plugin wraps the methods that run them in the parent process, from which Ansible forks the workers.
+runs only on the controller does not count. A program that replaces modules counts like one module. The plugin wraps the
+functions that run them in the parent process, from which Ansible forks the workers.
 
 Task results: a task counts once per host, also if it loops or is skipped.
 """
@@ -19,7 +19,7 @@ import time
 from ansible.plugins.action import ActionBase
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.gpufleet.hosts.plugins.action import nvidia_gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_python
 
 DOCUMENTATION = r"""
 name: remote_calls
@@ -59,14 +59,14 @@ def _counted(execute):
 
 
 def _counted_program(run):
-    def run_program(self, task_vars):
+    def run_program(action, *arguments):
         started = time.monotonic()
-        result = run(self, task_vars)
+        result = run(action, *arguments)
         if result is not None:
             _write(
-                host=task_vars.get("inventory_hostname") or self._play_context.remote_addr,
-                module=self._task.action,
-                task=self._task.get_name(),
+                host=action._templar.available_variables["inventory_hostname"],
+                module=action._task.action,
+                task=action._task.get_name(),
                 seconds=round(time.monotonic() - started, 3),
             )
         return result
@@ -88,8 +88,7 @@ class CallbackModule(CallbackBase):
             counted = _counted(ActionBase._execute_module)
             counted.__wrapped__ = ActionBase._execute_module
             ActionBase._execute_module = counted
-            facts = nvidia_gpu_facts.ActionModule
-            facts._run_program = _counted_program(facts._run_program)
+            host_python.run = _counted_program(host_python.run)
 
     def v2_runner_on_ok(self, result) -> None:
         self._result(result, "changed" if result.result.get("changed") else "ok")

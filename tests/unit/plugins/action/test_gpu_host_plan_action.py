@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.hosts.plugins.action import gpu_host_plan
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.privileges import needs_root
 from ansible_collections.gpufleet.hosts.plugins.module_utils.site import plan as site_plan
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import remove_package
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.site_samples import (
     FACTS,
@@ -120,6 +121,74 @@ def test_converged_host_needs_one_observation_and_the_state_of_its_gpus(host):
     assert sorted(result["reports"]) == ["nvidia_driver_report", "nvidia_persistenced_report"]
     assert result["reports"]["nvidia_persistenced_report"]["state"] == "ready"
     assert [(part["part"], part["changes"]) for part in result["changes"]] == [(name, []) for name in PARTS]
+
+
+class Program:
+    """The program on the host, with its prepared answer. `given` are its options."""
+
+    def __init__(self, monkeypatch):
+        self.answer: dict | Exception | None = None
+        self.given: dict = {}
+        monkeypatch.setattr(host_python, "command_for_input", lambda *_arguments: "/usr/bin/python3")
+        monkeypatch.setattr(host_python, "answer", self.run)
+        monkeypatch.setattr(host_program, "make", self.make)
+
+    def make(self, entry, given, _extra):
+        assert entry == "observe.program"
+        self.given = json.loads(json.dumps(given))
+        return b""
+
+    def run(self, _action, _python, _program):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def program(monkeypatch):
+    return Program(monkeypatch)
+
+
+def test_one_program_reads_the_host_and_its_gpus(host, program):
+    there = converged()
+    program.answer = {"host": there, "facts": {"changed": False, "ansible_facts": FACTS, "add_host": "evil"}}
+    result = host.run()
+    assert (host.modules, result["acting"]) == ([], [])
+    assert (result["host"], result["ansible_facts"]) == (there, FACTS)
+    assert program.given["options"]["driver_volume"] is not None
+    assert (program.given["facts"]["gather_subset"], program.given["check_mode"]) == (["!all"], False)
+
+
+@pytest.mark.parametrize("facts", [None, {"failed": True, "msg": "no pynvml", "nvml_binding_missing": True}, "text"])
+def test_facts_that_the_program_lacks_are_read_by_their_module(host, program, facts):
+    program.answer = {"host": converged(), "facts": facts}
+    assert host.run()["ansible_facts"] == FACTS
+    assert host.modules == [GPU_FACTS]
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"host": "text"}])
+def test_the_modules_run_if_the_program_has_no_answer(host, program, answer):
+    program.answer = answer
+    assert host.run(converged())["ansible_facts"] == FACTS
+    assert host.modules == [OBSERVE, GPU_FACTS]
+
+
+def test_a_part_without_gpus_needs_no_facts(host, program):
+    program.answer = {"host": converged()}
+    host.run(parts=[ENGINE])
+    assert (host.modules, program.given["facts"]) == ([], None)
+
+
+def test_a_rejected_password_is_not_tried_again(host, program):
+    program.answer = AnsibleError("sudo failed: a password is required")
+    result = host.run()
+    assert (result["failed"], result["msg"], host.modules) == (True, "sudo failed: a password is required", [])
+
+
+def test_a_lost_connection_makes_the_host_unreachable(host, program):
+    program.answer = AnsibleConnectionFailure("no route")
+    with pytest.raises(AnsibleConnectionFailure):
+        host.run()
 
 
 def test_gpu_facts_use_the_observation(host):

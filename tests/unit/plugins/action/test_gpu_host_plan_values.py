@@ -40,7 +40,9 @@ class Plugin(gpu_host_plan.ActionModule):
     def __init__(self, *parts: str, **modules: Any) -> None:
         """Set the plugin up for a task with these parts."""
         super().__init__(
-            task=SimpleNamespace(args={"parts": list(parts)}, async_val=0, check_mode=False, diff=False, action="x"),
+            task=SimpleNamespace(
+                args={"parts": list(parts)}, async_val=0, delegate_to=None, check_mode=False, diff=False, action="x"
+            ),
             connection=SimpleNamespace(transport="ssh", _shell=SimpleNamespace(tmpdir="/nowhere")),
             play_context=None,
             loader=None,

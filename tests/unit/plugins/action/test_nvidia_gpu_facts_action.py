@@ -18,9 +18,9 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.hosts.plugins.action import nvidia_gpu_facts
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.program import MARK
-from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
+from ansible_collections.gpufleet.hosts.plugins.plugin_utils import facts_program, host_program, host_python
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 WARNING = "The program of gpufleet.hosts.nvidia_gpu_facts returned no result"
@@ -128,11 +128,15 @@ def test_a_python_that_fails_runs_the_module_with_a_warning(ad_hoc, tmp_path):
     assert f"{WARNING} (status 1): out of luck." in " ".join(ad_hoc.output.split())
 
 
+def parse_result(output: str) -> dict | None:
+    return facts_program.known_result(host_python.parse(output))
+
+
 @pytest.fixture
 def warnings(monkeypatch):
     """Collect the warnings of the action plugin."""
     found: list[str] = []
-    monkeypatch.setattr(nvidia_gpu_facts.display, "warning", found.append)
+    monkeypatch.setattr(host_python.display, "warning", found.append)
     return found
 
 
@@ -233,7 +237,7 @@ def test_a_driver_that_hangs_ends_with_the_timeout(ad_hoc):
     ],
 )
 def test_output_without_a_result_is_none(output):
-    assert nvidia_gpu_facts.parse_result(output) is None
+    assert parse_result(output) is None
 
 
 def test_only_the_results_of_the_module_are_kept():
@@ -245,7 +249,7 @@ def test_only_the_results_of_the_module_are_kept():
         "_ansible_delegated_vars": {},
         "ansible_facts": {"nvidia_gpu_state": "ready", "ansible_connection": "local", "gpufleet_host": {}},
     }
-    assert nvidia_gpu_facts.parse_result(f"a banner\n{MARK}{json.dumps(answer)}\nbye\n") == {
+    assert parse_result(f"a banner\n{MARK}{json.dumps(answer)}\nbye\n") == {
         "changed": False,
         "ansible_facts": {"nvidia_gpu_state": "ready"},
     }
@@ -262,7 +266,7 @@ def test_keys_that_ansible_reserves_are_removed_at_every_depth():
             "nvidia_gpus": [{"name": "Tesla T4", "health": {"reasons": [reserved, "ansible_"], **reserved}}],
         },
     }
-    assert nvidia_gpu_facts.parse_result(f"{MARK}{json.dumps(answer)}") == {
+    assert parse_result(f"{MARK}{json.dumps(answer)}") == {
         "changed": False,
         "ansible_facts": {
             "nvidia_gpu_state": "ready",

@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts program, run by a Python with only the standard library."""
+"""The programs of action plugins, run by a Python with only the standard library."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from importlib._bootstrap_external import MAGIC_NUMBER
@@ -15,12 +16,17 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import standalone
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base.standalone import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import call as facts_call
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.call import OPTIONS
-from ansible_collections.gpufleet.hosts.plugins.module_utils.facts.program import MARK
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import call as observe_call
+from ansible_collections.gpufleet.hosts.plugins.module_utils.observe import program as observe_program
 from ansible_collections.gpufleet.hosts.plugins.plugin_utils import host_program
 from ansible_collections.gpufleet.hosts.tests.unit.sandbox.nvml_lab import NvmlLab
 
 ENTRY = "facts.program"
+ENTRIES = [ENTRY, "observe.program"]
 MODULE_UTILS = Path(host_program.__file__).parents[1] / "module_utils"
 ARGUMENTS = {name: option.get("default") for name, option in OPTIONS.items()}
 
@@ -31,7 +37,7 @@ def read_by_python(program: bytes, directory: Path, env: dict | None = None) -> 
     return subprocess.run(command, input=program, cwd=directory, env=env, capture_output=True, check=False)
 
 
-def facts_of(done: subprocess.CompletedProcess) -> dict:
+def answer_of(done: subprocess.CompletedProcess) -> dict:
     lines = [line for line in done.stdout.decode().splitlines() if line.startswith(MARK)]
     assert len(lines) == 1, done
     return json.loads(lines[0][len(MARK) :])
@@ -52,15 +58,17 @@ def source(name: str) -> Path:
     return (MODULE_UTILS / name.replace(".", "/")).with_suffix(".py")
 
 
-def test_all_imported_modules_are_packed():
-    needed = host_program.needed(ENTRY)
-    assert {"facts.program", "nvml.child", "nvml.fields", "nvml.topology", "host.driver"} <= set(needed)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_all_imported_modules_are_packed(entry):
+    needed = host_program.needed(entry)
+    assert {entry, "nvml.child", "nvml.fields", "nvml.topology", "host.driver"} <= set(needed)
     for name in needed:
         assert imported(source(name)) <= set(needed), name
 
 
-def test_no_module_imports_ansible():
-    for name in host_program.needed(ENTRY):
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_no_module_imports_ansible(entry):
+    for name in host_program.needed(entry):
         for node in ast.walk(ast.parse((source(name)).read_text(encoding="utf-8"))):
             named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -86,7 +94,7 @@ def lab(tmp_path):
 
 def test_the_program_returns_the_facts_with_the_packed_binding(program, lab, tmp_path):
     done = read_by_python(program, tmp_path, lab.env)
-    result = facts_of(done)
+    result = answer_of(done)
     assert (done.returncode, done.stderr) == (0, b"")
     assert [gpu["name"] for gpu in result["ansible_facts"]["nvidia_gpus"]] == ["Tesla T4", "Tesla T4"]
     assert (result["nvml_binding"], result["nvml_binding_version"]) == ("controller", "13.615.71")
@@ -97,30 +105,72 @@ def test_files_in_the_current_directory_are_not_imported(program, lab, tmp_path)
     here.mkdir()
     for name in ("json", "ctypes", "zlib", "pynvml"):
         (here / f"{name}.py").write_text("raise SystemExit('a file of the user')\n")
-    assert facts_of(read_by_python(program, here, lab.env))["ansible_facts"]["nvidia_gpu_state"] == "ready"
+    assert answer_of(read_by_python(program, here, lab.env))["ansible_facts"]["nvidia_gpu_state"] == "ready"
 
 
 def test_the_program_writes_no_file(program, lab, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
-    facts_of(read_by_python(program, home, {**lab.env, "HOME": str(home), "TMPDIR": str(home)}))
+    answer_of(read_by_python(program, home, {**lab.env, "HOME": str(home), "TMPDIR": str(home)}))
     assert list(home.iterdir()) == []
 
 
 def test_invalid_values_return_a_failed_result(tmp_path):
     done = read_by_python(host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "relative"}), tmp_path)
     message = "driver_root=relative is not an absolute path. Start the path with /."
-    assert facts_of(done) == {"failed": True, "msg": message}
+    assert answer_of(done) == {"failed": True, "msg": message}
 
 
 def test_paths_are_expanded_on_the_host(tmp_path):
     done = read_by_python(
         host_program.make(ENTRY, {**ARGUMENTS, "driver_root": "$SOMEWHERE/driver"}), tmp_path, {"SOMEWHERE": "/nowhere"}
     )
-    assert "driver_root=/nowhere/driver is not a directory" in facts_of(done)["msg"]
+    assert "driver_root=/nowhere/driver is not a directory" in answer_of(done)["msg"]
 
 
 def test_a_traceback_names_the_source_file(tmp_path):
     done = read_by_python(host_program.make(ENTRY, {"driver_root": 1}), tmp_path)
     assert done.returncode == 1
     assert "facts/program.py" in done.stderr.decode()
+
+
+# --- the observation ----------------------------------------------------------------------------------------------
+
+
+def observation(tmp_path, **changes) -> dict:
+    """Observe this host with the program."""
+    options = {"services": [], "files": [], "packages": [], "users": [], "package_lock_timeout": 0, **changes}
+    given = {"options": {"driver_volume": None, **options}, "check_mode": True, "facts": ARGUMENTS}
+    done = read_by_python(host_program.make("observe.program", given), tmp_path, {"HERE": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (0, b"")
+    return answer_of(done)
+
+
+def test_the_observation_needs_only_the_standard_library(tmp_path):
+    (tmp_path / "text").write_text("content")
+    answer = observation(tmp_path, files=["$HERE/text"], users=["root", "nobody-has-this-name"])
+    host = answer["host"]
+    assert host["uid"] == os.getuid()
+    assert host["kernel"]["running"] == os.uname().release
+    assert host["files"][f"{tmp_path}/text"]["content"] == "content"
+    assert host["docker_group"]["users"] == {"root": True, "nobody-has-this-name": False}
+
+
+def test_the_observation_predicts_the_driver_volume(tmp_path):
+    host = observation(tmp_path, driver_volume={"engine": ["none"], "expected_engines": []})["host"]
+    assert (host["driver_volume"] is None) == (host["driver"]["loaded"] is None)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "wanted", "expected"),
+    [("580.95.05", True, "ready"), ("580.95.05", False, None), (None, True, None)],
+)
+def test_the_observation_has_the_facts_of_a_loaded_driver(monkeypatch, loaded, wanted, expected):
+    found: dict = {}
+    monkeypatch.setattr(standalone, "finish", found.update)
+    monkeypatch.setattr(observe_call, "observe", lambda options, **_more: {"driver": {"loaded": loaded}, **options})
+    monkeypatch.setattr(facts_call, "result", lambda options, _run: {"ansible_facts": {"state": options["answer"]}})
+    facts = {"answer": "ready"} if wanted else None
+    observe_program.main(json.dumps({"options": {"files": ["/etc/x"]}, "check_mode": False, "facts": facts}))
+    assert found["host"] == {"driver": {"loaded": loaded}, "files": ["/etc/x"]}
+    assert found.get("facts") == (expected and {"ansible_facts": {"state": expected}})

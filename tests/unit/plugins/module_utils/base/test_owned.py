@@ -26,7 +26,10 @@ def paths() -> set[str]:
 
 def unknown(text: str) -> list[str]:
     """Return the paths in a text that are neither owned nor inside an owned directory for paths with variable names."""
-    inside = (f"{owned.VOLUMES}/", owned.INSTALLER.partition("{")[0])
+    inside = (
+        f"{owned.VOLUMES}/",
+        *(path.partition("{")[0] for path in (owned.INSTALLER, owned.CDI_SPECIFICATION_OF_KIND)),
+    )
     found = {path.rstrip("./") for path in OWN_PATH.findall(text)}
     return sorted(path for path in found - paths() if not path.startswith(inside))
 

@@ -8,15 +8,15 @@ import typing as t
 import pytest
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_files import WITH_LOGINS, sealed
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.docker_repository import define
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine.request import read
-from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition, files
+from ansible_collections.gpufleet.hosts.plugins.module_utils.repository import definition, files, own_files
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.engine_samples import PLATFORMS, host, plan
 
 PACKAGES = dict.fromkeys(
     ("docker-ce", "docker-ce-cli", "containerd.io", "ca-certificates", "iptables", "python3-requests"), "5:28.5.1-1"
 )
+LOGINS = own_files.with_logins(owned.DOCKER_REPOSITORY_ID)
 LOGIN = {"mirror": "https://m.example/linux", "repository_username": "robot", "repository_password": "s3cret"}
 PROXY = {"proxy": "http://proxy.example:3128"}
 
@@ -29,8 +29,8 @@ def with_repository(key: str, fingerprint: str = "", **variables: str) -> dict[s
     repository = definition.read([options], manager)[0]
     for file in files.without_key(repository, manager):
         text = None if file.content is None else file.content.decode()
-        if text is not None and file.path in WITH_LOGINS:
-            text = sealed(file.path, text)
+        if text is not None and file.path in LOGINS:
+            text = own_files.sealed(file.path, text)
         seen["files"][file.path] = {"exists": text is not None, "content": text}
     key_file = owned.repository_key(owned.DOCKER_REPOSITORY_ID, manager)
     seen["keyrings"][key_file] = {"fingerprints": [fingerprint or options["fingerprint"]], "digests": []}
@@ -72,7 +72,7 @@ def test_untrusted_key_is_replaced() -> None:
 
 def test_entry_of_the_role_for_an_older_release_is_replaced() -> None:
     seen, older = with_repository("debian-13"), with_repository("debian-12")
-    seen["files"].update({path: file for path, file in older["files"].items() if path in WITH_LOGINS})
+    seen["files"].update({path: file for path, file in older["files"].items() if path in LOGINS})
     (repository,) = plan(seen).transaction.repositories  # type: ignore[union-attr]
     assert repository["suite"] == "trixie"
 

@@ -83,6 +83,29 @@ def test_eight_h100_behind_switches_are_described(host):
     assert topology["cpu_affinity"][gpus[7]["uuid"]] == "64-127"
 
 
+@pytest.mark.parametrize(
+    ("model", "nvswitches", "changes", "reasons"),
+    [
+        ("H100-SXM5-80GB", 4, {}, []),
+        ("H100-SXM5-80GB", 4, {"nvlink.3.state": 0, "nvlink.7.state": 0}, ["2 of 18 NVLinks are down. Check"]),
+        ("A100-SXM4-40GB", 6, {"nvlink.0.state": 0}, ["1 of 12 NVLinks are down. Check"]),
+        # Without an active link, the GPU is not connected on purpose.
+        ("H100-SXM5-80GB", 4, {"nvlink.state": 0}, []),
+        # Links between GPUs: the other GPU may be in another virtual machine.
+        ("V100-SXM2-16GB", 0, {"nvlink.0.state": 0}, []),
+        # NVML_GPU_FABRIC_HEALTH_MASK_*: degraded bandwidth in bits 0-1, unhealthy routes in bits 4-5. 1 is true.
+        ("H100-SXM5-80GB", 4, {"fabric.health_mask": 0x21}, ["the bandwidth of the NVLink fabric is degraded"]),
+        ("H100-SXM5-80GB", 4, {"fabric.health_mask": 0x12}, ["routes of the NVLink fabric are unhealthy"]),
+        ("H100-SXM5-80GB", 4, {"fabric.health_mask": 0x26}, []),
+    ],
+)
+def test_the_health_of_nvlinks_and_fabric_is_judged(host, model, nvswitches, changes, reasons):
+    description = {"gpus": [{"model": model, "set": changes}, {"model": model}], "nvswitches": nvswitches}
+    for gpu, expected in zip(gather(host(description), {"min", "nvlink"})["nvidia_gpus"], (reasons, [])):
+        assert [reason[: len(start)] for reason, start in zip(gpu["health"]["reasons"], expected)] == expected
+        assert len(gpu["health"]["reasons"]) == len(expected)
+
+
 def test_four_a100_with_two_in_mig_mode_are_described(host):
     mig = [["3g.20gb", "2g.10gb", "1g.5gb"], ["1g.5gb"] * 7, None, {"mode": False, "pending": True}]
     facts = gather(host({"gpus": [{"model": "A100-SXM4-40GB", "count": 4, "mig": mig}]}))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, ownership
+from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import nvidia_repository, ownership, record_files
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages import record as packages_record
 from ansible_collections.gpufleet.hosts.plugins.module_utils.packages.record import DRIVER, TOOLKIT
 from ansible_collections.gpufleet.hosts.tests.unit.plugins.driver_samples import host
@@ -211,5 +211,5 @@ def test_the_observed_record_contains_no_former_files():
     text = json.dumps(
         {"packages": ["app"], "previous": {"/etc/apt/auth.conf": {"content": "c2VjcmV0", "mode": "0600"}}}
     )
-    assert json.loads(packages_record.without_former_files(text)) == {"packages": ["app"], "previous": {}}
-    assert packages_record.without_former_files("{damaged") == "{damaged"
+    assert json.loads(record_files.without_former_files(text)) == {"packages": ["app"], "previous": {}}
+    assert record_files.without_former_files("{damaged") == "{damaged"

@@ -61,7 +61,7 @@ def test_new_host_gets_the_program_and_the_unit() -> None:
         WRITE,
     ]
     assert done.options is not None
-    assert (done.options["path"], done.options["libraries"]) == ("/run/cdi/gpufleet-nvidia.json", "files")
+    assert done.options["path"] == "/run/cdi/gpufleet-nvidia.json"
     assert not done.is_known
 
 

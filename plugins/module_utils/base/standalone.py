@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a program without Ansible's module library needs: its result, and other programs on the host.
+
+Action plugins pipe such a program into the host's Python (see plugin_utils/host_program.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+# Marks the line with the result, because a host may also print a login banner.
+MARK = "gpufleet-result:"
+# Directories of programs that the PATH of an SSH session may lack.
+_SYSTEM = ("/sbin", "/usr/sbin", "/usr/local/sbin")
+
+
+def finish(result: dict) -> None:
+    """Print the result and end the process."""
+    sys.stdout.write(f"{MARK}{json.dumps(result)}\n")
+    sys.stdout.flush()
+    os._exit(0)  # Skips the cleanup of the interpreter, which takes time.
+
+
+def find(name: str) -> str | None:
+    """Return the path of a program, or None if it is not installed."""
+    for directory in (*os.environ.get("PATH", "").split(os.pathsep), *_SYSTEM):
+        path = os.path.join(directory, name)
+        if directory and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def run(argv: list[str], environment: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Run a program. Return its status, output and errors."""
+    import subprocess  # noqa: PLC0415 (rarely needed)
+
+    variables = {**os.environ, **environment} if environment else None
+    try:
+        completed = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", check=False, env=variables, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        return 127, "", str(error)
+    return completed.returncode, completed.stdout, completed.stderr
