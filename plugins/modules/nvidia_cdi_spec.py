@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_cdi_spec
-short_description: Manage a CDI specification that describes the host's NVIDIA GPUs
+short_description: Manage a CDI specification of the host's NVIDIA GPUs
 version_added: 0.1.0
 description:
   - Writes a Container Device Interface (CDI) specification of the GPUs that NVML shows. NVIDIA's container toolkit is
@@ -22,7 +22,7 @@ description:
     removes its own earlier specification.
   - The module does not replace or remove a file that it did not create, unless O(take_over=true). It marks its own file
     with a second file in the same directory, for example C(.gpufleet-nvidia.json.gpufleet), which engines ignore.
-  - Run the module again after a driver upgrade, a change of MIG devices, or a reboot that changes device numbers.
+  - Run the module again after a driver upgrade and after a change of MIG devices.
 attributes:
   check_mode:
     support: full
@@ -41,13 +41,48 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  mode:
+    description:
+      - What the specification describes. Each value except V(gpu) describes device nodes that containers need in
+        addition to those of a GPU, under a kind of its own.
+      - V(gpu) is the GPUs and MIG devices, C(nvidia.com/gpu).
+      - V(imex) is the IMEX channels, C(nvidia.com/imex-channel=0) and so on.
+      - V(gds) is GPUDirect Storage, C(nvidia.com/gds=all). It also mounts C(/run/udev) and C(/etc/cufile.json).
+      - V(gdrcopy) is GDRCopy, C(nvidia.com/gdrcopy=all).
+      - V(nvswitch) is the NVSwitches, C(nvidia.com/nvswitch=all), for programs that monitor or manage them.
+    type: str
+    choices: [gpu, gdrcopy, gds, imex, nvswitch]
+    default: gpu
+  vendor:
+    description:
+      - Vendor in the kind of the devices. With another O(vendor) or O(class), the host can have a second specification
+        of the same GPUs, for example with other O(sets).
+    type: str
+    default: nvidia.com
+  class:
+    description:
+      - Class in the kind of the devices. The default depends on O(mode).
+      - Playbook C(verify) checks only specifications of kind C(nvidia.com/gpu).
+    type: str
+  device_names:
+    description:
+      - Names of each GPU and MIG device. If there are several values, each device has several names.
+      - V(index) is the NVML index, C(0), and for a MIG device C(0:1).
+      - V(type-index) is the same with the type, C(gpu0) and C(mig0:1).
+      - V(uuid) is the UUID. MIG devices of old drivers have UUIDs that CDI does not accept as names.
+      - With O(mode) other than V(gpu), this option has no effect.
+    type: list
+    elements: str
+    choices: [index, type-index, uuid]
+    default: [index, uuid]
   path:
     description:
       - Path of the specification, in one of O(spec_dirs), with the suffix C(.json) or C(.yaml). The content is always
         JSON.
       - By default, engines read C(/etc/cdi) and C(/var/run/cdi). A reboot deletes the files in C(/var/run/cdi).
+      - The default is C(/etc/cdi/gpufleet-nvidia.json) for the kind C(nvidia.com/gpu), and
+        C(/etc/cdi/gpufleet-VENDOR-CLASS.json) for other kinds.
     type: path
-    default: /etc/cdi/gpufleet-nvidia.json
   take_over:
     description:
       - Whether to replace or remove a file at O(path) that this module did not create.
@@ -59,28 +94,13 @@ options:
     type: list
     elements: path
     default: [/etc/cdi, /var/run/cdi]
-  libraries:
-    description:
-      - How containers get the driver's libraries.
-      - V(volume) mounts the driver volume at C(/usr/local/nvidia) and sets C(LD_LIBRARY_PATH). This replaces an
-        C(LD_LIBRARY_PATH) of the image, because CDI cannot extend a variable. Create the volume with
-        M(gpufleet.hosts.nvidia_driver_volume) first.
-      - V(files) mounts each library separately in the default library directories of the Debian and Red Hat families.
-        It sets no variable.
-      - With both values, programs such as nvidia-smi are mounted in C(/usr/bin).
-    type: str
-    choices: [volume, files]
-    default: volume
-  driver_volume_path:
-    description: Directory of the driver volumes, as in O(gpufleet.hosts.nvidia_driver_volume#module:path).
-    type: path
-    aliases: [volume_path]
-    default: /var/lib/gpufleet/volumes
   sets:
     description:
-      - Libraries to mount with O(libraries=files).
-      - With both values of O(libraries), V(compute) also mounts the configuration file of OpenCL, and V(graphics) those
-        of Vulkan, EGL and OptiX.
+      - Libraries to mount. V(compute) also mounts the configuration file of OpenCL, and V(graphics) those of Vulkan,
+        EGL, GBM and OptiX. A file that names a missing library is left out.
+      - Each library is mounted separately in the default library directories of the Debian and Red Hat families, so all
+        processes in a container find it. The specification does not change C(LD_LIBRARY_PATH) and C(PATH).
+      - Programs such as nvidia-smi are mounted in C(/usr/bin).
     type: list
     elements: str
     choices: [utility, compute, video, graphics, ngx, compat32]
@@ -94,10 +114,11 @@ options:
   device_numbers:
     description:
       - Whether to write the type, the major number and the minor number of each device node.
-      - With V(false), the engine reads them from the node whenever it starts a container. Use V(false) if containers
-        start at boot, because a reboot can change the major number of C(/dev/nvidia-uvm).
+      - With V(false), the engine reads them from the node whenever it starts a container.
+      - With V(true), the specification can be wrong after a reboot, which can change the major number of
+        C(/dev/nvidia-uvm) and of other nodes. Then run the module again before containers start.
     type: bool
-    default: true
+    default: false
   additional_gids:
     description:
       - Whether processes in the container join the groups of device nodes that are not world-writable. Users other than
@@ -118,13 +139,9 @@ author:
   - gpufleet maintainers (@gpufleet)
 seealso:
   - module: gpufleet.hosts.gpu_container
-  - module: gpufleet.hosts.nvidia_driver_volume
 """
 
 EXAMPLES = r"""
-- name: Create the volume of the loaded driver
-  gpufleet.hosts.nvidia_driver_volume:
-
 - name: Describe the GPUs to container engines
   gpufleet.hosts.nvidia_cdi_spec:
 
@@ -134,10 +151,15 @@ EXAMPLES = r"""
     image: localhost/training:latest
     device: [nvidia.com/gpu=1]
 
-- name: Describe the GPUs without an environment variable or device numbers
+- name: Describe the IMEX channels
   gpufleet.hosts.nvidia_cdi_spec:
-    libraries: files
-    device_numbers: false
+    mode: imex
+
+- name: Add a second specification, without the libraries for graphics
+  gpufleet.hosts.nvidia_cdi_spec:
+    vendor: example.org
+    device_names: [type-index]
+    sets: [utility, compute, video]
 """
 
 RETURN = r"""
@@ -157,7 +179,7 @@ cdi_version:
   type: str
   sample: 0.5.0
 devices:
-  description: Device names, for use after C(nvidia.com/gpu=). Empty if no specification is written.
+  description: Device names, for use after RV(kind) and C(=). Empty if no specification is written.
   returned: success
   type: list
   elements: str
@@ -180,7 +202,7 @@ skipped:
       sample: "GPU is lost"
   sample: []
 maintained_by:
-  description: Other specifications that describe C(nvidia.com/gpu). If there are any, the module writes none.
+  description: Other specifications of the same kind. If there are any, the module writes none.
   returned: success
   type: list
   elements: dict
@@ -213,11 +235,10 @@ maintained_by:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import apply, specification
 from ansible_collections.gpufleet.hosts.plugins.module_utils.facts import gather
 from ansible_collections.gpufleet.hosts.plugins.module_utils.nvml.session import BindingMissing
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 
 def main() -> None:
@@ -225,15 +246,18 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "path": {"type": "path", "default": owned.CDI_SPECIFICATION},
+            "mode": {"type": "str", "choices": list(specification.CLASSES), "default": specification.GPU},
+            "vendor": {"type": "str", "default": specification.VENDOR},
+            "class": {"type": "str"},
+            "device_names": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(specification.NAMES),
+                "default": list(specification.DEFAULT_NAMES),
+            },
+            "path": {"type": "path"},
             "take_over": {"type": "bool", "default": False},
             "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "libraries": {"type": "str", "choices": ["volume", "files"], "default": "volume"},
-            "driver_volume_path": {
-                "type": "path",
-                "aliases": ["volume_path"],
-                "default": driver_volume.DEFAULT_PATH,
-            },
             "sets": {
                 "type": "list",
                 "elements": "str",
@@ -241,7 +265,7 @@ def main() -> None:
                 "default": list(driver_files.SETS),
             },
             "driver_root": {"type": "path"},
-            "device_numbers": {"type": "bool", "default": True},
+            "device_numbers": {"type": "bool", "default": False},
             "additional_gids": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 10},
             "_nvml_binding_path": {"type": "path"},
@@ -262,7 +286,7 @@ def main() -> None:
     except BindingMissing as error:
         module.fail_json(**error.result())
     except apply.ERRORS as error:
-        module.fail_json(msg=apply.error_text(error, module.params["path"]))
+        module.fail_json(msg=apply.error_text(error, apply.path_of(module.params)))
     for warning in result.pop("warnings"):
         module.warn(warning)
     module.exit_json(**result)

@@ -76,7 +76,8 @@ options:
     description:
       - Libraries and programs to collect.
       - V(utility) is nvidia-smi and NVML, V(compute) is CUDA and OpenCL, V(video) is the codecs, V(graphics) is OpenGL,
-        Vulkan and OptiX, V(ngx) is DLSS.
+        EGL, GBM, Vulkan and OptiX with the files with which applications find them, and all other libraries of the
+        driver's version, V(ngx) is DLSS.
       - V(compat32) adds the 32-bit libraries of the other sets if the host has them.
     type: list
     elements: str
@@ -89,6 +90,12 @@ options:
       - The directory does not have to exist with O(state=absent).
     type: path
     default: /
+  timeout:
+    description:
+      - Seconds to wait for a response from Docker. The value must be above 0 and at most 3600.
+      - This module does not query the driver.
+    type: float
+    default: 60
   driver_version:
     description:
       - Version of the driver whose files are collected. The default is the version of the loaded kernel module.
@@ -251,6 +258,7 @@ actions:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
 from ansible_collections.gpufleet.hosts.plugins.module_utils.engine import volumes
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import apply, driver_files
@@ -282,15 +290,19 @@ def main() -> None:
                 "default": apply.DEFAULTS["sets"],
             },
             "driver_root": {"type": "path", "default": apply.DEFAULTS["driver_root"]},
+            "timeout": {"type": "float", "default": volumes.TIMEOUT},
             "driver_version": {"type": "str"},
             "prune": {"type": "bool", "default": apply.DEFAULTS["prune"]},
             "selinux_type": {"type": "str", "default": apply.DEFAULTS["selinux_type"]},
         },
         supports_check_mode=True,
     )
+    fault = base_options.timeout_fault(module.params["timeout"])
+    if fault:
+        module.fail_json(msg=fault)
     podman = volumes.Podman(module.run_command, module.get_bin_path("podman"))
     try:
-        docker = volumes.Docker(module.params["docker_host"])
+        docker = volumes.Docker(module.params["docker_host"], module.params["timeout"])
         run = apply.VolumeRun(module.params, docker, podman, cdi_file.referring_to, check=module.check_mode)
         result = run.apply_state()
     except apply.ERRORS as error:

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import options as base_options
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base import owned
 from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import file as cdi_file
-from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import specification, staleness
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.cdi import reader, specification, staleness
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files
 
 ERRORS = (specification.CdiError, cdi_file.FileError, driver_files.DriverFilesError, OSError)
+# CDI allows a dot in a class only since version 0.6.0, which old engines cannot read.
+_KIND_PARTS = {
+    "vendor": re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"),
+    "class": re.compile(r"[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"),
+}
 
 
 def error_text(error: Exception, path: str) -> str:
@@ -28,9 +35,25 @@ def error_text(error: Exception, path: str) -> str:
     return str(error)
 
 
+def kind_of(params: Mapping[str, Any]) -> str:
+    """Return the kind of the specification that the options describe."""
+    return f"{params['vendor']}/{params['class'] or specification.CLASSES[params['mode']]}"
+
+
+def path_of(params: Mapping[str, Any]) -> str:
+    """Return the path of the specification. Each kind has its own default."""
+    if params["path"]:
+        return params["path"]
+    kind = kind_of(params)
+    if kind == specification.KIND:
+        return owned.CDI_SPECIFICATION
+    return owned.CDI_SPECIFICATION_OF_KIND.format(*kind.split("/", 1))
+
+
 def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, root: str = "/") -> dict:
     """Apply the requested state. In check mode, only predict the result."""
-    path = params["path"]
+    kind, path = kind_of(params), path_of(params)
+    params = {**params, "path": path}
     _validate(params)
     before = cdi_file.read(path)
     foreign = None if params["take_over"] else _foreign_file(path, before)
@@ -38,7 +61,7 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
         raise cdi_file.FileError(f"{foreign} Set take_over=true to remove the file anyway.")
     result = {
         "path": path,
-        "kind": specification.KIND,
+        "kind": kind,
         "cdi_version": None,
         "devices": [],
         "skipped": [],
@@ -47,11 +70,12 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
     }
     after = ""
     if params["state"] == "present":
-        built = _build(params, gather_facts(), check, root)
+        _refuse_other_kind(path, before, kind)
+        built = _build(params, gather_facts, root)
         result["skipped"] = built.skipped
         devices = [device["name"] for device in built.spec["devices"]]
-        others, errors = cdi_file.other_specs(params["spec_dirs"], specification.KIND, path)
-        result["warnings"] = built.warnings + errors + [_warning(other) for other in others]
+        others, errors = cdi_file.other_specs(params["spec_dirs"], kind, path)
+        result["warnings"] = built.warnings + errors + [_warning(other, kind) for other in others]
         result["maintained_by"] = [
             {
                 "path": other.path,
@@ -76,6 +100,19 @@ def apply_state(params: dict, gather_facts: Callable[[], dict], check: bool, roo
     return {**result, "changed": changed, "diff": diff}
 
 
+def _refuse_other_kind(path: str, text: str, kind: str) -> None:
+    """Raise FileError if this module wrote a specification of another kind to the file at `path`."""
+    try:
+        present = reader.load(text)["kind"] if cdi_file.is_managed(path) else kind
+    except reader.SpecError:
+        return
+    if present != kind:
+        raise cdi_file.FileError(
+            f"path={path} is the specification of {present}, and this task would replace it by one of {kind}. Set "
+            "another `path`, or do not set `path`."
+        )
+
+
 def _foreign_file(path: str, text: str) -> str | None:
     """Describe the file at `path` if this module did not create it."""
     if cdi_file.is_from_toolkit(text):
@@ -96,12 +133,17 @@ def _validate(params: dict) -> None:
         fault = fault or base_options.driver_root_fault(params["driver_root"])
     if fault:
         raise cdi_file.FileError(fault)
-    if not os.path.isabs(params["driver_volume_path"]):
+    driver_files.check_sets(params["sets"])
+    if not params["device_names"]:
         raise cdi_file.FileError(
-            f"driver_volume_path={params['driver_volume_path']} is not an absolute path. Start the path with /."
+            f"device_names is empty, so no GPU would have a name. Set at least one of {', '.join(specification.NAMES)}."
         )
-    if params["libraries"] == "files":
-        driver_files.check_sets(params["sets"])
+    for name, value in zip(("vendor", "class"), kind_of(params).split("/", 1)):
+        if not _KIND_PARTS[name].fullmatch(value):
+            raise cdi_file.FileError(
+                f"{name}={value} is not a valid {name} of a CDI kind. Use letters, digits, _ and -"
+                f"{', and dots' if name == 'vendor' else ''}; start with a letter, and end with a letter or a digit."
+            )
     if not os.path.isabs(path) or not path.endswith(cdi_file.SUFFIXES):
         raise cdi_file.FileError(f"path={path} is not an absolute path that ends with .json or .yaml")
     directories = [os.path.realpath(directory) for directory in params["spec_dirs"]]
@@ -112,61 +154,51 @@ def _validate(params: dict) -> None:
         )
 
 
-def _build(params: dict, facts: dict, check: bool, root: str) -> specification.Result:
+def _build(params: dict, gather_facts: Callable[[], dict], root: str) -> specification.Result:
+    host = specification.Host(
+        root=root,
+        numbers=params["device_numbers"],
+        groups=params["additional_gids"],
+        kind=kind_of(params),
+        names=tuple(params["device_names"]),
+    )
+    if params["mode"] != specification.GPU:
+        return specification.build_feature(params["mode"], host)
+    facts = gather_facts()
     if facts["nvidia_gpu_state"] != "ready":
         raise specification.CdiError(
             f"the GPUs cannot be described because their state is {facts['nvidia_gpu_state']}: "
             f"{facts['nvidia_gpu_state_reason']}"
         )
     driver_root = params["driver_root"] or "/"
-    host = specification.Host(
+    host = host._replace(
         version=facts["nvidia_driver"]["version"],
         machine=driver_files.normal_machine(platform.machine()),
-        root=root,
         driver_root=driver_root,
-        sets=tuple(params["sets"]),
-        numbers=params["device_numbers"],
-        groups=params["additional_gids"],
     )
-    if params["libraries"] == "files":
-        edits = specification.file_edits(_files(host), host.machine)
-    else:
-        edits = _volume_edits(params["driver_volume_path"], host, check)
+    edits = specification.file_edits(_files(host, params["sets"]), host.machine)
     return specification.build(facts["nvidia_gpus"], host, edits)
 
 
-def _files(host: specification.Host) -> list[driver_files.DriverFile]:
+def _files(host: specification.Host, sets: Iterable[str]) -> list[driver_files.DriverFile]:
     search_path = os.environ.get("PATH", "").split(":") if host.driver_root == "/" else []
-    return driver_files.find(host.version, host.machine, host.driver_root, sets=host.sets, search_path=search_path)
+    return driver_files.find(host.version, host.machine, host.driver_root, sets=sets, search_path=search_path)
 
 
-def _volume_edits(driver_volume_path: str, host: specification.Host, check: bool) -> dict:
-    directory = driver_volume.volume_directory(driver_volume_path, host.version)
-    if all(os.path.isdir(os.path.join(directory, name)) for name in driver_volume.SUBDIRECTORIES):
-        return specification.volume_edits(directory, os.listdir(os.path.join(directory, "bin")))
-    if not check:
-        raise specification.CdiError(
-            f"the volume of driver {host.version} at {directory} is missing or incomplete. Run nvidia_driver_volume "
-            "first, or set libraries=files."
-        )
-    # In check mode, an earlier task of the same play may only have predicted the volume.
-    return specification.volume_edits(directory, [file.name for file in _files(host) if file.subdirectory == "bin"])
-
-
-def _warning(other: cdi_file.OtherSpec) -> str:
+def _warning(other: cdi_file.OtherSpec, kind: str) -> str:
     if other.managed and staleness.real(other.path) == owned.CDI_REFRESHED:
         return (
-            f"{other.path} already describes {specification.KIND}, so no specification was written. "
+            f"{other.path} already describes {kind}, so no specification was written. "
             f"{staleness.REFRESH_UNIT} writes that file. After a change of the GPUs, run `systemctl restart "
             f"{staleness.REFRESH_UNIT}`."
         )
     if other.managed:
         return (
-            f"{other.path} already describes {specification.KIND}, so no specification was written. This module "
+            f"{other.path} already describes {kind}, so no specification was written. This module "
             f"created that file. Remove it with state=absent and path={other.path}, then run this module again."
         )
     text = (
-        f"{other.path} already describes {specification.KIND}, so no specification was written. This module did not "
+        f"{other.path} already describes {kind}, so no specification was written. This module did not "
         "create that file and leaves it unchanged."
     )
     if other.stale:

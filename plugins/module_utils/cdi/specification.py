@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the CDI specification of a host's GPUs: the device nodes of each GPU and MIG device, and the shared edits.
 
-The specification has no hooks, because a hook needs a program on the host. The container's loader therefore finds the
-libraries through LD_LIBRARY_PATH, which names the driver volume, or in its default directories.
+The specification has no hooks, because a hook needs a program on the host. It sets no LD_LIBRARY_PATH, because CDI
+would replace the value of the image. The libraries are mounted in the default directories of the container's loader.
 """
 
 from __future__ import annotations
@@ -13,56 +13,30 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.base.files import read_text
-from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, driver_volume
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import device_nodes
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import driver_files, file_mounts
 from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files import DriverFile
 
-KIND = "nvidia.com/gpu"
 # Old engines read only old versions: device names that begin with a digit need 0.5.0, additionalGids needs 0.7.0.
 VERSION = "0.5.0"
 VERSION_WITH_GROUPS = "0.7.0"
 DEVICE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
-CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-CAPABILITIES = "proc/driver/nvidia/capabilities"
-MIG_MINORS = "proc/driver/nvidia-caps/mig-minors"
-SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
-MPS_DIRECTORY = "/tmp/nvidia-mps"
+_NO_NAME = "the device has no UUID that CDI accepts as a name. Add index to device_names."
+# What a specification describes, and the class of its kind: getClassOrDefault in NVIDIA/nvidia-container-toolkit,
+# pkg/nvcdi/options.go at v1.20.0.
+GPU, IMEX = "gpu", "imex"
+CLASSES = {GPU: "gpu", "gdrcopy": "gdrcopy", "gds": "gds", IMEX: "imex-channel", "nvswitch": "nvswitch"}
+VENDOR = "nvidia.com"
+KIND = f"{VENDOR}/{CLASSES[GPU]}"
+# How device names are formed. With each way, a device has one name.
+NAMES = ("index", "type-index", "uuid")
+DEFAULT_NAMES = ("index", "uuid")
 READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-SHARED = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
 FIRMWARE_DIRECTORIES = ("lib/firmware/updates", "lib/firmware")
-
-# Default directories of the loaders of the Debian and Red Hat families.
-LOADER_DIRECTORIES = {
-    ("x86_64", "lib64"): ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"),
-    ("x86_64", "lib"): ("/usr/lib/i386-linux-gnu", "/usr/lib"),
-    ("aarch64", "lib64"): ("/usr/lib/aarch64-linux-gnu", "/usr/lib64"),
-    ("aarch64", "lib"): ("/usr/lib/arm-linux-gnueabihf", "/usr/lib"),
-}
-BINARY_DIRECTORY = "/usr/bin"
-
-# Files in which vendor-neutral libraries (OpenCL, GLVND, Vulkan) find the driver's libraries, by set. The path is the
-# same on the host and in the container.
-CONFIGURATION = {
-    "compute": ("/etc/OpenCL/vendors/nvidia.icd",),
-    "graphics": (
-        "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
-        "/usr/share/egl/egl_external_platform.d/09_nvidia_wayland2.json",
-        "/usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json",
-        "/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json",
-        "/usr/share/egl/egl_external_platform.d/20_nvidia_xcb.json",
-        "/usr/share/egl/egl_external_platform.d/20_nvidia_xlib.json",
-        "/usr/share/vulkan/icd.d/nvidia_icd.json",
-        "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json",
-        "/usr/share/vulkan/icd.d/nvidia_icd.aarch64.json",
-        "/usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
-        "/etc/vulkan/icd.d/nvidia_icd.json",
-        "/etc/vulkan/implicit_layer.d/nvidia_layers.json",
-        "/usr/share/nvidia/nvoptix.bin",
-    ),
-}
 
 
 class CdiError(Exception):
@@ -72,13 +46,14 @@ class CdiError(Exception):
 class Host(NamedTuple):
     """The driver and the settings that the specification depends on, apart from the GPUs."""
 
-    version: str
-    machine: str
+    version: str = ""
+    machine: str = ""
     root: str = "/"
     driver_root: str = "/"
-    sets: tuple[str, ...] = ()
-    numbers: bool = True
+    numbers: bool = False
     groups: bool = False
+    kind: str = KIND
+    names: tuple[str, ...] = DEFAULT_NAMES
 
 
 class Result(NamedTuple):
@@ -94,121 +69,127 @@ def build(gpus: list[dict], host: Host, library_edits: dict) -> Result:
     devices, skipped = [], []
     all_nodes: dict[str, dict] = {}
     for gpu in gpus:
-        for names, paths, obstacle in _allocatable(gpu, host.root):
-            nodes = [_node(path, host) for path in paths]
-            missing = [f"{path} does not exist" for path, node in zip(paths, nodes) if node is None]
-            reason = obstacle or next(iter(missing), None)
+        for unit in _allocatable(gpu, host):
+            nodes = [_node(path, host) for path in unit.paths]
+            missing = [f"{path} does not exist" for path, node in zip(unit.paths, nodes) if node is None]
+            reason = unit.obstacle or next(iter(missing), None)
             if reason:
-                skipped.append({"gpu": names[0], "reason": reason})
+                skipped.append({"gpu": unit.index, "reason": reason})
                 continue
             all_nodes.update({node["path"]: node for node in nodes})
-            devices += [_device(name, nodes, host) for name in names]
+            devices += [_device(name, nodes, host) for name in unit.names]
     if not devices:
         reasons = "; ".join(f"{item['gpu']}: {item['reason']}" for item in skipped)
         raise CdiError(f"the specification would contain no GPU ({reasons or 'NVML shows none'})")
     devices.append(_device("all", list(all_nodes.values()), host))
-    control = [node for node in (_node(path, host) for path in CONTROL_NODES) if node]
+    control = [node for node in (_node(path, host) for path in device_nodes.CONTROL_NODES) if node]
     common = {
         "env": ["NVIDIA_VISIBLE_DEVICES=void", *library_edits["env"]],
         "deviceNodes": control,
-        "mounts": [*library_edits["mounts"], *_configuration(host), *_firmware(host), *_sockets(host.root)],
+        "mounts": [*library_edits["mounts"], *_firmware(host)],
     }
+    return Result(_specification(devices, common, host), skipped, _warnings({node["path"] for node in control}))
+
+
+def build_feature(feature: str, host: Host) -> Result:
+    """Build the specification of an optional feature, or of the IMEX channels."""
+    if feature == IMEX:
+        channels = device_nodes.imex_channels(host.root)
+        groups = {**{str(number): [path] for number, path in channels.items()}, "all": list(channels.values())}
+        fault = f"no IMEX channel exists in {device_nodes.IMEX_CHANNELS}. {device_nodes.IMEX_ADVICE}"
+    else:
+        groups = {"all": device_nodes.feature_nodes(feature, host.root)}
+        fault = device_nodes.missing_feature(feature)
+    if not groups["all"]:
+        raise CdiError(f"mode={feature}: {fault}")
+    mounts = [_mount(path, path) for path in device_nodes.feature_paths(feature, host.root)]
+    devices = [
+        _device(name, [node for node in (_node(path, host) for path in group) if node], host, mounts)
+        for name, group in groups.items()
+    ]
+    return Result(_specification(devices, {}, host), [], [])
+
+
+def _specification(devices: list[dict], common: dict, host: Host) -> dict:
     has_groups = any("additionalGids" in device["containerEdits"] for device in devices)
-    spec = {
+    return {
         "cdiVersion": VERSION_WITH_GROUPS if has_groups else VERSION,
-        "kind": KIND,
+        "kind": host.kind,
         "devices": devices,
         "containerEdits": common,
     }
-    return Result(spec, skipped, _warnings({node["path"] for node in control}))
-
-
-def volume_edits(directory: str, binaries: Iterable[str]) -> dict:
-    """Return the edits that mount the driver volume at `directory`."""
-    mounts = [_mount(directory, driver_volume.MOUNT_POINT)]
-    # CDI can replace PATH but not extend it, so the programs are mounted in a directory that every PATH contains.
-    mounts += [_mount(f"{directory}/bin/{name}", f"{BINARY_DIRECTORY}/{name}") for name in sorted(binaries)]
-    env = [f"{name}={value}" for name, value in driver_volume.container_env().items()]
-    return {"env": env, "mounts": mounts}
 
 
 def file_edits(files: Iterable[DriverFile], machine: str) -> dict:
     """Return the edits that mount each library, under each of its names, in the loader's default directories."""
-    mounts = []
-    for file in files:
-        if file.subdirectory == "bin":
-            mounts.append(_mount(file.source, f"{BINARY_DIRECTORY}/{file.name}"))
-            continue
-        for directory in LOADER_DIRECTORIES.get((machine, file.subdirectory), (f"/usr/{file.subdirectory}",)):
-            mounts += [_mount(file.source, f"{directory}/{name}") for name in (file.name, *file.links)]
-    return {"env": [], "mounts": mounts}
+    return {"env": [], "mounts": [_mount(*mount) for mount in file_mounts.mounts_of(files, machine)]}
 
 
 def _mount(source: str, target: str, options: list[str] | None = None) -> dict:
     return {"hostPath": source, "containerPath": target, "options": list(options or READ_ONLY)}
 
 
-def _device(name: str, nodes: list[dict], host: Host) -> dict:
+def _device(name: str, nodes: list[dict], host: Host, mounts: Iterable[dict] = ()) -> dict:
     edits: dict = {"deviceNodes": nodes}
+    mounts = list(mounts)
+    links = device_nodes.DRM_LINKS
+    if any(node["path"].startswith("/dev/dri/") for node in nodes) and _is_directory(host.root, links):
+        # A hook could create only the links of these nodes. The other links lead nowhere in the container.
+        mounts.append(_mount(links, links))
+    if mounts:
+        edits["mounts"] = mounts
     groups = sorted({node["gid"] for node in nodes if node.get("gid") and not node["fileMode"] & stat.S_IWOTH})
     if host.groups and groups:
         edits["additionalGids"] = groups
     return {"name": name, "containerEdits": edits}
 
 
-def _allocatable(gpu: dict, root: str) -> Iterable[tuple[list[str], list[str], str | None]]:
-    """Yield the names and node paths of the GPU or of each of its MIG devices, and the reason why it is left out."""
-    names = _names(str(gpu["index"]), gpu["uuid"])
+class _Unit(NamedTuple):
+    """A GPU or a MIG device: its names and nodes, or the reason why it is left out."""
+
+    index: str
+    names: list[str]
+    paths: list[str]
+    obstacle: str | None
+
+
+def _allocatable(gpu: dict, host: Host) -> Iterable[_Unit]:
+    """Yield the GPU, or each of its MIG devices."""
+    index = str(gpu["index"])
+    names = _names("gpu", index, gpu["uuid"], host)
+    node = [] if gpu["minor"] is None else [device_nodes.gpu_node(gpu["minor"])]
+    drm = device_nodes.drm_nodes(gpu["pci_bus_id"], host.root)
     if gpu["health"]["state"] == "lost":
-        yield names, [], "; ".join(gpu["health"]["reasons"])
-    elif gpu["minor"] is None:
-        yield names, [], "the minor number of the GPU is unknown"
+        yield _Unit(index, names, [], "; ".join(gpu["health"]["reasons"]))
+    elif not node:
+        yield _Unit(index, names, [], "the minor number of the GPU is unknown")
     elif not gpu["mig"]["enabled"]:
-        yield names, [f"/dev/nvidia{gpu['minor']}", *_drm_nodes(gpu["pci_bus_id"], root)], None
+        yield _Unit(index, names, [*node, *drm], None if names else _NO_NAME)
     elif not gpu["mig"]["devices"]:
-        yield names, [], "MIG is enabled, but the GPU has no MIG device"
+        yield _Unit(index, names, [], "MIG is enabled, but the GPU has no MIG device")
     else:
-        minors = _mig_minors(root)
+        minors = device_nodes.mig_minors(host.root)
         for device in gpu["mig"]["devices"]:
-            names = _names(f"{gpu['index']}:{device['index']}", device["uuid"])
-            yield names, *_mig_nodes(gpu["minor"], device, minors, root)
+            index = f"{gpu['index']}:{device['index']}"
+            names = _names("mig", index, device["uuid"], host)
+            keys = device_nodes.mig_keys(gpu["minor"], device["gi"], device["ci"])
+            absent = [key for key in keys if key not in minors]
+            obstacle = (
+                f"/proc/driver/nvidia-caps/mig-minors does not list the access node of {absent[0].rpartition('/')[0]}"
+                if absent
+                else None
+            )
+            access = [device_nodes.capability_node(minors[key]) for key in keys if key in minors]
+            graphics = drm if device_nodes.has_graphics(device.get("profile")) else []
+            yield _Unit(index, names, [*node, *access, *graphics], obstacle or (None if names else _NO_NAME))
 
 
-def _names(index: str, uuid: str | None) -> list[str]:
+def _names(kind: str, index: str, uuid: str | None, host: Host) -> list[str]:
     # The MIG UUIDs of old drivers contain slashes, which CDI does not allow in a device name.
-    return [index, uuid] if uuid and DEVICE_NAME.fullmatch(uuid) else [index]
-
-
-def _mig_nodes(minor: int, device: dict, minors: dict[str, int], root: str) -> tuple[list[str], str | None]:
-    paths = [f"/dev/nvidia{minor}"]
-    instance = f"gpu{minor}/gi{device['gi']}"
-    for part in (instance, f"{instance}/ci{device['ci']}"):
-        number = minors.get(f"{part}/access", _capability_minor(part, root))
-        if number is None:
-            return [], f"/{MIG_MINORS} does not list the access node of {part}"
-        paths.append(f"/dev/nvidia-caps/nvidia-cap{number}")
-    return paths, None
-
-
-def _mig_minors(root: str) -> dict[str, int]:
-    """Read the minor number of each capability, from lines such as `gpu0/gi1/ci0/access 13`."""
-    pairs = (line.split() for line in (read_text(root, MIG_MINORS) or "").splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
-def _capability_minor(part: str, root: str) -> int | None:
-    gpu, _slash, rest = part.partition("/")
-    text = read_text(root, os.path.join(CAPABILITIES, gpu, "mig", rest, "access")) or ""
-    match = re.search(r"^DeviceFileMinor:\s*([0-9]+)", text, re.MULTILINE)
-    return int(match.group(1)) if match else None
-
-
-def _drm_nodes(bus_id: str | None, root: str) -> list[str]:
-    """List the existing DRM nodes of the GPU."""
-    directory = os.path.join(root, "sys/bus/pci/devices", bus_id or "-", "drm")
-    names = [os.path.basename(path) for path in glob.glob(os.path.join(glob.escape(directory), "*"))]
-    nodes = sorted(f"/dev/dri/{name}" for name in names if re.fullmatch(r"(card|renderD)[0-9]+", name))
-    return [node for node in nodes if os.path.exists(os.path.join(root, node[1:]))]
+    names = {"index": index, "type-index": f"{kind}{index}"}
+    if uuid and DEVICE_NAME.fullmatch(uuid):
+        names["uuid"] = uuid
+    return [names[name] for name in dict.fromkeys(host.names) if name in names]
 
 
 def _node(path: str, host: Host) -> dict | None:
@@ -227,16 +208,6 @@ def _node(path: str, host: Host) -> dict | None:
     return node
 
 
-def _configuration(host: Host) -> list[dict]:
-    found = []
-    for name in host.sets:
-        for path in CONFIGURATION.get(name, ()):
-            source = driver_files.real_path(path, host.driver_root)
-            if source and os.path.isfile(source):
-                found.append(_mount(source, path))
-    return found
-
-
 def _firmware(host: Host) -> list[dict]:
     """Mount the driver's firmware from the first directory in which the kernel would find it."""
     kernel = (read_text(host.root, "proc/sys/kernel/osrelease") or "").strip()
@@ -253,25 +224,8 @@ def _firmware(host: Host) -> list[dict]:
     return []
 
 
-def _sockets(root: str) -> list[dict]:
-    """Mount the existing sockets of the driver's daemons and the existing directory of MPS."""
-    found = []
-    for name in SOCKETS:
-        for directory in ("/run", "/var/run"):
-            path = f"{directory}/{name}"
-            if _has_type(stat.S_ISSOCK, os.path.join(root, path[1:])):
-                found.append(_mount(path, path, SHARED))
-                break
-    if _has_type(stat.S_ISDIR, os.path.join(root, MPS_DIRECTORY[1:])):
-        found.append(_mount(MPS_DIRECTORY, MPS_DIRECTORY, SHARED))
-    return found
-
-
-def _has_type(is_type: Callable[[int], bool], path: str) -> bool:
-    try:
-        return is_type(os.stat(path).st_mode)
-    except OSError:
-        return False
+def _is_directory(root: str, path: str) -> bool:
+    return os.path.isdir(os.path.join(root, path[1:]))
 
 
 def _warnings(control: set[str]) -> list[str]:

@@ -111,7 +111,7 @@ def _remedy(path: str, command: str | None, *, ours: bool) -> str:
     if ours and real(path) == owned.CDI_REFRESHED:
         return f"run `systemctl restart {REFRESH_UNIT}`"
     if ours:
-        return "run nvidia_driver_volume and nvidia_cdi_spec again"
+        return "run nvidia_cdi_spec again"
     return f"run `nvidia-ctk cdi generate --output={path}`, or remove the file and run nvidia_cdi_spec"
 
 

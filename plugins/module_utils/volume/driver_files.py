@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import driver as host_driver
 from ansible_collections.gpufleet.hosts.plugins.module_utils.host import elf, loader_cache
+from ansible_collections.gpufleet.hosts.plugins.module_utils.volume import configuration
 
-# Base names of libraries, by set. A name can be in several sets.
+# Base names of libraries, by set. A name can be in several sets. Other libraries of the driver's version belong to the
+# set graphics, for example libnvidia-present and libnvidia-vksc-core. New driver branches have new ones.
 LIBRARY_SETS = {
     "utility": ("libnvidia-ml", "libnvidia-cfg", "libnvidia-nscq", "libnvidia-sandboxutils"),
     "compute": (
@@ -67,6 +69,12 @@ LIBRARY_SETS = {
         "libEGL",
         "libGLESv1_CM",
         "libGLESv2",
+        "libnvidia-api",
+        "libnvidia-egl-gbm",
+        "libnvidia-egl-wayland",
+        "libnvidia-egl-wayland2",
+        "libnvidia-egl-xcb",
+        "libnvidia-egl-xlib",
     ),
     "ngx": ("libnvidia-ngx",),
 }
@@ -80,7 +88,9 @@ SETS = (*LIBRARY_SETS, COMPAT32)
 BASES = frozenset(base for bases in LIBRARY_SETS.values() for base in bases)
 
 # Libraries of the driver with a separate version. They count only in a directory with the driver's core libraries.
-SEPARATELY_VERSIONED = ("libnvidia-nvvm70",)
+SEPARATELY_VERSIONED = ("libnvidia-nvvm70", "libnvidia-api")
+# Helpers of EGL with a separate version. Distributions also package them separately from the driver.
+EGL_HELPERS = "libnvidia-egl-"
 # Each of these libraries identifies the driver in a directory and its version.
 CORE_LIBRARIES = ("libcuda", "libnvidia-ml")
 
@@ -132,7 +142,10 @@ class DriverFilesError(Exception):
 
 
 class DriverFile(NamedTuple):
-    """A file of the driver: its path on the host, and its subdirectory, name and links in a volume."""
+    """A file of the driver: its path on the host, and its subdirectory, name and links in a volume.
+
+    The subdirectory share has the configuration files, see configuration.py.
+    """
 
     source: str
     subdirectory: str
@@ -164,6 +177,18 @@ def check_sets(sets: Iterable[str]) -> None:
         )
 
 
+def is_in_sets(file: DriverFile, sets: Iterable[str]) -> bool:
+    """Return whether a file belongs to one of the sets. A 32-bit library also needs the set compat32."""
+    sets = frozenset(sets)
+    if file.subdirectory == "share":
+        return configuration.is_in_sets(file.name, sets)
+    table = BINARY_SETS if file.subdirectory == "bin" else LIBRARY_SETS
+    base = file.name.split(".so", 1)[0]
+    if file.subdirectory != "bin" and base not in BASES:
+        return "graphics" in sets and (file.subdirectory != "lib" or COMPAT32 in sets)
+    return any(base in table.get(name, ()) for name in sets) and (file.subdirectory != "lib" or COMPAT32 in sets)
+
+
 def find(
     version: str,
     machine: str,
@@ -173,7 +198,7 @@ def find(
     search_path: Iterable[str] = (),
     ignore: Iterable[str] = (),
 ) -> list[DriverFile]:
-    """Find the files of driver `version` under `root`, in the order lib64, lib, bin.
+    """Find the files of driver `version` under `root`, in the order lib64, lib, bin, share.
 
     `search_path` lists the directories of PATH, as seen inside `root`. Files below the directories of `ignore` do not
     count.
@@ -188,6 +213,8 @@ def find(
     damaged: dict[str, str] = {}
     libraries = _libraries(directories, version, root, damaged)
     bases = {base for name in sets for base in LIBRARY_SETS.get(name, ())}
+    if "graphics" in sets:
+        bases |= {library.base for library in libraries} - BASES | set(damaged) - BASES
     present = {library.base for library in libraries if _is_for(library, machine, 64)}
     for base in sorted(bases.intersection(damaged) - present):
         raise DriverFilesError(
@@ -202,10 +229,15 @@ def find(
     libraries32 = [library for library in selected if _is_for(library, COMPAT.get(machine), 32)]
     root_length = len(root.rstrip("/"))
     prefixes = {os.path.dirname(os.path.dirname(library.path))[root_length:]: None for library in libraries64}
-    return [
+    found = [
         *_unique_by_name(libraries64, "lib64"),
         *(_unique_by_name(libraries32, "lib") if COMPAT32 in sets else ()),
+    ]
+    names = {name for file in found for name in (file.name, *file.links)}
+    return [
+        *found,
         *_binaries(sets, machine, root, [*search_path, *(prefix + "/bin" for prefix in prefixes)]),
+        *(DriverFile(path, "share", name) for path, name in configuration.find(sets, root, names)),
     ]
 
 
@@ -261,7 +293,7 @@ def _libraries(directories: Iterable[str], version: str, root: str, damaged: dic
         is_driver_directory = any(f"{base}.so.{version}" in files for base in CORE_LIBRARIES)
         for name in sorted(files):
             base, suffix = name.split(".so.", 1)
-            if base not in BASES or not (is_driver_directory if base in SEPARATELY_VERSIONED else suffix == version):
+            if not _has_version(base, suffix, version, is_driver_directory):
                 continue
             path = os.path.join(directory, name)
             try:
@@ -272,6 +304,13 @@ def _libraries(directories: Iterable[str], version: str, root: str, damaged: dic
             if header.shared and _is_nvidia(base, header):
                 found.append(_Library(path, base, header, ()))
     return [library._replace(links=tuple(aliases.get(library.path, ()))) for library in found]
+
+
+def _has_version(base: str, suffix: str, version: str, is_driver_directory: bool) -> bool:
+    """Return whether the name of a library has the version that it must have to be part of the driver."""
+    if base in SEPARATELY_VERSIONED:
+        return is_driver_directory
+    return suffix == version or (base.startswith(EGL_HELPERS) and bool(VERSION.fullmatch(suffix)))
 
 
 def _link_target(alias: str, links: dict[str, str], directory: str, root: str) -> str:
@@ -320,6 +359,8 @@ def _links(library: _Library) -> set[str]:
             links.add(re.sub(r"[0-9.]+$", "", soname))
         if library.base == "libGLX_nvidia":
             links.add("libGLX_indirect.so.0")
+        if library.base == "libnvidia-allocator":
+            links.add(configuration.GBM_BACKEND)
     return links
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver volume on disk: one directory per driver version, with bin, lib and lib64.
+"""The driver volume on disk: one directory per driver version, with bin, lib, lib64 and share.
 
 A volume is either complete or absent: a new one is built in a staging directory and renamed. An existing but damaged
 volume is repaired in place, file by file, with renames. Its directory stays the same, so a container that mounts it
@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.hosts.plugins.module_utils.volume.driver_files
 DEFAULT_PATH = owned.VOLUMES
 KIND = owned.VOLUME_KIND
 MOUNT_POINT = "/usr/local/nvidia"
-SUBDIRECTORIES = ("bin", "lib", "lib64")
+SUBDIRECTORIES = ("bin", "lib", "lib64", "share")
 MANIFEST = owned.VOLUME_MANIFEST
 MANIFEST_FORMAT = 1
 STAGING_PREFIX = owned.VOLUME_STAGING_PREFIX

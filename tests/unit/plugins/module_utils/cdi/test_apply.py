@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import stat
 
 import pytest
@@ -39,7 +38,6 @@ class Host:
         self.root = root
         self.path = root / "etc/cdi/gpufleet-nvidia.json"
         self.dynamic = root / "run/cdi"
-        self.volumes = root / "volumes"
         self.gpus = [gpu(0), gpu(1)]
         self.state = ("ready", "NVML answers for 2 GPUs.")
         self.gathered = 0
@@ -48,13 +46,6 @@ class Host:
             (root / "dev" / name).symlink_to("/dev/null")
         (root / "etc").mkdir()
         driver_tree.ubuntu(root, VERSION)
-        self.volume(VERSION)
-
-    def volume(self, version):
-        place = self.volumes / "nvidia_driver" / version
-        for name in ("lib", "lib64"):
-            (place / name).mkdir(parents=True)
-        driver_tree.program(place / "bin/nvidia-smi")
 
     def gather_facts(self):
         self.gathered += 1
@@ -68,15 +59,17 @@ class Host:
     def run(self, check=False, **params):
         defaults = {
             "state": "present",
+            "mode": "gpu",
+            "vendor": "nvidia.com",
+            "class": None,
+            "device_names": ["index", "uuid"],
             "path": str(self.path),
             "spec_dirs": [str(self.root / "etc/cdi"), str(self.dynamic)],
-            "libraries": "volume",
-            "driver_volume_path": str(self.volumes),
             "take_over": False,
             "timeout": 10,
             "sets": list(driver_files.SETS),
             "driver_root": str(self.root),
-            "device_numbers": True,
+            "device_numbers": False,
             "additional_gids": False,
         }
         return apply.apply_state({**defaults, **params}, self.gather_facts, check, str(self.root))
@@ -114,7 +107,7 @@ def test_check_mode_returns_the_same_result_and_writes_nothing(host):
     checked = host.run(check=True)
     assert not host.path.parent.exists()
     assert checked == host.run()
-    assert host.run(check=True, device_numbers=False)["changed"]
+    assert host.run(check=True, device_numbers=True)["changed"]
     assert not host.run()["changed"]
 
 
@@ -260,34 +253,16 @@ def test_a_directory_that_is_listed_twice_counts_once(host):
     assert not result["changed"]
 
 
-def test_the_volume_of_the_loaded_driver_is_mounted(host):
+def test_no_volume_and_no_variable_is_necessary(host):
+    """CDI would replace the LD_LIBRARY_PATH of the image."""
     host.run()
-    mounts = json.loads(host.path.read_text())["containerEdits"]["mounts"]
-    assert [(item["hostPath"], item["containerPath"]) for item in mounts] == [
-        (f"{host.volumes}/nvidia_driver/{VERSION}", "/usr/local/nvidia"),
-        (f"{host.volumes}/nvidia_driver/{VERSION}/bin/nvidia-smi", "/usr/bin/nvidia-smi"),
-    ]
-
-
-def test_check_mode_before_the_volume_exists(host):
-    expected = host.run(check=True)["diff"]["after"]
-    (host.volumes / "nvidia_driver").rename(host.root / "away")
-    assert host.run(check=True)["diff"]["after"] == expected
-
-
-def test_files_need_no_volume(host):
-    (host.volumes / "nvidia_driver").rename(host.root / "away")
-    host.run(libraries="files")
-    cdi_schema.check(json.loads(host.path.read_text()))
-    assert "/usr/lib64/libcuda.so.1" in host.path.read_text()
-
-
-def remove_the_volume(host):
-    (host.volumes / "nvidia_driver").rename(host.root / "away")
-
-
-def remove_its_programs(host):
-    shutil.rmtree(host.volumes / "nvidia_driver" / VERSION / "bin")
+    spec = json.loads(host.path.read_text())
+    mounts = {item["containerPath"]: item["hostPath"] for item in spec["containerEdits"]["mounts"]}
+    library = f"{host.root}/usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}"
+    for directory in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"):
+        assert mounts[f"{directory}/libcuda.so.1"] == library
+    assert mounts["/usr/bin/nvidia-smi"].endswith("/nvidia-smi")
+    assert spec["containerEdits"]["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 def break_the_driver(host):
@@ -423,13 +398,6 @@ def test_a_file_of_this_module_under_another_name_is_reported(host):
 
 # (function that changes the host, options, error, words of the message)
 ERRORS = [
-    (remove_the_volume, {}, specification.CdiError, [VERSION, "nvidia_driver_volume first", "libraries=files"]),
-    (
-        remove_its_programs,
-        {},
-        specification.CdiError,
-        ["missing or incomplete", VERSION, "nvidia_driver_volume first"],
-    ),
     (None, {"timeout": 0}, cdi_file.FileError, ["timeout=0", "above 0"]),
     (None, {"timeout": -1.5}, cdi_file.FileError, ["timeout=-1.5", "above 0"]),
     (None, {"timeout": float("inf")}, cdi_file.FileError, ["timeout=inf is invalid. Set a number of seconds above 0"]),
@@ -444,9 +412,8 @@ ERRORS = [
     ),
     (None, {"driver_root": "/nowhere"}, cdi_file.FileError, ["driver_root=/nowhere is not a directory"]),
     (None, {"driver_root": "driver"}, cdi_file.FileError, ["driver_root=driver is not an absolute path"]),
-    (None, {"driver_volume_path": "volumes"}, cdi_file.FileError, ["driver_volume_path=volumes is not an absolute"]),
-    (None, {"libraries": "files", "sets": []}, driver_files.DriverFilesError, ["sets is empty", "compute"]),
-    (None, {"libraries": "files", "sets": ["compat32"]}, driver_files.DriverFilesError, ["selects nothing"]),
+    (None, {"sets": []}, driver_files.DriverFilesError, ["sets is empty", "compute"]),
+    (None, {"sets": ["compat32"]}, driver_files.DriverFilesError, ["selects nothing"]),
     (None, {"path": "/etc/cdi/x.yml"}, cdi_file.FileError, ["path=/etc/cdi/x.yml", ".json or .yaml"]),
     (None, {"path": "cdi/x.json"}, cdi_file.FileError, ["path=cdi/x.json", "absolute path"]),
     (None, {"path": "/srv/x.json"}, cdi_file.FileError, ["path=/srv/x.json is not in spec_dirs=", "no engine"]),
@@ -496,3 +463,62 @@ def test_specification_of_the_unit_is_written_again_with_the_unit(host, monkeypa
     assert "systemctl restart gpufleet-cdi-refresh.service" in warning
     assert "state=absent" not in warning
     assert path.exists()
+
+
+def test_a_second_specification_of_another_kind_is_written_beside_another_one(host):
+    write_toolkit_spec(host)
+    assert host.run()["maintained_by"]
+    second = host.run(vendor="example.org", device_names=["type-index"], path=str(host.path.parent / "second.json"))
+    assert (second["kind"], second["devices"], second["maintained_by"]) == (
+        "example.org/gpu",
+        ["gpu0", "gpu1", "all"],
+        [],
+    )
+    assert json.loads((host.path.parent / "second.json").read_text())["kind"] == "example.org/gpu"
+
+
+def test_a_specification_does_not_replace_one_of_another_kind(host):
+    host.run()
+    before = host.path.read_text()
+    with pytest.raises(cdi_file.FileError, match=r"is the specification of nvidia\.com/gpu, and this task would"):
+        host.run(**{"class": "half"})
+    assert host.path.read_text() == before
+    assert host.run(state="absent")["changed"]
+
+
+def test_a_feature_needs_no_gpu(host):
+    (host.root / "dev/gdrdrv").symlink_to("/dev/null")
+    result = host.run(mode="gdrcopy")
+    assert (result["kind"], result["devices"], host.gathered) == ("nvidia.com/gdrcopy", ["all"], 0)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, "/etc/cdi/gpufleet-nvidia.json"),
+        ({"mode": "imex"}, "/etc/cdi/gpufleet-nvidia.com-imex-channel.json"),
+        ({"vendor": "example.org"}, "/etc/cdi/gpufleet-example.org-gpu.json"),
+        ({"mode": "gds", "class": "gpu"}, "/etc/cdi/gpufleet-nvidia.json"),
+        ({"mode": "imex", "path": "/run/cdi/own.json"}, "/run/cdi/own.json"),
+    ],
+)
+def test_each_kind_has_a_default_path_of_its_own(params, expected):
+    defaults = {"mode": "gpu", "vendor": "nvidia.com", "class": None, "path": None}
+    assert apply.path_of({**defaults, **params}) == expected
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"vendor": "9x"}, "vendor=9x is not a valid vendor of a CDI kind"),
+        ({"vendor": ""}, "vendor= is not a valid vendor"),
+        ({"class": "gpu.big"}, "class=gpu.big is not a valid class of a CDI kind"),
+        ({"class": "a/b"}, "class=a/b is not a valid class"),
+        ({"device_names": []}, "device_names is empty"),
+    ],
+)
+def test_a_kind_that_engines_would_reject_is_refused(host, params, words):
+    with pytest.raises(cdi_file.FileError) as caught:
+        host.run(**params)
+    assert words in str(caught.value)
+    assert not host.path.exists()

@@ -29,7 +29,8 @@ NODES = {
     "/dev/dri/card1": (226, 1, 0o660, 44),
     "/dev/dri/renderD128": (226, 128, 0o660, 105),
 }
-VOLUME = specification.volume_edits("/var/lib/gpufleet/volumes/nvidia_driver/580.95.05", ["nvidia-smi"])
+NVML = driver_files.DriverFile("/usr/lib64/libnvidia-ml.so.580.95.05", "lib64", "libnvidia-ml.so.580.95.05")
+EDITS = specification.file_edits([NVML], "x86_64")
 
 
 def gpu(index, **more):
@@ -86,7 +87,7 @@ class NodeStatus:
 def build(root, gpus, library_edits=None, **more):
     """Build a specification, which must pass the schema."""
     host = specification.Host(VERSION, "x86_64", str(root), str(root), **more)
-    result = specification.build(gpus, host, VOLUME if library_edits is None else library_edits)
+    result = specification.build(gpus, host, EDITS if library_edits is None else library_edits)
     cdi_schema.check(result.spec)
     return result
 
@@ -119,7 +120,7 @@ def test_nodes_follow_the_minor_number_not_the_index(root):
 
 def test_a_node_has_the_properties_of_the_host_node(root):
     (root / "sys/bus/pci/devices/0000:00:00.0/drm/renderD128").mkdir(parents=True)
-    nodes = build(root, [gpu(0)]).spec["devices"][0]["containerEdits"]["deviceNodes"]
+    nodes = build(root, [gpu(0)], numbers=True).spec["devices"][0]["containerEdits"]["deviceNodes"]
     assert nodes == [
         {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0, "fileMode": 0o666, "permissions": "rwm"},
         {
@@ -134,8 +135,8 @@ def test_a_node_has_the_properties_of_the_host_node(root):
     ]
 
 
-def test_device_numbers_can_be_left_out(root):
-    result = build(root, [gpu(0)], numbers=False)
+def test_device_numbers_are_left_out_because_a_reboot_can_change_them(root):
+    result = build(root, [gpu(0)])
     assert result.spec["devices"][0]["containerEdits"]["deviceNodes"] == [
         {"path": "/dev/nvidia0", "fileMode": 0o666, "permissions": "rwm"}
     ]
@@ -145,6 +146,114 @@ def test_existing_drm_nodes_are_included(root):
     for name in ("card1", "renderD128", "controlD64", "card7"):
         (root / "sys/bus/pci/devices/0000:00:00.0/drm" / name).mkdir(parents=True)
     assert by_name(build(root, [gpu(0)]))["0"] == ["/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD128"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("index",), ["0:0", "1", "all"]),
+        (("uuid",), ["MIG-0000", "GPU-00000001", "all"]),
+        (("type-index", "uuid"), ["mig0:0", "MIG-0000", "gpu1", "GPU-00000001", "all"]),
+    ],
+)
+def test_devices_are_named_in_the_requested_ways(root, names, expected):
+    mig_minors(root)
+    assert list(by_name(build(root, [gpu(0, mig=mig((0, 1, 0))), gpu(1)], names=names))) == expected
+
+
+def test_a_device_without_an_acceptable_uuid_is_skipped_if_only_uuids_are_names(root):
+    mig_minors(root)
+    devices = mig((0, 1, 0))
+    devices["devices"][0]["uuid"] = "MIG-GPU-00000000/1/0"
+    result = build(root, [gpu(0, mig=devices), gpu(1)], names=("uuid",))
+    assert list(by_name(result)) == ["GPU-00000001", "all"]
+    assert result.skipped[0]["gpu"] == "0:0"
+    assert "Add index to device_names" in result.skipped[0]["reason"]
+
+
+@pytest.mark.parametrize(("profile", "has_drm"), [("1g.24gb+gfx", True), ("1g.24gb", False)])
+def test_only_mig_devices_with_graphics_have_drm_nodes(root, profile, has_drm):
+    mig_minors(root)
+    (root / "sys/bus/pci/devices/0000:00:00.0/drm/card1").mkdir(parents=True)
+    devices = mig((0, 1, 0))
+    devices["devices"][0]["profile"] = profile
+    assert ("/dev/dri/card1" in by_name(build(root, [gpu(0, mig=devices)]))["0:0"]) is has_drm
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_devices_with_drm_nodes_have_the_links_by_pci_address(root, has_links):
+    (root / "sys/bus/pci/devices/0000:00:00.0/drm/card1").mkdir(parents=True)
+    if has_links:
+        (root / "dev/dri/by-path").mkdir()
+    devices = {
+        device["name"]: [mount["containerPath"] for mount in device["containerEdits"].get("mounts", ())]
+        for device in build(root, [gpu(0), gpu(1)]).spec["devices"]
+    }
+    expected = ["/dev/dri/by-path"] if has_links else []
+    assert (devices["0"], devices["1"], devices["all"]) == (expected, [], expected)
+
+
+def feature_nodes(monkeypatch, root, *paths):
+    for path in paths:
+        monkeypatch.setitem(NODES, path, (510, 0, 0o666, 0))
+        (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (root / path[1:]).write_text("")
+
+
+CHANNELS = "/dev/nvidia-caps-imex-channels/channel"
+
+
+@pytest.mark.parametrize(
+    ("feature", "present", "expected"),
+    [
+        (
+            "imex",
+            [f"{CHANNELS}0", f"{CHANNELS}2"],
+            {"0": [f"{CHANNELS}0"], "2": [f"{CHANNELS}2"], "all": [f"{CHANNELS}0", f"{CHANNELS}2"]},
+        ),
+        ("gdrcopy", ["/dev/gdrdrv"], {"all": ["/dev/gdrdrv"]}),
+        ("gds", ["/dev/nvidia-fs0", "/dev/nvidia-fs1"], {"all": ["/dev/nvidia-fs0", "/dev/nvidia-fs1"]}),
+        (
+            "nvswitch",
+            ["/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch0"],
+            {"all": ["/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch0"]},
+        ),
+    ],
+)
+def test_a_feature_has_a_specification_of_its_own(root, monkeypatch, feature, present, expected):
+    feature_nodes(monkeypatch, root, *present)
+    kind = f"nvidia.com/{specification.CLASSES[feature]}"
+    result = specification.build_feature(feature, specification.Host(root=str(root), kind=kind))
+    cdi_schema.check(result.spec)
+    assert by_name(result) == expected
+    assert result.spec["kind"] == kind
+    assert result.spec["containerEdits"] == {}
+
+
+def test_gds_mounts_what_its_library_reads(root, monkeypatch):
+    feature_nodes(monkeypatch, root, "/dev/nvidia-fs0")
+    (root / "run/udev").mkdir(parents=True)
+    (device,) = specification.build_feature("gds", specification.Host(root=str(root))).spec["devices"]
+    assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev"]
+    (root / "etc").mkdir()
+    (root / "etc/cufile.json").write_text("{}")
+    (device,) = specification.build_feature("gds", specification.Host(root=str(root))).spec["devices"]
+    assert [mount["containerPath"] for mount in device["containerEdits"]["mounts"]] == ["/run/udev", "/etc/cufile.json"]
+
+
+@pytest.mark.parametrize(
+    ("feature", "words"),
+    [
+        ("imex", "mode=imex: no IMEX channel exists in /dev/nvidia-caps-imex-channels. Create the channel"),
+        ("gds", "mode=gds: no device node /dev/nvidia-fs* exists. Load the kernel module nvidia-fs."),
+        ("gdrcopy", "mode=gdrcopy: no device node /dev/gdrdrv exists. Load the kernel module gdrdrv."),
+        ("nvswitch", "mode=nvswitch: no device node /dev/nvidia-nvswitchctl or "),
+    ],
+)
+def test_a_feature_without_nodes_is_an_error(root, feature, words):
+    with pytest.raises(specification.CdiError) as caught:
+        specification.build_feature(feature, specification.Host(root=str(root)))
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(("groups", "gids", "version"), [(False, None, "0.5.0"), (True, [44, 105], "0.7.0")])
@@ -260,19 +369,6 @@ def mounts(result):
 READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 
 
-def test_libraries_from_the_volume(root):
-    result = build(root, [gpu(0)])
-    place = "/var/lib/gpufleet/volumes/nvidia_driver/580.95.05"
-    assert mounts(result) == {
-        "/usr/local/nvidia": (place, READ_ONLY),
-        "/usr/bin/nvidia-smi": (f"{place}/bin/nvidia-smi", READ_ONLY),
-    }
-    assert result.spec["containerEdits"]["env"] == [
-        "NVIDIA_VISIBLE_DEVICES=void",
-        "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/local/nvidia/lib",
-    ]
-
-
 def test_libraries_as_files(root):
     driver_tree.debian(root / "driver", VERSION)
     files = driver_files.find(VERSION, "x86_64", str(root / "driver"))
@@ -307,21 +403,14 @@ def test_libraries_as_files_on_an_unknown_machine(root):
     assert where["/usr/lib64/libcuda.so.1"] == (file.source, READ_ONLY)
 
 
-def test_existing_sockets_are_mounted(root, monkeypatch):
-    for name in ("run/nvidia-persistenced", "tmp/nvidia-mps", "var/run/nvidia-fabricmanager"):
+def test_sockets_and_directories_that_a_stopped_daemon_removes_are_not_mounted(root, monkeypatch):
+    for name in ("run/nvidia-persistenced", "tmp/nvidia-mps"):
         (root / name).mkdir(parents=True)
     monkeypatch.chdir(root)  # The path of a socket is limited to about 100 characters.
-    for name in ("run/nvidia-persistenced/socket", "var/run/nvidia-fabricmanager/socket"):
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(name)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("run/nvidia-persistenced/socket")
     where = mounts(build(root, [gpu(0)]))
-    shared = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
-    for path in (
-        "/run/nvidia-persistenced/socket",
-        "/var/run/nvidia-fabricmanager/socket",
-        "/tmp/nvidia-mps",
-    ):
-        assert where[path] == (path, shared)
+    assert [path for path in where if not path.endswith(f"/libnvidia-ml.so.{VERSION}")] == []
 
 
 @pytest.mark.parametrize(
@@ -349,30 +438,24 @@ def test_firmware_comes_from_the_directory_that_the_kernel_uses(root, present, u
     assert found == {target: f"{root}/{used}/nvidia/{VERSION}/gsp_ga10x.bin"}
 
 
-@pytest.mark.parametrize(
-    ("sets", "expected"),
-    [
-        (("compute",), ["/etc/OpenCL/vendors/nvidia.icd"]),
-        (("graphics",), ["/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/vulkan/icd.d/nvidia_icd.json"]),
-        (("utility",), []),
-    ],
-)
-def test_configuration_files_of_the_sets(root, sets, expected):
-    for path in (
-        "etc/OpenCL/vendors/nvidia.icd",
-        "usr/share/glvnd/egl_vendor.d/10_nvidia.json",
-    ):
-        (root / path).parent.mkdir(parents=True)
-        (root / path).write_text("")
-    driver_tree.link(root / "usr/share/vulkan/icd.d/nvidia_icd.json", "/etc/alternatives/icd")
-    driver_tree.link(root / "etc/alternatives/icd", "/usr/share/nvidia/icd.json")
-    (root / "usr/share/nvidia").mkdir()
-    (root / "usr/share/nvidia/icd.json").write_text("")
-    where = mounts(build(root, [gpu(0)], sets=sets))
-    found = [path for path in where if path.endswith((".icd", ".json"))]
-    assert found == expected
-    if "graphics" in sets:
-        assert where[expected[1]][0] == f"{root}/usr/share/nvidia/icd.json"
+ICD = "/usr/share/vulkan/icd.d/nvidia_icd.json"
+
+
+def test_configuration_and_gbm_as_files(root):
+    allocator = f"/d/libnvidia-allocator.so.{VERSION}"
+    files = [
+        driver_files.DriverFile(
+            allocator, "lib64", f"libnvidia-allocator.so.{VERSION}", ("libnvidia-allocator.so.1", "nvidia-drm_gbm.so")
+        ),
+        driver_files.DriverFile("/etc/vulkan/icd.d/nvidia_icd.json", "share", "nvidia_icd.json"),
+    ]
+    where = mounts(build(root, [gpu(0)], specification.file_edits(files, "aarch64")))
+    libraries = ("/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+    names = (f"libnvidia-allocator.so.{VERSION}", "libnvidia-allocator.so.1", "gbm/nvidia-drm_gbm.so")
+    assert {path: source for path, (source, _options) in where.items()} == {
+        **{f"{directory}/{name}": allocator for directory in libraries for name in names},
+        ICD: "/etc/vulkan/icd.d/nvidia_icd.json",
+    }
 
 
 @pytest.mark.parametrize(
@@ -407,9 +490,3 @@ def test_the_schema_rejects_a_name_that_is_used_twice(root):
     spec["devices"].append(spec["devices"][0])
     with pytest.raises(AssertionError, match="used twice"):
         cdi_schema.check(spec)
-
-
-def test_the_order_of_a_directory_does_not_matter(root):
-    first = build(root, [gpu(0), gpu(1)], specification.volume_edits("/v", ["b", "a"]))
-    second = build(root, [gpu(0), gpu(1)], specification.volume_edits("/v", ["a", "b"]))
-    assert first.spec == second.spec

@@ -90,7 +90,7 @@ def test_driver_version_comes_from_the_mounts(text, expected):
             "the CDI specification /etc/cdi/a.yaml is stale: it was written for driver 535.261.03, but driver "
             "580.95.05 is loaded; run `nvidia-ctk cdi generate --output=/etc/cdi/a.yaml`, or remove the file and run",
         ),
-        (["535.261.03"], "580.95.05", True, "loaded; run nvidia_driver_volume and nvidia_cdi_spec again"),
+        (["535.261.03"], "580.95.05", True, "loaded; run nvidia_cdi_spec again"),
     ],
 )
 def test_specification_for_another_driver_is_stale(named, loaded, ours, words):
@@ -153,7 +153,7 @@ def test_uuids_are_names_of_devices(text):
         ([FIRST], [FIRST], None),
         ([], [FIRST], None),
         ([FIRST], [], None),
-        ([FIRST], [SECOND], f"it names {FIRST}, which no longer exists, and it lacks {SECOND}; run nvidia_driver_vol"),
+        ([FIRST], [SECOND], f"it names {FIRST}, which no longer exists, and it lacks {SECOND}; run nvidia_cdi_spec"),
         ([FIRST, SECOND], [FIRST], f"it names {SECOND}, which no longer exists; run"),
         ([FIRST], [FIRST, SECOND], f"is stale: it lacks {SECOND}; run"),
     ],

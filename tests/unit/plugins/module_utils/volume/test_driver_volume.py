@@ -70,7 +70,7 @@ def test_a_volume_contains_hard_links_and_relative_links(host, path):
     assert build(host, path)
     directory = volume_of(path)
     layout = layout_of(host)
-    assert {name.name for name in directory.iterdir()} == {"bin", "lib", "lib64", driver_volume.MANIFEST}
+    assert {name.name for name in directory.iterdir()} == {"bin", "lib", "lib64", "share", driver_volume.MANIFEST}
     for relative, source in layout.files.items():
         assert os.path.samefile(source, directory / relative)
         assert not (directory / relative).is_symlink()
@@ -225,7 +225,7 @@ def test_a_repair_does_not_affect_a_running_container(host, path):
         (directory / "bin/nvidia-smi").unlink()
         (directory / LIBRARY).chmod(0o600)
         build(host, path, link=other_file_system)
-        assert sorted(os.listdir(handle)) == sorted([driver_volume.MANIFEST, "bin", "lib", "lib64"])
+        assert sorted(os.listdir(handle)) == sorted([driver_volume.MANIFEST, "bin", "lib", "lib64", "share"])
         assert os.stat("bin/nvidia-smi", dir_fd=handle).st_size > 0
         library.seek(0)
         assert library.read() == content

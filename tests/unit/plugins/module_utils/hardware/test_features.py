@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, gpufleet maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.hosts.plugins.module_utils.hardware import features
+
+PATHS = (
+    "dev/nvidia-fs0",
+    "dev/nvidia-fs1",
+    "dev/gdrdrv",
+    "dev/nvidia-nvswitchctl",
+    "dev/nvidia-nvswitch0",
+    "dev/nvidia-caps-imex-channels/channel0",
+    "dev/nvidia-caps-imex-channels/channel3",
+    "etc/cufile.json",
+    "run/udev/control",
+    "tmp/nvidia-mps/control",
+    "srv/mps/control",
+)
+CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
+
+
+@pytest.fixture
+def root(tmp_path):
+    for path in PATHS:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("names", "channels", "env", "expected"),
+    [
+        ([], [], {}, features.Extras()),
+        (["gdrcopy"], [], {}, features.Extras(devices=("/dev/gdrdrv",))),
+        (
+            ["gds"],
+            [],
+            {},
+            features.Extras(
+                devices=("/dev/nvidia-fs0", "/dev/nvidia-fs1"),
+                volumes=("/run/udev:/run/udev:ro", "/etc/cufile.json:/etc/cufile.json:ro"),
+            ),
+        ),
+        (["nvswitch"], [], {}, features.Extras(devices=("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch0"))),
+        ([], [3, 0, 3], {}, features.Extras(devices=(f"{CHANNEL}0", f"{CHANNEL}3"))),
+        (
+            ["mps"],
+            [],
+            {},
+            features.Extras(
+                volumes=("/tmp/nvidia-mps:/tmp/nvidia-mps",),
+                env={"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"},
+                shares_ipc=True,
+                ignored=("nvidia-cuda-mps-server",),
+            ),
+        ),
+        (
+            ["mps"],
+            [],
+            {"CUDA_MPS_PIPE_DIRECTORY": "/srv/mps"},
+            features.Extras(
+                volumes=("/srv/mps:/srv/mps",),
+                env={"CUDA_MPS_PIPE_DIRECTORY": "/srv/mps"},
+                shares_ipc=True,
+                ignored=("nvidia-cuda-mps-server",),
+            ),
+        ),
+    ],
+)
+def test_what_a_container_needs(root, names, channels, env, expected):
+    assert features.extras(names, channels, env, str(root)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "channels", "words"),
+    [
+        (["gds"], [], "features=gds: no device node /dev/nvidia-fs* exists. Load the kernel module nvidia-fs."),
+        (["mps"], [], "features=mps: the directory /tmp/nvidia-mps does not exist. Start the daemon"),
+        ([], [1], "channel 1 does not exist in /dev/nvidia-caps-imex-channels, which has none. Create the channel."),
+    ],
+)
+def test_a_feature_that_the_host_lacks_is_refused(tmp_path, names, channels, words):
+    with pytest.raises(features.FeatureError) as caught:
+        features.extras(names, channels, {}, str(tmp_path))
+    assert words in str(caught.value)
+
+
+def test_the_existing_channels_are_named(root):
+    with pytest.raises(features.FeatureError, match=r"channel 7 does not exist in .*, which has 0, 3"):
+        features.extras([], [7], {}, str(root))
