@@ -19,6 +19,8 @@ from acceptance import smi
 from acceptance.machine import IMAGE, PREFIX, Machine, run, smi_report
 
 REPEATS = 15
+# Seconds after which an engine kills a container that does not stop.
+STOP_TIMEOUT = 10
 CONTAINER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # A UUID that no GPU has.
 NOBODY = "GPU-00000000-dead-4bad-8bad-000000000000"
@@ -405,6 +407,7 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
         yield Result(f"gpu_container by {isolation}: {what}", not problems, evidence, tuple(problems))
     events = machine.ansible.play("remove", names=[one.name for one in wanted], engine=machine.engine.name)
     overall += failures(events) + changes(events, {"Remove": True, "Remove again": False})
+    overall += slow_stops(events)
     left = machine.engine.containers()
     overall += [f"{name} still exists" for name in left]
     machine.remove_containers()
@@ -414,6 +417,15 @@ def containers(bench: Bench, isolation: str) -> Iterator[Result]:
         f"{len(started)} started{so(overall, ', all removed, second removal unchanged')}",
         tuple(overall),
     )
+
+
+def slow_stops(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the containers that the engine had to kill because they did not stop."""
+    return [
+        f"the removal of {event['item']} took {event['seconds']:.0f} s: the engine killed the container"
+        for event in answers(events, "Remove")
+        if event["seconds"] >= STOP_TIMEOUT
+    ]
 
 
 def _look_inside(bench: Bench, wanted: Wanted, result: dict[str, Any]) -> tuple[str, list[str]]:
@@ -446,7 +458,7 @@ def look_inside(
 def judge_inside(seen: dict[str, Any], uuids: Sequence[str], minors: dict[str, int]) -> list[str]:
     """Return the problems of a container: it must see and use exactly the assigned GPUs."""
     problems = []
-    for source in ("nvml", "smi", "nvml_afterwards"):
+    for source in ("nvml", "nvml_without_environment", "smi", "nvml_afterwards"):
         shown = (seen.get(source) or {}).get("uuids") or []
         if sorted(shown) != sorted(uuids):
             error = (seen.get(source) or {}).get("error")
@@ -585,6 +597,13 @@ def nvidia_toolkit(bench: Bench) -> Iterator[Result]:
     yield from toolkit_checks.check(bench)
 
 
+def pytorch(bench: Bench) -> Iterator[Result]:
+    """Run PyTorch of the host in containers, and compare its speed with the host."""
+    from acceptance import framework_checks  # noqa: PLC0415 - it uses this module
+
+    yield from framework_checks.check(bench)
+
+
 # The checks run in this order.
 CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "facts": facts,
@@ -596,6 +615,7 @@ CHECKS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "containers-cdi": lambda bench: containers(bench, "cdi"),
     "start": container_timing,
     "exclusive": exclusive,
+    "framework": pytorch,
     "clean": clean,
     "roles": roles,
     "toolkit": nvidia_toolkit,
@@ -606,6 +626,7 @@ NEEDS = {
     "containers-cdi": ("volume", "cdi"),
     "start": ("volume", "cdi"),
     "exclusive": ("volume",),
+    "framework": ("volume",),
     "clean": ("volume", "cdi"),
 }
 

@@ -22,6 +22,8 @@ CLONE_NEWNS = 0x00020000
 MS_MOVE = 0x2000
 PR_SET_PDEATHSIG = 1
 SIZE = "4g"
+# Where the new root has directories of the host, read-only.
+HOST = "/host"
 # A driver below its own prefix must be visible at the same path in the new root.
 DRIVER_PREFIX = Path("/usr/local/nvidia")
 # Podman's default limits cannot be set without CAP_SYS_RESOURCE.
@@ -78,10 +80,11 @@ class EngineRoot:
         self.programs = root.with_name(root.name + ".bin")
         self._keeper: int | None = None
 
-    def set_up(self, archive: Path, shared: Sequence[Path] = ()) -> None:
+    def set_up(self, archive: Path, shared: Sequence[Path] = (), of_host: Sequence[Path] = ()) -> None:
         """Unpack the archive, mount what podman needs, and write a `podman` for PATH.
 
         `shared` are directories that must have the same content inside and outside, because podman opens files in them.
+        `of_host` are directories that containers may read below HOST.
         """
         root = self.root
         root.mkdir(parents=True)
@@ -97,6 +100,8 @@ class EngineRoot:
         for directory in shared:
             directory.mkdir(parents=True, exist_ok=True)
             self._bind(directory)
+        for directory in of_host:
+            self._show(directory)
         self._configure()
         self._keeper = self._keep()
         wrapper = self.programs / "podman"
@@ -112,6 +117,14 @@ class EngineRoot:
         target.mkdir(parents=True, exist_ok=True)
         _run("mount", "--rbind", directory, target)
         _run("mount", "--make-rslave", target)
+
+    def _show(self, directory: Path) -> None:
+        """Mount a directory of the host read-only, without the file systems below it."""
+        target = self.root / HOST.lstrip("/") / directory.relative_to("/")
+        target.mkdir(parents=True, exist_ok=True)
+        _run("mount", "--bind", directory, target)
+        _run("mount", "-o", "remount,bind,ro", target)
+        _run("mount", "--make-private", target)
 
     def _configure(self) -> None:
         configuration = self.root / "etc/containers"

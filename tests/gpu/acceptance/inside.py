@@ -45,9 +45,11 @@ def nvml_uuids():
     return {"uuids": uuids, "error": f"nvmlDeviceGetCount_v2 returned {code}" if code else None}
 
 
-def in_a_process(*arguments):
+def in_a_process(*arguments, environment=None):
     """Run a program, and return its JSON output or an error."""
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        arguments, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
+    )
     try:
         return json.loads(done.stdout)
     except ValueError:
@@ -102,6 +104,8 @@ def main():
             "nodes": sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")),
             "given": given,
             "nvml": in_a_process(*me),
+            # As in `su -`, sudo and sshd.
+            "nvml_without_environment": in_a_process(*me, environment={}),
             "smi": listed_by_smi(),
             "cuda": in_a_process(sys.executable, "-m", CUDA_PROBE),
             # Use the driver's names, so that NVML finds the nodes if they work.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acceptance import engine_root, smi
+from acceptance import engine_root, framework, smi
 
 if TYPE_CHECKING:
     from acceptance.toolkit import Toolkit
@@ -237,6 +237,9 @@ class Machine:
     ) -> None:
         self.repository, self.work, self.bundle, self._wanted = repository, work, bundle, engine
         self.toolkit = toolkit
+        self.framework: framework.Framework | None = None
+        # Where the engine finds the host's directories.
+        self.framework_root = ""
         self.shared = work / "shared"
         self.volumes = self.shared / "volumes"
         self._made: list[Path] = []
@@ -247,6 +250,7 @@ class Machine:
     def __enter__(self) -> Machine:
         try:
             self.ansible = Ansible(self.repository, self.work, self.bundle)
+            self.framework = framework.find()
             self.engine = self._an_engine()
             self._prepare_containers()
         except BaseException:
@@ -271,7 +275,12 @@ class Machine:
             self._private(Path(directory))
         self._root = engine_root.EngineRoot(self.work / "root")
         sockets = [Path(place) for place in IPC if Path(place).is_dir()]
-        self._root.set_up(self.bundle.directory / "rootfs.tar.xz", [self.shared, *map(Path, PRIVATE), *sockets])
+        self._root.set_up(
+            self.bundle.directory / "rootfs.tar.xz",
+            [self.shared, *map(Path, PRIVATE), *sockets],
+            [Path(directory) for directory in (self.framework.directories if self.framework else ())],
+        )
+        self.framework_root = engine_root.HOST
         programs = str(self._root.programs)
         self.ansible.environment["PATH"] = f"{programs}:{os.environ.get('PATH', os.defpath)}"
         program = f"{programs}/podman"

@@ -328,6 +328,7 @@ UNPRINTED = (
     "nvlink.links",
     "fabric.status",
     "fabric.bandwidth_degraded",
+    "fabric.routes_unhealthy",
     "health.state",
     "health.reasons",
 )

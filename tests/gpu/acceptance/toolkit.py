@@ -122,33 +122,35 @@ class Reason(NamedTuple):
     text: str
 
 
-_OWN_VERSION = "has its own version. The module mounts only files of the driver's version"
-_NOT_FOR_CONTAINERS = "is not a library that NVIDIA's libnvidia-container mounts. The module mounts the same libraries"
 _X_SERVER = "belongs to the X server, which the module does not support in containers"
 _HOST_DAEMON = "belongs to the IMEX daemon, which runs on the host"
-_EGL_PLATFORM = "belongs to an EGL platform whose files nvidia-ctk does not mount"
-# Files that only NVIDIA's specification contains.
+_SOCKET = "does not exist while its daemon is stopped, and then no container would start"
+_NO_LIBRARY = "names a library that this driver lacks"
+_EGL_PLATFORM = "belongs to an EGL platform whose files nvidia-ctk mounts only in versions after 1.20.0"
+# Files that only NVIDIA's specification contains. docs/cdi.md has the same list.
 ONLY_VENDORS = (
-    Reason("libnvidia-egl-gbm.so.*", _OWN_VERSION),
-    Reason("libnvidia-egl-wayland*.so.*", _OWN_VERSION),
-    Reason("libnvidia-gtk[23].so.*", _NOT_FOR_CONTAINERS),
-    Reason("libnvidia-present.so.*", _NOT_FOR_CONTAINERS),
-    Reason("libnvidia-vksc-core.so.*", _NOT_FOR_CONTAINERS),
-    Reason("libnvidia-wayland-client.so.*", _NOT_FOR_CONTAINERS),
-    Reason("libnvsdm.so.*", _NOT_FOR_CONTAINERS),
     Reason("libglxserver_nvidia.so*", _X_SERVER),
     Reason("nvidia_drv.so", _X_SERVER),
+    Reason("nvidia-xconfig", _X_SERVER),
     Reason("*/10-nvidia.conf", _X_SERVER),
     Reason("*/nvidia-drm-outputclass.conf", _X_SERVER),
     Reason("nvidia-imex", _HOST_DAEMON),
     Reason("nvidia-imex-ctl", _HOST_DAEMON),
+    Reason("*/nvidia-persistenced/socket", _SOCKET),
+    Reason("*/nvidia-fabricmanager/socket", _SOCKET),
+    Reason("/tmp/nvidia-mps", _SOCKET),
+    Reason("*/egl_external_platform.d/*.json", _NO_LIBRARY),
 )
 # Files that only our specification contains. The vendor's lists are in NVIDIA/nvidia-container-toolkit v1.20.0,
 # pkg/nvcdi/driver-nvml.go and internal/discover/graphics.go.
 ONLY_OURS = (
     Reason("nv-fabricmanager", "is mounted by libnvidia-container, but not by nvidia-ctk"),
+    Reason("/dev/dri/by-path", "has the links that nvidia-ctk creates by a hook"),
     Reason("*/20_nvidia_xcb.json", _EGL_PLATFORM),
     Reason("*/20_nvidia_xlib.json", _EGL_PLATFORM),
+    Reason("libnvidia-egl-xcb.so.*", _EGL_PLATFORM),
+    Reason("libnvidia-egl-xlib.so.*", _EGL_PLATFORM),
+    Reason("libnvidia-api.so.1", "is mounted by nvidia-ctk only with the flag enable-explicit-driver-libraries"),
 )
 _32_BIT = "is a 32-bit library. nvidia-ctk looks only in the directory of the 64-bit libcuda"
 _NOT_ON_PATH = "is in a directory that is not on PATH, where nvidia-ctk looks for programs"

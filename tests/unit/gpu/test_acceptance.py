@@ -254,6 +254,7 @@ def inside(uuids, minors):
     return {
         "given": {str(minor): "opens" if uuid in uuids else "ENOENT" for uuid, minor in minors.items()},
         "nvml": {"uuids": list(uuids), "error": None},
+        "nvml_without_environment": {"uuids": list(uuids), "error": None},
         "smi": {"uuids": list(uuids), "error": None},
         "nvml_afterwards": {"uuids": list(uuids), "error": None},
         "own": own,
@@ -275,6 +276,7 @@ def test_a_correct_container_has_no_problem(uuids):
     [
         ("nvml", {"uuids": [UUID, OTHER]}, "nvml shows"),
         ("nvml", {"error": "exit 1"}, "nvml shows [], expected"),
+        ("nvml_without_environment", {"uuids": []}, "nvml_without_environment shows [], expected"),
         ("smi", {"uuids": []}, "smi shows [], expected"),
         ("nvml_afterwards", {"uuids": [UUID, OTHER]}, "nvml_afterwards shows"),
         ("given", {"0": "EPERM", "1": "ENOENT"}, "/dev/nvidia0 was given and cannot be opened: EPERM"),

@@ -224,7 +224,7 @@ NARROW = f"/usr/lib/libcuda.so.{VERSION}"
             ["/lib/libcuda.so.1"],
             {"/lib/libcuda.so.1": "/usr/local/nvidia/lib64/libcuda.so.1"},
         ),
-        (["/run/nvidia-persistenced/socket"], ["/run/nvidia-persistenced/socket"], {}),
+        ([f"{LIB64}/libnvidia-egl-gbm.so.1.1.2"], [f"{LIB64}/libnvidia-egl-gbm.so.1.1.2"], {}),
         (["/usr/bin/nvidia-smi"], ["/bin/nvidia-smi"], {"/bin/nvidia-smi": "/usr/bin/nvidia-smi"}),
     ],
 )
@@ -237,14 +237,10 @@ def test_equal_files_have_no_difference(ours, vendors, links):
     [
         (
             [],
-            [f"{LIB64}/libnvidia-egl-gbm.so.1.1.2"],
-            "libnvidia-egl-gbm.so.1.1.2: only in the vendor's specification. It has its",
+            ["/run/nvidia-persistenced/socket"],
+            "/run/nvidia-persistenced/socket: only in the vendor's specification. It does not exist while its daemon",
         ),
-        (
-            [],
-            [f"{LIB64}/libnvidia-vksc-core.so.{VERSION}"],
-            "is not a library that NVIDIA's libnvidia-container mounts",
-        ),
+        (["/dev/dri/by-path"], [], "has the links that nvidia-ctk creates by a hook"),
         ([], [f"{LIB64}/nvidia/xorg/nvidia_drv.so"], "belongs to the X server"),
         ([], ["/usr/share/X11/xorg.conf.d/10-nvidia.conf"], "belongs to the X server"),
         (
@@ -287,12 +283,9 @@ def test_a_known_difference_is_listed_with_its_reason(ours, vendors, note):
             [f"/opt/lib/libcuda.so.{VERSION}"],
             f"our specification mounts {CUDA}, the vendor's /opt/lib/libcuda.so.{VERSION}",
         ),
-        # The sockets of two daemons have one name.
-        (
-            ["/run/nvidia-persistenced/socket"],
-            ["/run/nvidia-fabricmanager/socket"],
-            "/run/nvidia-fabricmanager/socket: only in",
-        ),
+        ([], [f"{LIB64}/libnvidia-egl-gbm.so.1.1.2"], "libnvidia-egl-gbm.so.1.1.2: only in the vendor's"),
+        # Files without a suffix are compared by path.
+        (["/run/a/socket"], ["/run/b/socket"], "/run/b/socket: only in"),
     ],
 )
 def test_a_difference_without_a_reason_is_a_problem(ours, vendors, problem):
@@ -364,7 +357,7 @@ class Engine:
         shown = {"uuids": list(self.given), "error": None}
         return {
             "given": {"0": "opens" if self.given else "ENOENT"},
-            **dict.fromkeys(("nvml", "smi", "nvml_afterwards"), shown),
+            **dict.fromkeys(("nvml", "nvml_without_environment", "smi", "nvml_afterwards"), shown),
             "own": own,
             "own_elsewhere": own,
             "cuda": {"gpus": [{"uuid": uuid, "passed": True, "result": "PASS"} for uuid in self.given]},
